@@ -1,0 +1,187 @@
+"""The values that flow through the house."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+Target: TypeAlias = Literal["memory", "user"]
+Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
+Vector: TypeAlias = list[float]
+Metadata: TypeAlias = Mapping[str, Any]
+
+TARGETS: tuple[Target, ...] = ("memory", "user")
+
+
+def now() -> datetime:
+    """The current time, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Accepted:
+    """What all events carry: whose they are, where they came from, and when.
+
+    `id` makes replays harmless: the ledger in the database applies each id once.
+    """
+
+    theme: str
+    home: str = ""
+    session_id: str = ""
+    at: datetime = field(default_factory=now)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add(_Accepted):
+    """An entry was added to MEMORY.md (`memory`) or USER.md (`user`).
+
+    `from_file` marks an entry found by reading the file: it is stored unless some theme of the home already holds it.
+    """
+
+    target: Target
+    content: str
+    from_file: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace(_Accepted):
+    """An entry was replaced. `previous` is its whole old text, empty when the hook could not tell.
+
+    Then the old entry is the one row that holds `old_text` and is not among `surviving`, the file's entries after the
+    change.
+    """
+
+    target: Target
+    content: str
+    previous: str = ""
+    old_text: str = ""
+    surviving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove(_Accepted):
+    """An entry was removed; the fields mean the same as those of `Replace`."""
+
+    target: Target
+    previous: str = ""
+    old_text: str = ""
+    surviving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTaken(_Accepted):
+    """A user message with its answer. An empty side is not stored."""
+
+    user: str
+    assistant: str
+    parent_session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded(_Accepted):
+    """The (user, assistant) pairs of a session as the host replays them; only the turns that are missing are stored."""
+
+    turns: tuple[tuple[str, str], ...]
+    parent_session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegated(_Accepted):
+    """The agent gave a task to a child agent and got its result."""
+
+    task: str
+    result: str
+    child_session_id: str = ""
+
+
+Event: TypeAlias = Add | Replace | Remove | TurnTaken | SessionEnded | Delegated
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which rows a recall for theme `own` may see.
+
+    `themes` is None for `own` and every theme that is not reserved for one person or room; a `session_id` narrows to
+    one session.
+    """
+
+    own: str
+    themes: tuple[str, ...] | None
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRequest:
+    """One question to the memory. `limit` counts hits; `budget_s` is the time in seconds until the answer is due."""
+
+    query: str
+    scope: Scope
+    limit: int
+    budget_s: float
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A recalled row with its provenance and its scores.
+
+    `score` in [0, 1] orders the hits of one recall and means nothing across recalls. `similarity` is the cosine of the
+    query's and the row's vectors, None when either has none. `words` is the BM25 score of the row's words.
+    `target` is set for entries, `role` and `session_id` for turns.
+    """
+
+    id: int
+    theme: str
+    content: str
+    at: datetime
+    score: float
+    similarity: float | None = None
+    words: float = 0.0
+    target: str = ""
+    role: str = ""
+    session_id: str = ""
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a recall was answered: rows in scope (counted up to a bound), the plan, what the legs found, milliseconds."""
+
+    rows: int = 0
+    plan: str = "none"
+    near: int = 0
+    words: int = 0
+    embed_ms: float = 0.0
+    legs_ms: float = 0.0
+    hits_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The hits, best first, and why the answer may be worse than usual (one phrase a reason, empty when it is not)."""
+
+    hits: tuple[Hit, ...] = ()
+    degraded: tuple[str, ...] = ()
+    explanation: Explanation = Explanation()
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What became of the events of one process. Two identities hold at any quiet moment:
+
+    offered = accepted + refused, and accepted + adopted = applied + already_there + pending + set_aside.
+    """
+
+    offered: int = 0
+    accepted: int = 0
+    refused: int = 0
+    adopted: int = 0
+    applied: int = 0
+    already_there: int = 0
+    set_aside: int = 0
+    pending: int = 0

@@ -1,0 +1,194 @@
+"""Settings: one frozen model, loaded with one documented precedence.
+
+Highest first: environment `HERMES_PGVECTOR_<KEY>` (the process's, then `$HERMES_HOME/.env`), `memory.pgvector` in
+`$HERMES_HOME/config.yaml`, `$HERMES_HOME/pgvector/config.json`, `plugins.pgvector` in config.yaml. An empty value in
+the environment means unset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from .errors import SettingsError
+
+ENV_PREFIX = "HERMES_PGVECTOR_"
+
+
+def _from_json_text(value: Any) -> Any:
+    """Let lists and mappings come from the environment as JSON."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+    return value
+
+
+def _http_url(value: str) -> str:
+    if value and not value.startswith(("http://", "https://")):
+        raise ValueError("must start with http:// or https://")
+    return value.rstrip("/")
+
+
+class Settings(BaseModel):
+    """All settings, validated. Units are in the names: `_s` seconds, `_max` a count, `_chars` characters, `_mb` MiB."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    dsn: SecretStr = Field(
+        SecretStr(""), description="Postgres to use, as a URL or key=value pairs; empty: embedded server"
+    )
+    data_dir: str = Field("", description="Folder of the embedded server; empty: per home, outside HERMES_HOME")
+    connect_timeout_s: float = Field(3.0, ge=0.5, le=60, description="Longest wait for one connection attempt")
+    pool_max: int = Field(3, ge=2, le=20, description="Most connections of one process")
+    pool_idle_s: float = Field(45.0, ge=1, le=3600, description="Idle connections close after this time")
+    statement_timeout_s: float = Field(60.0, ge=1, le=3600, description="Longest one statement of the writer may run")
+
+    embed_url: Annotated[str, AfterValidator(_http_url)] = Field(
+        "", description="Embedding endpoint, e.g. http://127.0.0.1:11434; empty: the bundled model"
+    )
+    embed_model: str = Field(
+        "", description="Model to ask for; empty: nomic-embed-text over HTTP, the bundled model without"
+    )
+    embed_api: Literal["auto", "openai", "ollama"] = Field(
+        "auto", description="Dialect of the endpoint; auto detects it"
+    )
+    embed_key_env: str = Field("", description="Environment variable that holds the endpoint's bearer key")
+    embed_dimensions: int = Field(
+        0, ge=0, le=4000, description="Vector length of an unknown model; 0: ask the endpoint"
+    )
+    embed_timeout_s: float = Field(20.0, ge=0.5, le=300, description="Longest wait for one embedding request")
+    embed_wait_s: float = Field(
+        1.0, ge=0, le=60, description="A batch expected to take longer is stored first, embedded after"
+    )
+    embed_batch_max: int = Field(64, ge=1, le=512, description="Most texts in one embedding request")
+    embed_chars_max: int = Field(6000, ge=200, le=100_000, description="Characters of a text that are embedded")
+    embed_on_write: bool = Field(True, description="false: rows get no vectors but by `hermes-pgvector backfill`")
+
+    scope_default: Literal["current", "session", "all"] = Field(
+        "current", description="Scope of the tools when none is named"
+    )
+    prefetch_limit: int = Field(5, ge=0, le=20, description="Most memories put before a turn; 0 turns it off")
+    prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
+    prefetch_chars_max: int = Field(2000, ge=200, le=20_000, description="Most characters put before a turn")
+    prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
+    min_similarity: float | None = Field(
+        None, ge=-1, le=1, description="Floor of ambient recall; unset: calibrated per model"
+    )
+    recall_limit_max: int = Field(50, ge=1, le=500, description="Most hits that one tool call may ask for")
+    recall_budget_s: float = Field(5.0, ge=0.1, le=60, description="Longest time a recall tool may take")
+    recall_chars_max: int = Field(20_000, ge=1000, le=200_000, description="Most characters in one tool answer")
+    exact_rows_max: int = Field(20_000, ge=0, le=1_000_000, description="Themes up to this size are searched exactly")
+    word_candidates_max: int = Field(
+        20_000, ge=100, le=1_000_000, description="Newest rows holding a query word that are ranked"
+    )
+
+    bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
+    sync_turns: bool = Field(True, description="Keep conversation turns")
+    turn_min_chars: int = Field(
+        40, ge=0, le=10_000, description="Shorter turns are not kept; a wide character counts as two"
+    )
+    content_chars_max: int = Field(200_000, ge=1000, le=1_000_000, description="Longer texts are cut and marked")
+
+    write_queue_maxsize: int = Field(
+        1000, ge=1, le=100_000, description="Events held in memory; the rest waits in the spool"
+    )
+    batch_max: int = Field(64, ge=1, le=512, description="Most events written in one transaction")
+    batch_linger_s: float = Field(0.1, ge=0, le=5, description="Longest time a lone event waits for company")
+    retry_max_s: float = Field(30.0, ge=0.1, le=600, description="Cap of the back-off while a service is down")
+    shutdown_drain_s: float = Field(3.0, ge=0, le=4.5, description="Longest time that shutdown waits for the writer")
+    spool_dir: str = Field("", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool")
+    spool_max_mb: int = Field(256, ge=1, le=65_536, description="Size past which new events are refused")
+    spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
+    adopt_interval_s: float = Field(
+        30.0, ge=1, le=3600, description="How often spools of dead processes are looked for"
+    )
+    heal_interval_s: float = Field(30.0, ge=1, le=3600, description="How often rows without a vector are looked for")
+    event_ledger_days: int = Field(90, ge=1, le=3650, description="Applied event ids are forgotten after this time")
+
+    theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=dict, description="Other names of a theme, as {alias: theme}"
+    )
+    allowed_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=list, description="Themes that may be used; empty: any"
+    )
+    cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(_from_json_text)] = (
+        Field("all", description="What `scope` may name: all, none, or {theme: [themes]}")
+    )
+
+
+def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings of one home.
+
+    Raises SettingsError that names the key, where it came from, and what is allowed; no value of a secret is in it.
+    """
+    home = Path(hermes_home)
+    layers = [
+        ("plugins.pgvector", _yaml_section(home, "plugins")),
+        (str(home / "pgvector" / "config.json"), _json_file(home / "pgvector" / "config.json")),
+        ("memory.pgvector", _yaml_section(home, "memory")),
+        ("environment", _environment(home, os.environ if environ is None else environ)),
+    ]
+    merged: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for name, values in layers:
+        for key, value in values.items():
+            if key in Settings.model_fields and value is not None:
+                merged[key], origin[key] = value, name
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, merged, origin)) from None
+
+
+def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[str, str]) -> str:
+    lines = []
+    for problem in error.errors():
+        key = str(problem["loc"][0])
+        given = "(hidden)" if key == "dsn" else repr(merged.get(key))
+        where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == "environment" else f"{key} in {origin.get(key)}"
+        lines.append(f"{where} is {given[:80]}: {problem['msg']}")
+    return "; ".join(dict.fromkeys(lines))
+
+
+def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    from dotenv import dotenv_values
+
+    env_file = home / ".env"
+    stored = dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+    names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
+    found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
+    return {key: value for key, value in found.items() if value}
+
+
+def _yaml_section(home: Path, section: str) -> dict[str, Any]:
+    path = home / "config.yaml"
+    if not path.is_file():
+        return {}
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend the file") from None
+    values = document.get(section) if isinstance(document, dict) else None
+    ours = values.get("pgvector") if isinstance(values, dict) else None
+    return ours if isinstance(ours, dict) else {}
+
+
+def _json_file(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend or delete the file") from None
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
+    return document
