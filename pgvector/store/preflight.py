@@ -1,0 +1,102 @@
+"""What must hold before the schema can be made: a connection, a new enough server, an extension, a role."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
+
+from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+CONNECT_TIMEOUT_S = 10
+
+
+@contextmanager
+def admin_connection(dsn: str) -> Iterator[Connection]:
+    """An autocommit connection; errors of the driver become ours, and none shows the DSN, which may hold a password."""
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise SettingsError("the DSN is neither a postgresql:// URL nor key=value pairs (not shown here)") from None
+    try:
+        connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT_S)
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(f"Postgres cannot be reached: {first_line(error)}") from None
+    try:
+        with connection:
+            yield connection
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise DatabaseUnavailable(f"Postgres gave up: {first_line(error)}; run migrate again") from error
+    except psycopg.Error as error:
+        raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
+
+
+def check_server(connection: Connection) -> None:
+    """Raise SchemaNotApplied with the remedy when the server cannot take the schema."""
+    number, schema, may_create, installed, available, home, visible = fetch(
+        connection,
+        """SELECT current_setting('server_version_num')::int, current_schema(),
+                  coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
+                  (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+                  (SELECT default_version FROM pg_available_extensions WHERE name = 'vector'),
+                  (SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'),
+                  to_regtype('halfvec') IS NOT NULL""",
+    )
+    database, user = connection.info.dbname, connection.info.user
+    if number < 150000:
+        raise SchemaNotApplied(f"the server is Postgres {number // 10000}; 15 or newer is needed")
+    if not may_create:
+        raise SchemaNotApplied(
+            f"role {user!r} may not create tables in schema {schema or '(none on the search_path)'!r} of database "
+            f"{database!r}; as its owner run: GRANT CREATE ON SCHEMA {schema or 'public'} TO {user}"
+        )
+    if installed is None and available is None:
+        raise SchemaNotApplied(
+            f"pgvector is not installed on the server; install its package (postgresql-{number // 10000}-pgvector on "
+            "Debian and Ubuntu), then run migrate again"
+        )
+    version = installed or available
+    if [int(part) for part in re.findall(r"\d+", version)[:2]] < [0, 8]:
+        raise SchemaNotApplied(
+            f"pgvector {version} is too old, 0.8 is needed; install a newer package, then as a superuser run in "
+            f"database {database!r}: ALTER EXTENSION vector UPDATE"
+        )
+    if home is not None and not visible:
+        raise SchemaNotApplied(
+            f"pgvector lives in schema {home!r}, which is not on the search_path; as its owner run: "
+            f"ALTER DATABASE {database} SET search_path = {schema}, {home}"
+        )
+
+
+def extension_refused(connection: Connection) -> SchemaNotApplied | None:
+    """The remedy when a statement was refused because the extension is not there and the role may not create it."""
+    if fetch(connection, "SELECT 1 FROM pg_extension WHERE extname = 'vector'"):
+        return None
+    return SchemaNotApplied(
+        f"role {connection.info.user!r} may not create the extension; as a superuser run in database "
+        f"{connection.info.dbname!r}: CREATE EXTENSION vector; then run migrate again"
+    )
+
+
+def check_role(connection: Connection, role: str) -> None:
+    """Raise SettingsError when the role does not exist."""
+    if not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [role]):
+        raise SettingsError(f"runtime role {role!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN")
+
+
+def fetch(connection: Connection, statement: LiteralString, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """One row, empty when there is none, whatever the row factory of the connection."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        return cursor.execute(statement, parameters or None).fetchone() or ()
+
+
+def first_line(error: psycopg.Error) -> str:
+    """What went wrong in one line, without the data that the server adds below it."""
+    return (error.diag.message_primary or str(error)).partition("\n")[0]

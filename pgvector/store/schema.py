@@ -1,0 +1,274 @@
+"""The schema: applying the migrations as an administrator, and checking them at run time.
+
+At run time nothing here changes the database; `verify` reads one row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import LiteralString, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import tuple_row
+
+from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+from .preflight import Connection, admin_connection, check_role, check_server, extension_refused, fetch, first_line
+
+Progress: TypeAlias = Callable[[str], object]
+
+LATEST = 3
+"""The version of the newest migration. A bare copy of the package has no files to count."""
+
+TABLES = (
+    "memory_entries",
+    "conversations",
+    "memory_events",
+    "memory_tombstones",
+    "memory_agents",
+    "memory_agent_edges",
+    "hermes_pgvector_settings",
+    "hermes_pgvector_leases",
+)
+COMMAND = "hermes-pgvector migrate --dsn postgresql://ADMIN@HOST/DATABASE"
+OBJECT_LOCK_TIMEOUT_S = 60
+# Any constant does: it is the name of the lock that two migrations of one database contend for.
+ADVISORY_LOCK = 0x6865726D6573
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file. `checksum` is that of its text with unix line ends, so that a checkout may convert them."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def statements(self) -> list[str]:
+        """What is sent in one piece each: the whole file, or each statement of a file with CONCURRENTLY."""
+        code = re.sub(r"--[^\n]*", "", self.text)
+        if not re.search(r"\bINDEX\s+CONCURRENTLY\b", code):
+            return [self.text]
+        return [statement.strip() for statement in code.split(";") if statement.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What a database holds: the length of its vectors, their model (None before the first vector), the version."""
+
+    dimensions: int
+    embedding_model: str | None
+    version: int
+
+
+def verify(connection: Connection) -> SchemaState:
+    """Check with one SELECT that the schema is there and not older than this package; a newer one is fine.
+
+    Call it outside a transaction. Raises SchemaNotApplied naming the command to run.
+    """
+    try:
+        applied, model, dimensions = fetch(connection, _STATE)
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+        if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            connection.rollback()
+        where = f"database {connection.info.dbname!r}"
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            raise SchemaNotApplied(
+                f"role {connection.info.user!r} may not read the memory in {where}; "
+                f"run: {COMMAND} --runtime-role {connection.info.user}"
+            ) from None
+        raise SchemaNotApplied(f"{where} has no memory schema on its search_path; run: {COMMAND}") from None
+    missing = sorted(set(range(1, LATEST + 1)) - set(applied or ()))
+    if missing or dimensions is None:
+        raise SchemaNotApplied(
+            f"database {connection.info.dbname!r} has migrations {sorted(applied or ())} and lacks {missing}; "
+            f"run: {COMMAND}"
+        )
+    return SchemaState(dimensions, model, max(applied))
+
+
+_STATE: LiteralString = """
+    SELECT (SELECT array_agg(version) FROM hermes_pgvector_migrations),
+           (SELECT value FROM hermes_pgvector_settings WHERE name = 'embedding_model'),
+           (SELECT atttypmod FROM pg_attribute
+             WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0)"""
+
+
+def pending(connection: Connection) -> list[str]:
+    """The names of the migrations that the database lacks, in order. Raises as `migration_files` does."""
+    ledger = _ledger(connection)
+    return [migration.name for migration in migration_files() if migration.version not in ledger]
+
+
+def migrate(
+    dsn: str,
+    *,
+    runtime_role: str | None = None,
+    dimensions: int | None = None,
+    progress: Progress = lambda _line: None,
+    folder: Path | None = None,
+    lock_wait_s: float = 300.0,
+) -> list[str]:
+    """Apply the migrations that a database lacks and return their names; safe to run several times at once.
+
+    `dsn` is that of an administrator, to the server itself rather than to a transaction pooler. `dimensions` is the
+    length of the vectors and matters on the first run only. `runtime_role` is granted what the plugin needs: reading
+    and writing rows, no DDL. `progress` gets one line for each step. `lock_wait_s` bounds the wait for a migration that
+    runs elsewhere.
+
+    Raises SettingsError (a wrong argument), DatabaseUnavailable (try again) or SchemaNotApplied (what the
+    administrator must do first).
+    """
+    migrations = migration_files(folder)
+    if dimensions is not None and not 1 <= dimensions <= 4000:
+        raise SettingsError(f"dimensions is {dimensions}; it must be from 1 to 4000")
+
+    def tell(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == "00000":  # what IF NOT EXISTS skips has a code of its own
+            progress(notice.message_primary or "")
+
+    with admin_connection(dsn) as connection:
+        check_server(connection)
+        if runtime_role is not None:
+            check_role(connection, runtime_role)
+        connection.add_notice_handler(tell)
+        fetch(connection, "SELECT set_config('lock_timeout', %s, false)", [f"{OBJECT_LOCK_TIMEOUT_S}s"])
+        fetch(connection, "SELECT set_config('statement_timeout', '0', false)")
+        if dimensions is not None:
+            fetch(connection, "SELECT set_config('hermes_pgvector.dimensions', %s, false)", [str(dimensions)])
+        _lock(connection, lock_wait_s, progress)
+        applied = _apply_missing(connection, migrations, progress)
+        if runtime_role is not None:
+            _grant(connection, runtime_role)
+            progress(f"role {runtime_role} may read and write the memory")
+    return applied
+
+
+def migration_files(folder: Path | None = None) -> list[Migration]:
+    """Read the migrations in order, by default those of this package.
+
+    Raises SchemaNotApplied when they are not beside the package, as in a bare copy of its folder.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for place in [folder] if folder else [package / "migrations", package.parent / "migrations"]:
+        paths = sorted(place.glob("[0-9][0-9][0-9]_*.sql"))
+        if paths:
+            return [Migration(int(path.name[:3]), path.stem, path.read_text(encoding="utf-8")) for path in paths]
+    raise SchemaNotApplied(
+        f"the migration files are not beside {package}; pip install hermes-memory-pgvector has them, "
+        "as has the folder migrations/ of the repository"
+    )
+
+
+def _apply_missing(connection: Connection, migrations: Sequence[Migration], progress: Progress) -> list[str]:
+    """Compare the files with the ledger, apply the missing ones, and trust what psql applied on first sight."""
+    applied = []
+    for migration in migrations:
+        known = _ledger(connection).get(migration.version)
+        if known is None:
+            progress(f"applying {migration.name}")
+            _apply(connection, migration)
+            applied.append(migration.name)
+        elif known[0] != migration.name or known[1] not in (None, migration.checksum):
+            raise SchemaNotApplied(
+                f"the file {migration.name}.sql is not the one that was applied as {known[0]}: its checksum is "
+                f"{migration.checksum[:12]}, the ledger has {(known[1] or '')[:12]}; put the released file back"
+            )
+        connection.execute(
+            "UPDATE hermes_pgvector_migrations SET checksum = %s WHERE version = %s AND checksum IS NULL",
+            [migration.checksum, migration.version],
+        )
+    return applied
+
+
+def _apply(connection: Connection, migration: Migration) -> None:
+    """Run one file as it is; its own BEGIN and COMMIT make it all or nothing."""
+    try:
+        for statement in migration.statements:
+            if index := _CONCURRENT_INDEX.match(statement):
+                _drop_invalid(connection, index[1])
+            connection.execute(statement.encode())
+    except psycopg.errors.LockNotAvailable:
+        raise DatabaseUnavailable(
+            f"{migration.name}: a table was in use for {OBJECT_LOCK_TIMEOUT_S} s; nothing is changed, stop the agents "
+            "and run migrate again"
+        ) from None
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(f"{migration.name}: {first_line(error)}; run migrate again") from error
+    except psycopg.Error as error:
+        connection.rollback()
+        if isinstance(error, psycopg.errors.InsufficientPrivilege) and (refused := extension_refused(connection)):
+            raise refused from error
+        hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
+        raise SchemaNotApplied(f"{migration.name} failed and changed nothing: {first_line(error)}{hint}") from error
+    if migration.version not in _ledger(connection):
+        raise SchemaNotApplied(
+            f"{migration.name} ran but left no row in hermes_pgvector_migrations; is the file whole?"
+        )
+
+
+_CONCURRENT_INDEX = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)")
+
+
+def _drop_invalid(connection: Connection, index: str) -> None:
+    """A concurrent build that was interrupted leaves an invalid index of that name."""
+    left_over = fetch(
+        connection, "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid", [index]
+    )
+    if left_over:
+        connection.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
+
+
+def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
+    """Version to name and checksum; empty when there is no ledger yet."""
+    if fetch(connection, "SELECT to_regclass('hermes_pgvector_migrations')")[0] is None:
+        return {}
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute("SELECT version, name, checksum FROM hermes_pgvector_migrations")
+        return {version: (name, checksum) for version, name, checksum in cursor}
+
+
+def _lock(connection: Connection, wait_s: float, progress: Progress) -> None:
+    """Take the session's lock by asking again and again.
+
+    A session that blocks in pg_advisory_lock holds a snapshot, which CREATE INDEX CONCURRENTLY elsewhere waits for.
+    """
+    deadline = time.monotonic() + wait_s
+    told = False
+    while not fetch(connection, "SELECT pg_try_advisory_lock(%s)", [ADVISORY_LOCK])[0]:
+        if time.monotonic() > deadline:
+            raise DatabaseUnavailable(
+                f"another migration of this database still runs after {wait_s:g} s; try again later"
+            )
+        if not told:
+            progress("waiting for a migration that runs elsewhere")
+            told = True
+        time.sleep(0.2)
+
+
+def _grant(connection: Connection, role: str) -> None:
+    """Give the runtime role what it needs and no more."""
+    schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
+    to, tables = sql.Identifier(role), sql.SQL(", ").join(map(sql.Identifier, TABLES))
+    sequences = sql.SQL(", ").join(
+        map(sql.Identifier, ("memory_entries_id_seq", "conversations_id_seq", "memory_agent_edges_id_seq"))
+    )
+    with connection.transaction():
+        for statement in (
+            sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to),
+            sql.SQL("GRANT SELECT ON hermes_pgvector_migrations TO {}").format(to),
+            sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(tables, to),
+            sql.SQL("GRANT USAGE, SELECT ON SEQUENCE {} TO {}").format(sequences, to),
+            sql.SQL("GRANT EXECUTE ON FUNCTION content_key(text) TO {}").format(to),
+        ):
+            connection.execute(statement)

@@ -1,0 +1,375 @@
+"""The migrations on a real Postgres: the same by psql and by `migrate`, safe when many run at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+from hermes_memory_pgvector.store import schema
+
+FOLDER = Path(schema.__file__).resolve().parent.parent.parent / "migrations"
+FILES = sorted(FOLDER.glob("*.sql"))
+
+
+def rows(dsn: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(statement, parameters or None).fetchall()
+
+
+def run(dsn: str, *statements: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def psql(server: Any, dsn: str, file: Path, dimensions: int | None = None) -> None:
+    if server.bin is None:
+        pytest.skip("psql of the tested server is not at hand")
+    options = f"-c hermes_pgvector.dimensions={dimensions}" if dimensions else ""
+    subprocess.run(
+        [server.bin / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f", file],
+        check=True, capture_output=True, text=True, timeout=60, env={**os.environ, "PGOPTIONS": options},
+    )  # fmt: skip
+
+
+def structure(server: Any, dsn: str) -> str:
+    if server.bin is None:
+        pytest.skip("pg_dump of the tested server is not at hand")
+    dumped = subprocess.run(
+        [server.bin / "pg_dump", "-s", "-d", dsn], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+    # Newer releases frame a dump with a random word.
+    return "\n".join(line for line in dumped.splitlines() if not line.startswith(("\\restrict", "\\unrestrict")))
+
+
+@pytest.fixture(scope="module")
+def role(server: Any) -> Iterator[Callable[..., str]]:
+    """Create login roles. They can only be dropped after the databases of the tests, hence the wider scope."""
+    made: list[str] = []
+
+    def make(*options: str) -> str:
+        made.append(f"hermes_test_{uuid.uuid4().hex[:12]}")
+        run(server.dsn, f"CREATE ROLE {made[-1]} LOGIN PASSWORD 'for-tests' {' '.join(options)}")
+        return made[-1]
+
+    yield make
+    for name in made:
+        run(server.dsn, f"DROP ROLE {name}")
+
+
+def as_role(dsn: str, name: str) -> str:
+    return make_conninfo(dsn, user=name, password="for-tests")
+
+
+# --- what is applied
+
+
+def test_the_constant_for_bare_copies_is_the_version_of_the_newest_file() -> None:
+    versions = [migration.version for migration in schema.migration_files()]
+    assert versions == list(range(1, schema.LATEST + 1))
+
+
+def test_migrate_applies_every_file_once_and_verify_reports_the_state(empty_database: str) -> None:
+    assert schema.migrate(empty_database, dimensions=384) == [file.stem for file in FILES]
+    assert schema.migrate(empty_database, dimensions=384) == []
+    run(empty_database, "INSERT INTO hermes_pgvector_settings VALUES ('embedding_model', 'some-model')")
+    with psycopg.connect(empty_database) as connection:
+        assert schema.verify(connection) == schema.SchemaState(384, "some-model", schema.LATEST)
+        assert schema.pending(connection) == []
+
+
+def test_vectors_have_768_numbers_unless_told_otherwise(empty_database: str) -> None:
+    schema.migrate(empty_database)
+    with psycopg.connect(empty_database) as connection:
+        assert schema.verify(connection) == schema.SchemaState(768, None, schema.LATEST)
+
+
+def test_a_dsn_may_be_a_url(server: Any, empty_database: str) -> None:
+    parts = conninfo_to_dict(empty_database)
+    url = f"postgresql:///{parts.pop('dbname')}?" + "&".join(f"{key}={value}" for key, value in parts.items())
+    assert schema.migrate(url)
+
+
+@pytest.mark.parametrize("dimensions", [None, 768, 384])
+def test_psql_and_migrate_give_the_same_schema_and_ledger(
+    server: Any, make_database: Callable[..., str], dimensions: int | None
+) -> None:
+    by_psql, by_migrate = make_database(dimensions=None), make_database(dimensions=None)
+    for file in FILES:
+        psql(server, by_psql, file, dimensions)
+    schema.migrate(by_migrate, dimensions=dimensions)
+    assert structure(server, by_psql) == structure(server, by_migrate)
+
+    ledger = "SELECT version, name, checksum FROM hermes_pgvector_migrations ORDER BY version"
+    assert {checksum for _, _, checksum in rows(by_psql, ledger)} == {None}
+    assert schema.migrate(by_psql) == []
+    assert rows(by_psql, ledger) == rows(by_migrate, ledger)
+
+
+def test_migrate_goes_on_where_psql_stopped(server: Any, empty_database: str) -> None:
+    psql(server, empty_database, FILES[0])
+    with psycopg.connect(empty_database) as connection:
+        assert schema.pending(connection) == [file.stem for file in FILES[1:]]
+    assert schema.migrate(empty_database) == [file.stem for file in FILES[1:]]
+
+
+def test_a_second_run_of_a_file_by_psql_fails_and_changes_nothing(server: Any, database: str) -> None:
+    run(database, "INSERT INTO conversations (role, content) VALUES ('user', 'kept')")
+    before = structure(server, database)
+    for file in FILES:
+        with pytest.raises(subprocess.CalledProcessError):
+            psql(server, database, file)
+    assert structure(server, database) == before
+    assert rows(database, "SELECT content FROM conversations") == [("kept",)]
+
+
+@pytest.mark.parametrize("dimensions", [0, 4001, -1])
+def test_impossible_dimensions_are_refused_before_anything_is_done(empty_database: str, dimensions: int) -> None:
+    with pytest.raises(SettingsError, match=str(dimensions)):
+        schema.migrate(empty_database, dimensions=dimensions)
+    assert rows(empty_database, "SELECT to_regclass('hermes_pgvector_migrations')") == [(None,)]
+
+
+@pytest.mark.parametrize("dimensions", [1, 3072, 4000])
+def test_rows_with_the_longest_vectors_fit(make_database: Callable[..., str], dimensions: int) -> None:
+    dsn = make_database(dimensions=None)
+    schema.migrate(dsn, dimensions=dimensions)
+    text = " ".join(uuid.uuid4().hex for _ in range(3000))
+    run(
+        dsn,
+        "INSERT INTO conversations (role, content, session_id, embedding, search) "
+        f"SELECT 'user', '{text}', repeat('s', 200), array_fill(0.5, ARRAY[{dimensions}])::vector, "
+        f"to_tsvector('{text}')",
+    )
+    assert rows(dsn, "SELECT vector_dims(embedding) FROM conversations") == [(dimensions,)]
+
+
+def test_the_vectors_of_real_rows_stay_out_of_toast(make_database: Callable[..., str]) -> None:
+    dsn = make_database(dimensions=768)
+    columns = rows(
+        dsn,
+        "SELECT attrelid::regclass::text, attstorage FROM pg_attribute WHERE attname = 'embedding' "
+        "AND attrelid IN ('conversations'::regclass, 'memory_entries'::regclass)",
+    )
+    assert {storage for _, storage in columns} == {"p"}
+
+
+def test_everything_lands_in_the_first_schema_of_the_search_path(empty_database: str) -> None:
+    database = conninfo_to_dict(empty_database)["dbname"]
+    run(empty_database, "CREATE SCHEMA memory", f"ALTER DATABASE {database} SET search_path = memory, public")
+    schema.migrate(empty_database)
+    assert rows(empty_database, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
+    with psycopg.connect(empty_database) as connection:
+        assert schema.verify(connection).dimensions == 768
+
+
+# --- many at once, edited files, concurrent builds
+
+
+def test_eight_migrations_at_once_apply_every_file_once(empty_database: str) -> None:
+    program = "import sys; from hermes_memory_pgvector.store import schema; print(schema.migrate(sys.argv[1]))"
+    package = Path(schema.__file__).parent.parent
+    source = next(Path(entry) for entry in sys.path if (Path(entry) / package.name / "store").is_dir())
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, empty_database], text=True, cwd="/", stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(source)})
+        for _ in range(8)
+    ]  # fmt: skip
+    results = [(*process.communicate(timeout=120), process.returncode) for process in running]
+    assert [code for _, _, code in results] == [0] * 8, results
+    assert sorted(out.strip() for out, _, _ in results) == sorted([str([file.stem for file in FILES])] + ["[]"] * 7)
+
+
+def test_waiting_for_another_migration_is_bounded(empty_database: str) -> None:
+    said: list[str] = []
+    with psycopg.connect(empty_database, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [schema.ADVISORY_LOCK])
+        with pytest.raises(DatabaseUnavailable, match="another migration"):
+            schema.migrate(empty_database, lock_wait_s=0.3, progress=said.append)
+    assert said == ["waiting for a migration that runs elsewhere"]
+    assert schema.migrate(empty_database)
+
+
+@pytest.fixture
+def copied_files(tmp_path: Path) -> Path:
+    for file in FILES:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_an_edited_file_is_refused_by_name(empty_database: str, copied_files: Path) -> None:
+    schema.migrate(empty_database, folder=copied_files)
+    with (copied_files / FILES[1].name).open("a") as file:
+        file.write("\n-- an afterthought\n")
+    with pytest.raises(SchemaNotApplied, match=FILES[1].name):
+        schema.migrate(empty_database, folder=copied_files)
+
+
+def test_other_line_ends_are_not_an_edit(empty_database: str, copied_files: Path) -> None:
+    schema.migrate(empty_database, folder=copied_files)
+    for file in FILES:
+        (copied_files / file.name).write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert schema.migrate(empty_database, folder=copied_files) == []
+
+
+def test_a_failing_file_changes_nothing_and_its_error_names_it(empty_database: str, copied_files: Path) -> None:
+    bad = f"{schema.LATEST + 1:03}_bad"
+    text = "BEGIN; CREATE TABLE half_done (id int); SELECT no_such_function(); COMMIT;"
+    (copied_files / f"{bad}.sql").write_text(text)
+    with pytest.raises(SchemaNotApplied, match=f"{bad}.*no_such_function"):
+        schema.migrate(empty_database, folder=copied_files)
+    assert rows(empty_database, "SELECT to_regclass('half_done'), to_regclass('conversations') IS NOT NULL") == [
+        (None, True)
+    ]
+
+
+def test_a_concurrent_build_replaces_an_invalid_left_over(server: Any, empty_database: str, copied_files: Path) -> None:
+    schema.migrate(empty_database, folder=copied_files)
+    version, name = schema.LATEST + 1, f"{schema.LATEST + 1:03}_by_role"
+    run(empty_database, "INSERT INTO conversations (role, content) VALUES ('user', 'a'), ('user', 'b')")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        run(empty_database, "CREATE UNIQUE INDEX CONCURRENTLY conversations_by_role ON conversations (role)")
+    file = copied_files / f"{name}.sql"
+    file.write_text(
+        "-- Built while agents run; see CONCURRENTLY in the manual.\n"
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS conversations_by_role ON conversations (role);\n"
+        f"INSERT INTO hermes_pgvector_migrations (version, name) VALUES ({version}, '{name}');\n"
+    )
+    assert schema.migrate(empty_database, folder=copied_files) == [name]
+    valid = "SELECT indisvalid, indisunique FROM pg_index WHERE indexrelid = 'conversations_by_role'::regclass"
+    assert rows(empty_database, valid) == [(True, False)]
+    assert rows(
+        empty_database, "SELECT checksum IS NOT NULL FROM hermes_pgvector_migrations WHERE version = %s", version
+    )
+
+
+# --- roles
+
+
+def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str, role: Callable[..., str]) -> None:
+    name = role()
+    schema.migrate(empty_database, runtime_role=name, dimensions=3)
+    dsn = as_role(empty_database, name)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        assert schema.verify(connection).dimensions == 3
+        connection.execute("INSERT INTO memory_entries (target, content) VALUES ('user', 'x')")
+        connection.execute("INSERT INTO conversations (role, content, embedding) VALUES ('user', 'x', '[1,2,3]')")
+        connection.execute("INSERT INTO memory_events VALUES ('default', gen_random_uuid())")
+        connection.execute("INSERT INTO memory_tombstones VALUES ('default', 'h', 'user', content_key('x'), now())")
+        connection.execute("INSERT INTO memory_agents (agent_identity) VALUES ('default')")
+        connection.execute("INSERT INTO memory_agent_edges (agent_identity) VALUES ('default')")
+        connection.execute("INSERT INTO hermes_pgvector_settings VALUES ('a', 'b')")
+        connection.execute("INSERT INTO hermes_pgvector_leases VALUES ('a', 'b', now())")
+        for table in map(sql.Identifier, schema.TABLES):
+            column = "name" if "hermes" in table.as_string() else "agent_identity"
+            update = sql.SQL("UPDATE {} SET {c} = {c} RETURNING 1").format(table, c=sql.Identifier(column))
+            assert connection.execute(update).fetchall() == [(1,)]
+            assert connection.execute(sql.SQL("DELETE FROM {} RETURNING 1").format(table)).fetchall() == [(1,)]
+        for forbidden in (
+            "CREATE TABLE mine (id int)",
+            "DROP TABLE conversations",
+            "DELETE FROM hermes_pgvector_migrations",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(forbidden)
+
+
+def test_a_runtime_role_that_does_not_exist_is_named(empty_database: str) -> None:
+    with pytest.raises(SettingsError, match="nobody_here"):
+        schema.migrate(empty_database, runtime_role="nobody_here")
+
+
+def test_an_admin_without_superuser_is_told_what_to_ask_for(empty_database: str, role: Callable[..., str]) -> None:
+    name = role()
+    with pytest.raises(SchemaNotApplied, match="GRANT CREATE ON SCHEMA public"):
+        schema.migrate(as_role(empty_database, name))
+    run(empty_database, f"GRANT CREATE, USAGE ON SCHEMA public TO {name}")
+    with pytest.raises(SchemaNotApplied, match="CREATE EXTENSION vector"):
+        schema.migrate(as_role(empty_database, name))
+    run(empty_database, "CREATE EXTENSION vector")
+    assert schema.migrate(as_role(empty_database, name)) == [file.stem for file in FILES]
+
+
+def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None:
+    try:
+        run(empty_database, "CREATE EXTENSION vector VERSION '0.7.4'")
+    except psycopg.Error:
+        run(
+            empty_database,
+            "CREATE EXTENSION vector",
+            "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'",
+        )
+    with pytest.raises(SchemaNotApplied, match=r"0\.7\.4.*ALTER EXTENSION vector UPDATE"):
+        schema.migrate(empty_database)
+
+
+def test_an_extension_outside_the_search_path_is_pointed_at(empty_database: str) -> None:
+    run(empty_database, "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")
+    with pytest.raises(SchemaNotApplied, match="search_path = public, extensions"):
+        schema.migrate(empty_database)
+    database = conninfo_to_dict(empty_database)["dbname"]
+    run(empty_database, f"ALTER DATABASE {database} SET search_path = public, extensions")
+    assert schema.migrate(empty_database)
+
+
+# --- verify and its errors
+
+
+def test_verify_of_an_empty_database_names_the_command(empty_database: str) -> None:
+    with psycopg.connect(empty_database) as connection:
+        with pytest.raises(SchemaNotApplied, match="hermes-pgvector migrate --dsn"):
+            schema.verify(connection)
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_verify_names_the_migrations_that_an_older_schema_lacks(database: str) -> None:
+    run(database, f"DELETE FROM hermes_pgvector_migrations WHERE version = {schema.LATEST}")
+    with (
+        psycopg.connect(database) as connection,
+        pytest.raises(SchemaNotApplied, match=rf"lacks \[{schema.LATEST}\].*hermes-pgvector migrate"),
+    ):
+        schema.verify(connection)
+
+
+def test_verify_accepts_a_newer_schema(database: str) -> None:
+    run(database, f"INSERT INTO hermes_pgvector_migrations VALUES ({schema.LATEST + 1}, 'of_tomorrow')")
+    with psycopg.connect(database) as connection:
+        assert schema.verify(connection).version == schema.LATEST + 1
+        assert schema.pending(connection) == []
+
+
+def test_verify_tells_a_role_without_rights_how_to_get_them(database: str, role: Callable[..., str]) -> None:
+    name = role()
+    with (
+        psycopg.connect(as_role(database, name)) as connection,
+        pytest.raises(SchemaNotApplied, match=f"--runtime-role {name}"),
+    ):
+        schema.verify(connection)
+
+
+def test_no_error_shows_a_password() -> None:
+    for dsn in ("postgresql://u:s3cret@127.0.0.1:1/db", "host=127.0.0.1 port=1 password=s3cret", "s3cret"):
+        with pytest.raises((DatabaseUnavailable, SettingsError)) as caught:
+            schema.migrate(dsn)
+        assert "s3cret" not in str(caught.value)
+
+
+def test_a_bare_copy_of_the_package_says_where_the_files_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database: str
+) -> None:
+    monkeypatch.setattr(schema, "__file__", str(tmp_path / "pgvector" / "store" / "schema.py"))
+    with pytest.raises(SchemaNotApplied, match="pip install"):
+        schema.migrate(database)
+    with psycopg.connect(database) as connection:
+        assert schema.verify(connection).version == schema.LATEST
