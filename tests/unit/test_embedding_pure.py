@@ -1,0 +1,230 @@
+"""The pure parts of embedding: texts, models, dialects, the check of answers, calibration statistics."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.embedding import TextRefused, dialects, models
+from hermes_memory_pgvector.embedding.calibration import cosine, floor_of
+from hermes_memory_pgvector.embedding.dialects import Endpoint
+from hermes_memory_pgvector.embedding.texts import cut, longest_bytes, prepared
+from hermes_memory_pgvector.embedding.vectors import checked
+from hermes_memory_pgvector.errors import EmbedderMismatch
+
+ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)
+
+
+# Texts
+
+
+@given(ANY_TEXT, st.integers(1, 40))
+def test_a_prepared_text_is_short_clean_utf8_or_refused(text: str, chars_max: int) -> None:
+    try:
+        clean = prepared(text, chars_max)
+    except ValueError:
+        return
+    assert 0 < len(clean) <= chars_max
+    assert clean == clean.strip()
+    assert "\0" not in clean
+    clean.encode("utf-8")
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t", "\0", " \0 "])
+def test_an_empty_text_is_a_programming_error(text: str) -> None:
+    with pytest.raises(ValueError, match="empty text"):
+        prepared(text, 100)
+
+
+def test_a_lone_surrogate_is_replaced_and_the_rest_is_kept() -> None:
+    assert prepared("tea \ud83d time", 100) == "tea ? time"
+
+
+@given(st.text(max_size=60), st.integers(0, 80))
+def test_cutting_keeps_a_head_that_is_at_most_three_bytes_too_short(text: str, bytes_max: int) -> None:
+    head = cut(text, bytes_max)
+    size = len(head.encode())
+    assert text.startswith(head)
+    assert min(bytes_max, longest_bytes([text])) - 3 <= size <= bytes_max
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nomic-embed-text",
+        "nomic-embed-text:latest",
+        "nomic-embed-text:v1.5",
+        "nomic-ai/nomic-embed-text-v1.5",
+        "text-embedding-nomic-embed-text-v1.5",
+        "hf.co/nomic-ai/nomic-embed-text-v1.5-GGUF:Q4_K_M",
+        "/models/NOMIC-EMBED-TEXT-v1.5.f16.gguf",
+    ],
+)
+def test_nomic_is_known_under_all_its_names(name: str) -> None:
+    known = models.known(name)
+    assert (known.dimensions, known.query_prefix, known.passage_prefix) == (768, "search_query: ", "search_document: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "dimensions", "query_prefix", "passage_prefix"),
+    [
+        ("intfloat/multilingual-e5-base", 768, "query: ", "passage: "),
+        ("e5-large-v2", 1024, "query: ", "passage: "),
+        ("BAAI/bge-small-en-v1.5", 384, "Represent this sentence for searching relevant passages: ", ""),
+        ("bge-m3:latest", 1024, "", ""),
+        ("mxbai-embed-large", 1024, "Represent this sentence for searching relevant passages: ", ""),
+        ("text-embedding-3-small", 1536, "", ""),
+        ("all-minilm:l6-v2", 384, "", ""),
+        ("somebody/homemade-model", None, "", ""),
+        ("some5-small", None, "", ""),
+    ],
+)
+def test_models_get_the_words_they_were_trained_with(
+    name: str, dimensions: int | None, query_prefix: str, passage_prefix: str
+) -> None:
+    known = models.known(name)
+    assert (known.dimensions, known.query_prefix, known.passage_prefix) == (dimensions, query_prefix, passage_prefix)
+
+
+def test_an_instructed_e5_is_not_taken_for_a_plain_one() -> None:
+    assert models.known("intfloat/multilingual-e5-large-instruct").query_prefix.startswith("Instruct: ")
+
+
+def test_the_latest_tag_is_not_part_of_a_models_name() -> None:
+    assert models.canonical("nomic-embed-text:latest") == models.canonical("nomic-embed-text")
+    assert models.canonical("nomic-embed-text:v1.5") == "nomic-embed-text:v1.5"
+
+
+# Dialects
+
+OPENAI = Endpoint("openai", "http://h/v1/embeddings")
+OLLAMA = Endpoint("ollama", "http://h/api/embed")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://h:11434", ["http://h:11434/api/embed", "http://h:11434/v1/embeddings"]),
+        ("http://h/", ["http://h/api/embed", "http://h/v1/embeddings"]),
+        ("http://h/v1", ["http://h/v1/embeddings"]),
+        ("http://h/v1/embeddings", ["http://h/v1/embeddings"]),
+        ("http://h/deploy/embeddings?api-version=3", ["http://h/deploy/embeddings?api-version=3"]),
+        ("http://h/api", ["http://h/api/embed"]),
+        ("http://h/api/embed", ["http://h/api/embed"]),
+        ("http://h/llm", ["http://h/llm/api/embed", "http://h/llm/v1/embeddings", "http://h/llm/embeddings"]),
+    ],
+)
+def test_a_path_that_names_a_dialect_is_believed_else_both_are_tried(url: str, expected: list[str]) -> None:
+    assert [endpoint.url for endpoint in dialects.candidates(url, "auto")] == expected
+
+
+def test_a_named_dialect_is_the_only_one_tried() -> None:
+    assert [e.dialect for e in dialects.candidates("http://h", "openai")] == ["openai"]
+    assert dialects.candidates("http://h/api/embeddings", "ollama") == (Endpoint("ollama", "http://h/api/embed"),)
+
+
+@given(st.lists(st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=5), min_size=1, max_size=6), st.randoms())
+def test_openai_answers_are_read_in_index_order_packed_or_not(rows: list[list[float]], random: object) -> None:
+    data = [
+        {"index": i, "embedding": row if i % 2 else base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()}
+        for i, row in enumerate(rows)
+    ]
+    random.shuffle(data)  # type: ignore[attr-defined]
+    assert [list(row) for row in dialects.answer(OPENAI, json.dumps({"data": data}).encode())] == rows
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "content"),
+    [
+        (OPENAI, b"<html>"),
+        (OPENAI, b"[]"),
+        (OPENAI, b'{"data": 3}'),
+        (OPENAI, b'{"data": [3]}'),
+        (OPENAI, b'{"data": [{"index": 0, "embedding": 3}]}'),
+        (OPENAI, b'{"data": [{"index": 0, "embedding": "AAA"}]}'),
+        (OPENAI, b'{"data": [{"index": 0, "embedding": "AAAA"}]}'),
+        (OPENAI, b'{"data": [{"index": 1, "embedding": [1]}]}'),
+        (OPENAI, b'{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}'),
+        (OPENAI, b'{"data": [{"index": 0, "embedding": [1]}, {"embedding": [1]}]}'),
+        (OLLAMA, b'{"error": "Unexpected endpoint"}'),
+        (OLLAMA, b"[" * 100_000),
+    ],
+)
+def test_answers_of_another_shape_are_not_guessed_at(endpoint: Endpoint, content: bytes) -> None:
+    with pytest.raises(dialects.WrongShape):
+        dialects.answer(endpoint, content)
+
+
+# Answers
+
+
+def test_vectors_are_scaled_to_unit_length_and_keep_their_direction() -> None:
+    (vector,) = checked([[30, 40]], count=1, dimensions=2, who="m")
+    assert vector == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("raw", "count", "dimensions", "says"),
+    [
+        ([[1.0]], 2, None, "1 vectors to 2 texts"),
+        ([[1.0, 2.0]], 1, 3, "vectors of 2 numbers where 3 are expected"),
+        ([[1.0, 2.0], [1.0]], 2, None, "different lengths: 2 numbers first, 1 in number 2"),
+        ([[]], 1, None, "different lengths"),
+        ([["a", 1.0]], 1, None, "not a list of numbers"),
+        ([[None]], 1, None, "not a list of numbers"),
+        ([[10**400]], 1, None, "not a list of numbers"),
+        ([[math.nan, 1.0]], 1, None, "not finite"),
+        ([[math.inf, -math.inf]], 1, None, "not finite"),
+        ([[1e200, 1.0]], 1, None, "not finite"),
+        ([[0.0, -0.0]], 1, None, "only zeros"),
+    ],
+)
+def test_a_wrong_answer_is_refused_with_its_numbers(
+    raw: list[list[float]], count: int, dimensions: int | None, says: str
+) -> None:
+    with pytest.raises(EmbedderMismatch, match=says) as caught:
+        checked(raw, count=count, dimensions=dimensions, who="m")
+    assert not isinstance(caught.value, TextRefused)
+
+
+def test_one_bad_vector_among_good_ones_is_the_texts_fault_and_says_which() -> None:
+    with pytest.raises(TextRefused, match="1 of 3 vectors, first in number 2") as caught:
+        checked([[1.0], [math.nan], [2.0]], count=3, dimensions=1, who="m")
+    assert caught.value.index == 1
+
+
+def test_a_lone_bad_vector_is_the_texts_fault_once_the_embedder_is_trusted() -> None:
+    with pytest.raises(TextRefused):
+        checked([[0.0]], count=1, dimensions=1, who="m", trusted=True)
+
+
+# Calibration
+
+COSINES = st.lists(st.floats(-1, 1), min_size=1, max_size=50)
+
+
+@given(COSINES)
+def test_the_floor_lies_among_what_was_measured_above_most_of_it(cosines: list[float]) -> None:
+    floor = floor_of(cosines)
+    assert min(cosines) <= floor <= max(cosines)
+    assert sum(value <= floor + 1e-9 for value in cosines) >= 0.8 * len(cosines) - 1
+
+
+def test_the_floor_is_not_moved_by_one_outlier() -> None:
+    usual = [0.1 + i / 1000 for i in range(50)]
+    assert floor_of([*usual, 0.99]) == pytest.approx(floor_of(usual), abs=0.002)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=3, max_size=3).filter(lambda v: sum(x * x for x in v) > 0.01))
+def test_the_cosine_of_a_vector_with_itself_is_one(vector: list[float]) -> None:
+    assert cosine(vector, vector) == pytest.approx(1.0)
+    assert cosine(vector, [-x for x in vector]) == pytest.approx(-1.0)
