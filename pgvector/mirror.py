@@ -1,0 +1,76 @@
+"""MEMORY.md and USER.md as lists of entries: read, compare, and tell which entry a change was about. Pure.
+
+Entries are compared as whole texts; the only substring test is that of `resolve`, on the entries of one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from .model import Add, Remove, Replace
+
+DELIMITER = "\n§\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What reconciling has to do to the database, in the order of the file and of the snapshot."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """The entries of a file, stripped, each once, in order; the same list that the host makes of it."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _distinct(entry.strip() for entry in lines.split(DELIMITER))
+
+
+def diff(file: Iterable[str], snapshot: Iterable[str], stored: Collection[str]) -> Changes:
+    """Compare a file with its snapshot (the file as last reconciled) and the rows of the database.
+
+    What is new in the file is added unless a row holds it, what is gone from it is removed. Rows that only the database
+    has belong to another home and stay; an entry of file and snapshot without a row was removed elsewhere and is not
+    added again. A removal is asked for without a row, too: its add may still wait in a spool.
+    """
+    now, before, rows = _distinct(file), _distinct(snapshot), frozenset(stored)
+    known, present = frozenset(before), frozenset(now)
+    return Changes(
+        add=tuple(entry for entry in now if entry not in known and entry not in rows),
+        remove=tuple(entry for entry in before if entry not in present),
+    )
+
+
+def apply(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, ...]:
+    """The snapshot after a change that a hook has reported, made the way the host makes it to the file.
+
+    A replacement stays in its place. When the old entry cannot be told, it stays in the snapshot, and the next
+    reconciliation finds it gone from the file.
+    """
+    entries = _distinct(snapshot)
+    match event:
+        case Add():
+            return _distinct((*entries, event.content))
+        case Replace():
+            old = event.previous or resolve(event.old_text, entries, event.surviving)
+            if old in entries:
+                return _distinct(event.content if entry == old else entry for entry in entries)
+            return _distinct((*entries, event.content))
+        case Remove():
+            old = event.previous or resolve(event.old_text, entries, event.surviving)
+            return tuple(entry for entry in entries if entry != old)
+
+
+def resolve(old_text: str, before: Iterable[str], after: Collection[str]) -> str | None:
+    """The one entry of `before` that holds `old_text` and is gone in `after`; None when there is none or several."""
+    wanted = old_text.strip()
+    if not wanted:
+        return None
+    surviving = frozenset(after)
+    gone = [entry for entry in _distinct(before) if wanted in entry and entry not in surviving]
+    return gone[0] if len(gone) == 1 else None
+
+
+def _distinct(entries: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entry for entry in entries if entry))

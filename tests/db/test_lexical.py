@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector import lexical
+
+SAMPLES = "ab Z 0 19 é ß 数据 カ 한글 สวั हि 5e10 e db . - _ / : @ + # ' , \u0301 < & \\ * ? = 1.5 ½ 😀"
+PIECES = st.sampled_from(SAMPLES.split(" "))
+MESSY = st.lists(PIECES, min_size=1, max_size=30).map("".join)
+PROSE = """The Backups of db-prod-03 failed with ECONNREFUSED at 10.0.3.7:5432; see /etc/nginx/nginx.conf, user_id 42,
+maxRetryCount=5, foo.bar(), v1.2.3, anna.k@example.com, https://docs.example.com/a/b-c?x=1&y=2 and
+550e8400-e29b-41d4-a716-446655440000. 数据库的密码政策 学校に行きました 안녕하세요 สวัสดีครับ हिन्दी"""
+
+
+def lexemes(connection: psycopg.Connection, text: str) -> set[str]:
+    row = connection.execute("SELECT tsvector_to_array(to_tsvector('english', %s))", (text,)).fetchone()
+    assert row is not None
+    return set(row[0])
+
+
+QUESTIONS = """backup failing db-prod-03 db_prod_03 prod econnrefused 10.0.3.7 10.0.3.7:5432 nginx.conf user_id userId
+/etc/nginx/nginx.conf maxRetryCount retries foo.bar v1.2.3 anna.k@example.com example.com docs.example.com
+550e8400-e29b-41d4-a716-446655440000 密码 库 学校 안녕 ครับ हिन्दी"""
+
+
+@pytest.mark.parametrize("question", QUESTIONS.split())
+def test_a_question_finds_the_row(database: str, question: str) -> None:
+    with psycopg.connect(database) as connection:
+        asked = lexemes(connection, lexical.query(question))
+        assert asked
+        row = lexemes(connection, lexical.document(PROSE))
+        assert asked & row
+        if not question[0].isalpha() or "-" in question or "." in question:
+            assert asked <= row
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@given(text=MESSY)
+def test_postgres_keeps_every_token_whole(database: str, text: str) -> None:
+    document, question = lexical.document(text), lexical.query(text, tokens_max=10_000)
+    with psycopg.connect(database) as connection:
+        assert lexemes(connection, question) <= lexemes(connection, document)
+        parsed = connection.execute("SELECT token FROM ts_parse('default', %s) WHERE tokid <> 12", (document,))
+        assert {token for (token,) in parsed} == set(document.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"word{i:x}" for i in range(30_000)),
+        "".join(chr(0x4E00 + i * 7919 % 20_000) for i in range(100_000)),
+        "-".join(f"p{i}" for i in range(20_000)),
+        "x" * 100_000,
+        "\ufdfa" * 10_000,
+    ],
+)
+def test_the_longest_row_fits_a_tsvector(database: str, text: str) -> None:
+    with psycopg.connect(database) as connection:
+        assert lexemes(connection, lexical.document(text))
