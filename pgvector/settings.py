@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from .errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
+_PASSWORD = re.compile(r"(//[^/@:\s]*:)[^/@\s]*@")
 
 
 def _from_json_text(value: Any) -> Any:
@@ -47,7 +49,7 @@ class Settings(BaseModel):
     data_dir: str = Field("", description="Folder of the embedded server; empty: per home, outside HERMES_HOME")
     connect_timeout_s: float = Field(3.0, ge=0.5, le=60, description="Longest wait for one connection attempt")
     pool_max: int = Field(3, ge=2, le=20, description="Most connections of one process")
-    pool_idle_s: float = Field(45.0, ge=1, le=3600, description="Idle connections close after this time")
+    pool_idle_s: float = Field(30.0, ge=1, le=3600, description="Idle connections close after this time")
     statement_timeout_s: float = Field(60.0, ge=1, le=3600, description="Longest one statement of the writer may run")
 
     embed_url: Annotated[str, AfterValidator(_http_url)] = Field(
@@ -109,7 +111,7 @@ class Settings(BaseModel):
     adopt_interval_s: float = Field(
         30.0, ge=1, le=3600, description="How often spools of dead processes are looked for"
     )
-    heal_interval_s: float = Field(30.0, ge=1, le=3600, description="How often rows without a vector are looked for")
+    heal_interval_s: float = Field(300.0, ge=1, le=3600, description="How often rows without a vector are looked for")
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Applied event ids are forgotten after this time")
 
     theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
@@ -151,7 +153,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
     lines = []
     for problem in error.errors():
         key = str(problem["loc"][0])
-        given = "(hidden)" if key == "dsn" else repr(merged.get(key))
+        given = "(hidden)" if key == "dsn" else _PASSWORD.sub(r"\1***@", repr(merged.get(key)))
         where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == "environment" else f"{key} in {origin.get(key)}"
         lines.append(f"{where} is {given[:80]}: {problem['msg']}")
     return "; ".join(dict.fromkeys(lines))
@@ -161,7 +163,10 @@ def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
     from dotenv import dotenv_values
 
     env_file = home / ".env"
-    stored = dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+    try:
+        stored = dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; mend the file") from None
     names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
     found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
     return {key: value for key, value in found.items() if value}

@@ -67,6 +67,6 @@ def _wrong_length(who: str, index: int, found: int, expected: int, *, known: boo
     if known:
         return (
             f"{who} answered vectors of {found} numbers where {expected} are expected; "
-            f"mend embed_model, or set embed_dimensions to {found} and run `hermes-pgvector reembed`"
+            f"mend embed_model, or set embed_dimensions to {found} if the database was made for that length"
         )
     return f"{who} answered vectors of different lengths: {expected} numbers first, {found} in number {index + 1}"

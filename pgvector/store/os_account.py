@@ -40,7 +40,7 @@ class Account:
         except KeyError:
             raise SettingsError(
                 f"user id {uid} has no name in the password database and Postgres needs one: "
-                "add it to /etc/passwd, or set dsn to a Postgres that runs elsewhere"
+                "give it one there, or set dsn to a Postgres that runs elsewhere"
             ) from None
         return cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
 

@@ -179,11 +179,9 @@ def test_everything_lands_in_the_first_schema_of_the_search_path(empty_database:
 
 def test_eight_migrations_at_once_apply_every_file_once(empty_database: str) -> None:
     program = "import sys; from hermes_memory_pgvector.store import schema; print(schema.migrate(sys.argv[1]))"
-    package = Path(schema.__file__).parent.parent
-    source = next(Path(entry) for entry in sys.path if (Path(entry) / package.name / "store").is_dir())
     running = [
-        subprocess.Popen([sys.executable, "-c", program, empty_database], text=True, cwd="/", stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(source)})
+        subprocess.Popen([sys.executable, "-P", "-c", program, empty_database], text=True, cwd="/",
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(8)
     ]  # fmt: skip
     results = [(*process.communicate(timeout=120), process.returncode) for process in running]

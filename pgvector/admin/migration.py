@@ -1,0 +1,76 @@
+"""migrate: bring the schema of a database up to date, as its administrator."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..embedding import factory
+from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
+from ..settings import Settings, load
+from ..store import schema
+from ..store.embedded import EmbeddedServer
+from ..store.postgres import Database, describe
+from ..store.preflight import admin_connection
+from .console import Console
+
+ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
+PROBE_S_MAX = 5.0
+
+
+def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensions: int | None) -> int:
+    """Apply what is missing. The database is that of `dsn`, else of the environment, else of the settings."""
+    settings = load(home)
+    admin = dsn or os.environ.get(ADMIN_DSN, "")
+    target = admin or _own_dsn(settings, home, console)
+    with admin_connection(target) as connection:
+        lacking = schema.pending(connection)
+    if dimensions is None and lacking == [migration.name for migration in schema.migration_files()]:
+        dimensions = _embedder_dimensions(settings)
+        if dimensions is not None:
+            console.say(f"vectors get {dimensions} numbers, those of this home's embedder; --dimensions overrides it")
+    applied = schema.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
+    embedded = not admin and not settings.dsn.get_secret_value()
+    where = "the embedded server" if embedded else describe(target)
+    console.data({"database": where, "applied": applied, "version": schema.LATEST, "runtime_role": role})
+    if applied:
+        console.show(f"applied {', '.join(applied)} to {where}")
+    else:
+        console.show(f"nothing to do: {where} has schema version {schema.LATEST}")
+    return 0
+
+
+def prepare_embedded(server: EmbeddedServer, settings: Settings, console: Console) -> None:
+    """Give a running embedded server the schema that this home's embedder needs."""
+    with admin_connection(server.dsn) as connection:
+        lacking = schema.pending(connection)
+    if lacking:
+        schema.migrate(server.dsn, dimensions=_embedder_dimensions(settings), progress=console.say)
+
+
+def _own_dsn(settings: Settings, home: Path, console: Console) -> str:
+    database = Database(settings, home)
+    if database.server is not None:
+        with console.busy("starting the embedded server"):
+            database.server.ensure_running()
+    return database.dsn
+
+
+def _embedder_dimensions(settings: Settings) -> int | None:
+    """The vector length of the home's embedder, asked for when it is not known; None when there is no embedder."""
+    try:
+        embedder = factory.build(settings)
+    except SettingsError:
+        return None
+    try:
+        if embedder.dimensions is None:
+            embedder.embed_query("dimensions", PROBE_S_MAX)
+        return embedder.dimensions
+    except EmbedderUnavailable as error:
+        raise EmbedderUnavailable(
+            f"the vector length of {embedder.model} is unknown until it answers ({error}); give --dimensions N"
+        ) from None
+    except PgvectorError:
+        return None
+    finally:
+        embedder.close()

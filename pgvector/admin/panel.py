@@ -1,0 +1,157 @@
+"""What the host's panels and commands show and save of our settings, and what its backup takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from ..errors import SettingsError
+from ..home import Home
+from ..settings import ENV_PREFIX, Settings, load
+
+OFFERED = {
+    "dsn": "Database",
+    "embed_url": "Embedding endpoint",
+    "embed_model": "Embedding model",
+    "embed_api": "Embedding dialect",
+    "embed_key_env": "Variable of the embedding key",
+    "prefetch_limit": "Memories before a turn",
+    "sync_turns": "Keep turns",
+}
+DUMP_AGE_S_MAX = 300.0
+DUMP_S_MAX = 120.0
+
+Stamp = tuple[tuple[int, int], ...]
+
+
+def fields() -> list[dict[str, Any]]:
+    """The settings that a new user may want, most wanted first, in the form of `get_config_schema`."""
+    return [_field(key, label) for key, label in OFFERED.items()]
+
+
+def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None:
+    """Keep settings in `pgvector/config.json`, beside those that are there; never the DSN, which belongs into `.env`.
+
+    Raises ValueError, which hosts show to the user, for a value that is not allowed, or one that another place hides.
+    """
+    home = Home(hermes_home)
+    known = home.recollect("config")
+    given = {key: value for key, value in values.items() if key in Settings.model_fields and key != "dsn"}
+    numbers = {key for key, value in given.items() if value == "" and Settings.model_fields[key].annotation is not str}
+    document = {**(known if isinstance(known, dict) else {}), **given}
+    document = {key: value for key, value in document.items() if key not in numbers}
+    try:
+        valid = Settings.model_validate({key: document[key] for key in given if key in document})
+    except ValidationError as error:
+        raise ValueError("; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())) from None
+    native = valid.model_dump(mode="json", include=set(given) - numbers)
+    home.remember("config", {**document, **native})
+    try:
+        now = load(home.path).model_dump(mode="json", include=set(native))
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+    hidden = [key for key in native if now[key] != native[key]]
+    if hidden:
+        raise ValueError(
+            f"saved, but {', '.join(hidden)} also stands in `memory.pgvector` of config.yaml or in the environment, "
+            "which count first: take it out there"
+        )
+
+
+def status(home: Path) -> dict[str, Any]:
+    """What `hermes memory status` shows, without secrets; only what is wrong when something is."""
+    from ..store.postgres import describe, unusable
+
+    try:
+        settings = load(home)
+    except SettingsError as error:
+        return {"problem": str(error)}
+    problem = unusable(settings)
+    if problem:
+        return {"problem": problem}
+    dsn = settings.dsn.get_secret_value()
+    shown = {
+        "database": describe(dsn) if dsn else "embedded server",
+        "embedder": _without_password(settings.embed_url) or "bundled model",
+        "embed_model": settings.embed_model or "(default)",
+    }
+    if settings.allowed_themes:
+        shown["allowed_themes"] = ", ".join(settings.allowed_themes)
+    return shown
+
+
+def backups(home: Path) -> list[str]:
+    """The folder with a fresh dump of the embedded server; nothing when the home uses another database or has none.
+
+    The folder's name is one that hosts leave out when they copy the home, so that it is not in the backup twice.
+    """
+    from ..store.dump import fresh_dump
+    from ..store.embedded import EmbeddedServer
+
+    settings = load(home)
+    if settings.dsn.get_secret_value():
+        return []
+    folder = Home(home).state / "backups"
+    server = EmbeddedServer(home, settings.data_dir)
+    dump = fresh_dump(server, folder, age_s_max=DUMP_AGE_S_MAX, timeout_s=DUMP_S_MAX)
+    return [str(folder)] if dump else []
+
+
+def identity(home: Path) -> dict[str, str]:
+    """What decides whose memory a turn is, as one digest that changes with the settings; a few file times are read."""
+    names = ("config.yaml", ".env", "pgvector/config.json")
+    return {"pgvector.themes": _themes(home, tuple(_stamp(home / name) for name in names))}
+
+
+@lru_cache(maxsize=64)
+def _themes(home: Path, _: Stamp) -> str:
+    try:
+        settings = load(home)
+    except SettingsError:
+        return "unreadable"
+    deciding = (settings.theme_aliases, settings.allowed_themes, settings.cross_theme_recall)
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        seen = path.stat()
+    except OSError:
+        return (0, 0)
+    return (seen.st_mtime_ns, seen.st_size)
+
+
+def _field(key: str, label: str) -> dict[str, Any]:
+    setting = Settings.model_fields[key]
+    field: dict[str, Any] = {"key": key, "label": label, "description": setting.description}
+    if key == "dsn":
+        return {**field, "secret": True, "env_var": f"{ENV_PREFIX}DSN"}
+    field["default"] = setting.default
+    if setting.annotation is bool:
+        return {**field, "type": "boolean"}
+    if setting.annotation is int:
+        limits = {
+            name: getattr(limit, bound)
+            for limit in setting.metadata
+            for name, bound in _BOUNDS
+            if hasattr(limit, bound)
+        }
+        return {**field, "type": "integer", **limits}
+    choices = [str(choice) for choice in get_args(setting.annotation)]
+    return {**field, "choices": choices} if choices else field
+
+
+_BOUNDS = (("minimum", "ge"), ("maximum", "le"))
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,121 @@
+"""search: ask the memory what an agent would ask, and see why it answers so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from ..errors import BadArgument, DatabaseUnavailable
+from ..model import Hit, Recall, RecallRequest, Target
+from ..render import safe_line
+from ..runtime import Runtime, acquire, release
+from ..settings import load
+from ..themes import DEFAULT_THEME, aliased, normalise
+from .console import Console, counted, local, rows_table
+
+READY_S_MAX = 60.0
+BUDGET_S_MIN = 10.0
+TEXT_CHARS_MAX = 400
+_KINDS = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
+_TITLES = {"entries": "Memory", "turns": "Turns"}
+
+
+def search(
+    home: Path,
+    console: Console,
+    *,
+    query: str,
+    top_k: int,
+    theme: str,
+    scope: str,
+    session: str,
+    kind: str,
+    target: Target | None,
+    explain: bool,
+) -> int:
+    """Recall what `query` asks for as theme `theme` and print it, best first. Returns 1 when nothing could be asked."""
+    settings = load(home)
+    if not 1 <= top_k <= settings.recall_limit_max:
+        raise BadArgument(f"--top-k is {top_k}; it must be from 1 to {settings.recall_limit_max}")
+    if not query.strip():
+        raise BadArgument("the query is empty; say what to look for")
+    runtime = acquire(settings, home)
+    try:
+        own = aliased(normalise(theme or DEFAULT_THEME), settings.theme_aliases)
+        request = RecallRequest(
+            query=query,
+            scope=runtime.scope(own, scope, session),
+            limit=top_k,
+            budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
+            target=target,
+        )
+        with console.busy("asking the memory"):
+            _wait_ready(runtime)
+            kinds = ("entries",) if target else _KINDS[kind]
+            answers = {name: runtime.recall(name, request) for name in kinds}
+    finally:
+        release(runtime)
+    console.data({"query": query, "theme": own, "scope": scope or settings.scope_default, **_documents(answers)})
+    _show(answers, console, explain)
+    return 0
+
+
+def _wait_ready(runtime: Runtime) -> None:
+    """Wait for the database: long for an embedded one, which may have to be made, else for one attempt."""
+    deadline = time.monotonic() + READY_S_MAX
+    while not runtime.wait_ready(0.1):
+        problem = runtime.writer.health.problem
+        if problem or time.monotonic() > deadline:
+            what = problem or f"the memory is not ready after {READY_S_MAX:g} s"
+            raise DatabaseUnavailable(f"{what}; for more: hermes-pgvector doctor")
+
+
+def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> None:
+    for name, recall in answers.items():
+        if not recall.hits:
+            console.show(f"{_TITLES[name]}: nothing found")
+        else:
+            rows = [(f"{hit.score:.2f}", _told(hit, explain)) for hit in recall.hits]
+            console.show(rows_table(("Score", _TITLES[name]), rows))
+        if explain:
+            console.show(_explained(recall))
+        if name != list(answers)[-1]:
+            console.show("")
+    for reason in dict.fromkeys(reason for recall in answers.values() for reason in recall.degraded):
+        console.say(f"degraded: {reason}")
+
+
+def _told(hit: Hit, explain: bool) -> Text:
+    """Where a hit comes from, and below it what it says, harmless for a terminal."""
+    source = hit.target or f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
+    why = ""
+    if explain:
+        near = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
+        why = f"  {near}, BM25 {hit.words:.2f}"
+    provenance = f"{safe_line(hit.theme, 40)}, {local(hit.at)}, {source}{why}\n"
+    return Text.assemble((provenance, "dim"), safe_line(hit.content, TEXT_CHARS_MAX))
+
+
+def _explained(recall: Recall) -> Text:
+    told = recall.explanation
+    return Text(
+        f"{counted(told.rows, 'row')} in scope, plan: {told.plan}; {told.near} by meaning, {told.words} by words; "
+        f"embed {told.embed_ms:g} ms, legs {told.legs_ms:g} ms, hits {told.hits_ms:g} ms",
+        style="dim",
+    )
+
+
+def _documents(answers: Mapping[str, Recall]) -> dict[str, Any]:
+    return {
+        ("memory" if name == "entries" else "turns"): {
+            "hits": [asdict(hit) for hit in recall.hits],
+            "degraded": list(recall.degraded),
+            "explanation": asdict(recall.explanation),
+        }
+        for name, recall in answers.items()
+    }

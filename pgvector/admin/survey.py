@@ -1,0 +1,68 @@
+"""A look at the database that never waits long and changes nothing; `status` and `doctor` both start from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import PgvectorError
+from ..settings import Settings
+from ..store import insight, schema
+from ..store.embedded import ServerStatus
+from ..store.insight import Facts, ThemeTotals, Totals
+from ..store.postgres import Connection, Database, reachable
+
+COUNT_S_MAX = 30.0
+STOPPED = "the embedded server does not run; it starts with the next session, or now with: hermes-pgvector server start"
+
+
+@dataclass
+class Survey:
+    """What was found, as far as it got. `problem` says why it got no further; empty when all is there."""
+
+    where: str
+    server: ServerStatus | None = None
+    seconds: float | None = None
+    facts: Facts | None = None
+    schema: schema.SchemaState | None = None
+    totals: Totals | None = None
+    themes: tuple[ThemeTotals, ...] = ()
+    problem: str = ""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a connection was made."""
+        return self.seconds is not None
+
+
+def survey(settings: Settings, home: Path, *, themes_max: int) -> Survey:
+    """Look at the database of a home; `themes_max` of its themes are counted. Raises SettingsError when it has none."""
+    database = Database(settings, home)
+    found = Survey(database.label)
+    try:
+        if database.server is not None:
+            found.server = database.server.status()
+            if not found.server.running:
+                found.problem = STOPPED
+                return found
+        answers, why, seconds = reachable(database.dsn, settings.connect_timeout_s)
+        if not answers:
+            found.problem = f"Postgres does not answer: {why}"
+            return found
+        found.seconds = seconds
+        with database.connection(settings.connect_timeout_s) as connection:
+            found.facts = insight.facts(connection)
+            found.schema = schema.verify(connection)
+        with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
+            _count(found, connection, themes_max)
+    except PgvectorError as error:
+        found.problem = str(error)
+    finally:
+        database.close()
+    return found
+
+
+def _count(found: Survey, connection: Connection, themes_max: int) -> None:
+    found.totals = insight.totals(connection)
+    if themes_max:
+        found.themes = tuple(insight.themes(connection, themes_max))

@@ -1,0 +1,85 @@
+"""A round trip: a memory is stored, recalled and removed again, the way an agent's is, and leaves no trace."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Literal
+
+from ..errors import DatabaseUnavailable
+from ..model import Add, RecallRequest, Remove, Scope
+from ..runtime import Runtime, acquire, release
+from ..settings import Settings
+from ..store import rows
+from ..themes import Identity, allowed, home_theme, normalise
+
+READY_S_MAX = 30.0
+STORED_S_MAX = 15.0
+MEANING_S_MAX = 10.0
+RECALL_S_MAX = 5.0
+PAUSE_S = 0.2
+
+How = Literal["meaning", "words", "not"]
+
+
+def round_trip(home: Path, settings: Settings) -> tuple[How, float]:
+    """By what the memory was recalled, and the milliseconds it took. Raises DatabaseUnavailable and SettingsError."""
+    runtime = acquire(settings, home)
+    try:
+        if not runtime.wait_ready(READY_S_MAX):
+            raise DatabaseUnavailable(runtime.writer.health.problem or f"no answer within {READY_S_MAX:g} s")
+        return _round(runtime, theme_of_home(settings))
+    finally:
+        release(runtime)
+
+
+def theme_of_home(settings: Settings) -> str:
+    """The theme of this home when no client names one; the first allowed one where that is not allowed."""
+    theme = home_theme(Identity(agent_identity=_profile()), aliases=settings.theme_aliases)
+    return theme if allowed(theme, settings.allowed_themes) else normalise(settings.allowed_themes[0])
+
+
+def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
+    sign = uuid.uuid4().hex
+    common = {"theme": theme, "home": runtime.home.id, "metadata": {"origin": "setup"}}
+    content = f"The set-up tried out the memory of this agent and called it {sign}."
+    added = Add(target="memory", content=content, **common)  # type: ignore[arg-type]
+    removed = Remove(target="memory", previous=content, **common)  # type: ignore[arg-type]
+    try:
+        if not runtime.accept(added) or not runtime.writer.flush(STORED_S_MAX):
+            raise DatabaseUnavailable(runtime.writer.health.problem or f"nothing was stored within {STORED_S_MAX:g} s")
+        request = RecallRequest(
+            query=f"What did the set-up try out and call {sign}?", scope=Scope(theme, (theme,)), limit=5,
+            budget_s=RECALL_S_MAX,
+        )  # fmt: skip
+        return _recalled(runtime, request, content)
+    finally:
+        runtime.accept(removed)
+        if runtime.writer.flush(STORED_S_MAX):
+            with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
+                rows.forget(connection, theme, [added.id, removed.id])
+
+
+def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[How, float]:
+    """Ask until the memory is found by meaning; a slow embedder gives it its vector a little later."""
+    deadline = time.monotonic() + MEANING_S_MAX
+    how: How = "not"
+    while True:
+        started = time.monotonic()
+        hits = runtime.recall("entries", request).hits
+        took_ms = 1000 * (time.monotonic() - started)
+        found = next((hit for hit in hits if hit.content == content), None)
+        if found is not None:
+            how = "words" if found.similarity is None else "meaning"
+        if how == "meaning" or time.monotonic() > deadline or isinstance(runtime.fitting_embedder(), str):
+            return how, took_ms
+        time.sleep(PAUSE_S)
+
+
+def _profile() -> str:
+    try:
+        from hermes_cli.profiles import get_active_profile_name
+    except ImportError:
+        return ""
+    return str(get_active_profile_name())

@@ -1,0 +1,147 @@
+"""The settings that the host's panel offers; a test holds keys, defaults and descriptions equal to `Settings`.
+
+The host executes this file by its path, outside the package, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from plugins.memory.config_schema import (
+    KIND_BOOL,
+    KIND_JSON,
+    KIND_NUMBER,
+    KIND_SECRET,
+    KIND_SELECT,
+    KIND_TEXT,
+    ProviderConfigSchema,
+    ProviderField,
+    ProviderFieldOption,
+)
+
+CONFIG_SCHEMA = ProviderConfigSchema(
+    name="pgvector",
+    label="Postgres + pgvector",
+    fields=(
+        ProviderField(
+            key="dsn",
+            label="Database",
+            kind=KIND_SECRET,
+            env_key="HERMES_PGVECTOR_DSN",
+            description="Postgres to use, as a URL or key=value pairs; empty: embedded server",
+            placeholder="postgresql://user:password@host:5432/database",
+            inline=True,
+            group="Database",
+        ),
+        ProviderField(
+            key="embed_url",
+            label="Embedding endpoint",
+            kind=KIND_TEXT,
+            description="Embedding endpoint, e.g. http://127.0.0.1:11434; empty: the bundled model",
+            placeholder="http://127.0.0.1:11434",
+            inline=True,
+            group="Embedding",
+        ),
+        ProviderField(
+            key="embed_model",
+            label="Embedding model",
+            kind=KIND_TEXT,
+            description="Model to ask for; empty: nomic-embed-text over HTTP, the bundled model without",
+            inline=True,
+            group="Embedding",
+        ),
+        ProviderField(
+            key="embed_api",
+            label="Embedding dialect",
+            kind=KIND_SELECT,
+            default="auto",
+            description="Dialect of the endpoint; auto detects it",
+            options=(
+                ProviderFieldOption("auto", "Detect"),
+                ProviderFieldOption("openai", "OpenAI"),
+                ProviderFieldOption("ollama", "Ollama"),
+            ),
+            group="Embedding",
+        ),
+        ProviderField(
+            key="embed_key_env",
+            label="Variable of the key",
+            kind=KIND_TEXT,
+            description="Environment variable that holds the endpoint's bearer key",
+            placeholder="OPENAI_API_KEY",
+            group="Embedding",
+        ),
+        ProviderField(
+            key="prefetch_limit",
+            label="Memories before a turn",
+            kind=KIND_NUMBER,
+            default="5",
+            description="Most memories put before a turn; 0 turns it off",
+            info="0 to 20",
+            inline=True,
+            group="Recall",
+        ),
+        ProviderField(
+            key="prefetch_budget_s",
+            label="Wait before a turn",
+            kind=KIND_NUMBER,
+            default="2.0",
+            description="Longest time a turn waits for its memories",
+            info="0.1 to 7",
+            group="Recall",
+        ),
+        ProviderField(
+            key="prefetch_turns",
+            label="Recall past turns",
+            kind=KIND_BOOL,
+            default="true",
+            description="Ambient recall looks in past turns too, not in entries alone",
+            group="Recall",
+        ),
+        ProviderField(
+            key="scope_default",
+            label="Scope of the tools",
+            kind=KIND_SELECT,
+            default="current",
+            description="Scope of the tools when none is named",
+            options=(
+                ProviderFieldOption("current", "This theme"),
+                ProviderFieldOption("session", "This session"),
+                ProviderFieldOption("all", "All readable themes"),
+            ),
+            group="Recall",
+        ),
+        ProviderField(
+            key="sync_turns",
+            label="Keep turns",
+            kind=KIND_BOOL,
+            default="true",
+            description="Keep conversation turns",
+            inline=True,
+            group="Capture",
+        ),
+        ProviderField(
+            key="turn_min_chars",
+            label="Shortest turn",
+            kind=KIND_NUMBER,
+            default="40",
+            description="Shorter turns are not kept; a wide character counts as two",
+            info="0 to 10000",
+            group="Capture",
+        ),
+        ProviderField(
+            key="theme_aliases",
+            label="Aliases of themes",
+            kind=KIND_JSON,
+            description="Other names of a theme, as {alias: theme}",
+            placeholder='{"bills": "billing"}',
+            group="Themes",
+        ),
+        ProviderField(
+            key="allowed_themes",
+            label="Allowed themes",
+            kind=KIND_JSON,
+            description="Themes that may be used; empty: any",
+            placeholder='["billing", "support"]',
+            group="Themes",
+        ),
+    ),
+)

@@ -1,0 +1,233 @@
+"""The path of a batch: taken from a spool, planned, embedded, written, acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict, deque
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from .errands import Errands
+from .errors import BadEvent, Refused, Unavailable
+from .home import Home
+from .intake import prepare
+from .model import Event, TurnTaken, Vector
+from .ports import Embedder
+from .records import Taken, encode
+from .settings import Settings
+from .spool import AdoptedSpool, Spool, orphans
+from .store import rows
+from .store.postgres import Database
+from .tally import Tally
+
+log = logging.getLogger("hermes.pgvector")
+
+FLIGHTS_MAX = 2
+SESSIONS_REMEMBERED_MAX = 1000
+UNEXPECTED_MAX = 5
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A batch on its way. It shrinks as its events are settled, so a retry repeats none of them."""
+
+    source: Spool
+    taken: list[Taken]
+    planned: list[rows.Planned] = field(default_factory=list)
+    rejected: deque[tuple[Taken, str]] = field(default_factory=deque)
+    vectors: Future[list[Vector]] | None = None
+    embed_by: float = 0.0
+    ready: bool = False
+    unexpected: int = 0
+    singly: bool = False
+
+
+class Drain:
+    """Moves events from the spools into Postgres, in order, each once. Used by the drain thread alone.
+
+    While a batch is written, the next one is embedded. `unembedded` tells whether rows were stored without a vector.
+    """
+
+    def __init__(
+        self, spool: Spool, home: Home, database: Database, settings: Settings, errands: Errands, tally: Tally
+    ) -> None:
+        self._spool, self._home, self._database, self._settings = spool, home, database, settings
+        self._errands, self._tally = errands, tally
+        self._flights: deque[_Flight] = deque()
+        self._adopted: deque[AdoptedSpool] = deque()
+        self._adopt_at = 0.0
+        self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self.unembedded = False
+
+    @property
+    def adopted_pending(self) -> int:
+        """Events of dead processes that were taken and are not settled yet."""
+        return sum(adopted.pending for adopted in list(self._adopted))
+
+    def step(self, embedder: Embedder | None) -> bool:
+        """Settle one batch; False when there was none.
+
+        Raises Unavailable or SchemaNotApplied when it must be tried again later, OSError when a bad event cannot be set
+        aside; nothing is lost or repeated by calling again.
+        """
+        self._adopt()
+        self._board(embedder)
+        if not self._flights:
+            return False
+        flight = self._flights[0]
+        if not flight.ready:
+            self._plan(flight, embedder)
+        while flight.rejected:
+            self._set_aside(*flight.rejected[0])
+            flight.rejected.popleft()
+        self._collect_vectors(flight)
+        self._write(flight)
+        flight.source.acknowledge(flight.taken)
+        self._flights.popleft()
+        return True
+
+    def give_up_on_head(self) -> None:
+        """Count an unforeseen error. After some, the batch goes on singly, and an event that still fails is set aside:
+        it must not block the queue for ever.
+        """
+        if not self._flights:
+            return
+        flight = self._flights[0]
+        flight.unexpected += 1
+        if flight.unexpected < UNEXPECTED_MAX:
+            return
+        flight.unexpected = 0
+        if flight.singly and flight.planned:
+            self._set_aside_event(flight.planned[0].event, "an unexpected error; the log names it")
+            del flight.planned[0]
+        flight.singly = True
+
+    def let_go(self) -> None:
+        """Leave everything that is not acknowledged to the next run, here or in another process."""
+        self._flights.clear()
+        while self._adopted:
+            self._adopted.popleft().close()
+        self._adopt_at = 0.0
+        self._spool.rewind()
+
+    def _adopt(self) -> None:
+        if time.monotonic() < self._adopt_at:
+            return
+        self._adopt_at = time.monotonic() + self._settings.adopt_interval_s
+        for orphan in orphans(self._home.spool):
+            log.info("adopting the spool of a process that died: %s", orphan.folder and orphan.folder.name)
+            self._adopted.append(orphan)
+
+    def _board(self, embedder: Embedder | None) -> None:
+        """Take batches until enough are on their way; spools of dead processes go first."""
+        while len(self._flights) < FLIGHTS_MAX:
+            source: Spool = self._adopted[0] if self._adopted else self._spool
+            taken = source.take(self._settings.batch_max)
+            if taken:
+                self._tally.add(adopted=len(taken) if source is not self._spool else 0)
+                flight = _Flight(source, taken)
+                self._flights.append(flight)
+                self._plan(flight, embedder)
+            elif not self._adopted or any(flight.source is source for flight in self._flights):
+                return
+            else:
+                self._adopted.popleft().close()
+
+    def _plan(self, flight: _Flight, embedder: Embedder | None) -> None:
+        planned: list[rows.Planned] = []
+        rejected: deque[tuple[Taken, str]] = deque()
+        for item in flight.taken:
+            try:
+                if item.event is None:
+                    raise BadEvent("the record in the spool is damaged")
+                event = prepare(item.event, self._settings)
+            except BadEvent as error:
+                rejected.append((item, str(error)))
+                continue
+            except (TypeError, ValueError, AttributeError, RecursionError) as error:
+                rejected.append((item, f"its values are not of the expected kind ({type(error).__name__})"))
+                continue
+            found = rows.passages(event, self._answered(event))
+            planned.append(rows.Planned(event, found, (None,) * len(found)))
+        flight.planned, flight.rejected, flight.ready = planned, rejected, True
+        self._embed(flight, embedder)
+
+    def _answered(self, event: Event) -> str:
+        """What was said last in the session of a turn, as far as this process knows."""
+        if not isinstance(event, TurnTaken):
+            return ""
+        key = (event.theme, event.session_id)
+        before = self._said.pop(key, "")
+        self._said[key] = (event.assistant or event.user)[: rows.CONTEXT_CHARS_MAX]
+        if len(self._said) > SESSIONS_REMEMBERED_MAX:
+            self._said.popitem(last=False)
+        return before
+
+    def _embed(self, flight: _Flight, embedder: Embedder | None) -> None:
+        """Start embedding the batch, unless that would keep its rows waiting: then they are stored first."""
+        texts = [passage.embedded for planned in flight.planned for passage in planned.passages]
+        wait_s = self._settings.embed_wait_s
+        if embedder is None or not self._settings.embed_on_write or not texts:
+            return
+        if embedder.seconds_per_text * len(texts) > wait_s:
+            return
+        flight.embed_by = time.monotonic() + 2 * wait_s
+        flight.vectors = self._errands.submit(embedder.embed_passages, texts, 2 * wait_s)
+
+    def _collect_vectors(self, flight: _Flight) -> None:
+        future, flight.vectors = flight.vectors, None
+        if future is None:
+            return
+        try:
+            vectors = iter(future.result(timeout=max(0.0, flight.embed_by - time.monotonic())))
+        except (Unavailable, Refused, FutureTimeout) as error:
+            log.info("stored without vectors, which follow later: %s", str(error) or "the embedder is slow")
+            return
+        flight.planned = [
+            replace(planned, vectors=tuple(islice(vectors, len(planned.passages)))) for planned in flight.planned
+        ]
+
+    def _write(self, flight: _Flight) -> None:
+        """Write the batch; when Postgres refuses it, in halves, until the bad event stands alone and is set aside."""
+        size = len(flight.planned)
+        while flight.planned:
+            size = 1 if flight.singly else size
+            part = flight.planned[:size]
+            try:
+                fresh = self._apply(part)
+            except BadEvent as error:
+                if len(part) > 1:
+                    size = len(part) // 2
+                    continue
+                self._set_aside_event(part[0].event, str(error))
+            else:
+                self._tally.add(applied=fresh, already_there=len(part) - fresh)
+                self.unembedded |= any(None in planned.vectors for planned in part)
+            del flight.planned[: len(part)]
+            size = len(flight.planned)
+
+    def _apply(self, part: list[rows.Planned]) -> int:
+        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        with self._database.transaction(*limits) as connection:
+            return rows.apply(connection, part)
+
+    def _set_aside(self, item: Taken, reason: str) -> None:
+        if item.event is not None:
+            self._set_aside_event(item.event, reason)
+            return
+        name = f"damaged-{item.position.segment}-{item.position.offset}-{int(time.time())}"
+        self._keep(name, reason, item.raw.decode("latin-1"))
+
+    def _set_aside_event(self, event: Event, reason: str) -> None:
+        self._keep(event.id, reason, encode(event).decode("ascii"))
+
+    def _keep(self, name: str, reason: str, text: str) -> None:
+        if not self._home.set_aside(name, reason, text):
+            raise OSError(
+                f"{self._home.state / 'aside'} cannot be written or is full: free it, nothing is lost meanwhile"
+            )
+        log.warning("an event was set aside: %s; run: hermes-pgvector doctor", reason)
+        self._tally.add(set_aside=1)

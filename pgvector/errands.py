@@ -1,0 +1,65 @@
+"""Background work on a few daemon threads, which never delay the exit of the process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+IDLE_S_MAX = 10.0
+
+
+class Errands:
+    """Runs calls on at most `threads_max` threads, started when needed and gone when idle. Safe for any thread."""
+
+    def __init__(self, name: str, threads_max: int) -> None:
+        self._name = name
+        self._threads_max = threads_max
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._threads = self._waiting = 0
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run the call soon; its result or its exception is in the future."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                _settle(future, call, args, kwargs)
+
+        with self._lock:
+            self._waiting += 1
+            self._queue.put(run)
+            if self._threads < min(self._threads_max, self._waiting):
+                name = f"{self._name}-{self._threads + 1}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._threads += 1
+        return future
+
+    def _work(self) -> None:
+        while True:
+            try:
+                run = self._queue.get(timeout=IDLE_S_MAX)
+            except queue.Empty:
+                with self._lock:
+                    if not self._queue.empty():
+                        continue
+                    self._threads -= 1
+                    return
+            run()
+            with self._lock:
+                self._waiting -= 1
+
+
+def _settle(future: Future[T], call: Callable[..., T], args: Any, kwargs: Any) -> None:
+    try:
+        result = call(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,143 @@
+"""Fills in the vectors and words of rows that were stored without, old rows too, one process of a fleet at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from uuid import uuid4
+
+from .errands import Errands
+from .errors import PgvectorError, Refused, Unavailable
+from .model import Vector
+from .ports import Embedder
+from .settings import Settings
+from .store import healing
+from .store.legs import Kind
+from .store.postgres import Connection, Database
+
+log = logging.getLogger("hermes.pgvector")
+
+LEASE_S = 30.0
+CHUNK_S = 0.5
+RETRY_S = 5.0
+RELEASE_S_MAX = 0.5
+SKIPPED_MAX = 1000
+CHUNK_ROWS_MAX = 512
+WORDED_ROWS_MAX = 64
+PRUNE_INTERVAL_S = 3600.0
+
+
+class Healer:
+    """Works in small steps between the batches of the drain thread, which alone uses it; `wake` ends its rest."""
+
+    def __init__(self, database: Database, errands: Errands, settings: Settings, wake: Callable[[], None]) -> None:
+        self._database, self._errands, self._settings, self._wake = database, errands, settings, wake
+        self._holder = uuid4().hex
+        self._due = 0.0
+        self._prune_due = time.monotonic() + PRUNE_INTERVAL_S
+        self._chunk_max = CHUNK_ROWS_MAX
+        self._skipped: OrderedDict[tuple[Kind, int], None] = OrderedDict()
+        self._rows: list[healing.Unembedded] = []
+        self._vectors: Future[list[Vector]] | None = None
+        self._holds = False
+        self.healed = 0
+
+    def soon(self) -> None:
+        """There is something to heal: look at the next step."""
+        self._due = 0.0
+
+    def step(self, embedder: Embedder | None) -> bool:
+        """Add words, store vectors that came, or ask for some; returns whether rows changed. Raises Unavailable."""
+        self._prune()
+        if self._vectors is not None:
+            return self._collect(self._vectors)
+        if time.monotonic() < self._due:
+            return False
+        self._due = time.monotonic() + self._settings.heal_interval_s
+        if self._add_words():
+            self._due = 0.0
+            return True
+        if embedder is None or not self._settings.embed_on_write:
+            return False
+        with self._database.connection(self._settings.connect_timeout_s) as connection:
+            self._rows = healing.unembedded(connection, self._chunk(embedder), list(self._skipped))
+            if not self._rows:
+                self._release(connection)
+                return False
+            self._holds = healing.claim(connection, "heal", self._holder, LEASE_S)
+        if not self._holds:
+            self._rows, self._due = [], self._soonest()
+            return False
+        texts = [row.passage.embedded for row in self._rows]
+        self._vectors = self._errands.submit(embedder.embed_passages, texts, self._settings.embed_timeout_s)
+        self._vectors.add_done_callback(lambda _: self._wake())
+        return False
+
+    def _add_words(self) -> bool:
+        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        with self._database.transaction(*limits) as connection:
+            return healing.add_words(connection, WORDED_ROWS_MAX) > 0
+
+    def let_go(self) -> None:
+        """Leave the work to another process of the fleet, at once if Postgres answers."""
+        self._rows, self._vectors, self._due = [], None, 0.0
+        if self._holds:
+            with contextlib.suppress(PgvectorError), self._database.connection(RELEASE_S_MAX) as connection:
+                self._release(connection)
+
+    def _release(self, connection: Connection) -> None:
+        if self._holds:
+            self._holds = False
+            healing.release(connection, "heal", self._holder)
+
+    def _soonest(self) -> float:
+        return time.monotonic() + min(RETRY_S, self._settings.heal_interval_s)
+
+    def _chunk(self, embedder: Embedder) -> int:
+        """As many rows as keep the embedder busy for a moment: new rows need it too."""
+        fits = int(CHUNK_S / max(embedder.seconds_per_text, 1e-4))
+        return max(1, min(fits, self._settings.embed_batch_max, self._chunk_max))
+
+    def _collect(self, future: Future[list[Vector]]) -> bool:
+        if not future.done():
+            return False
+        found, self._rows, self._vectors = self._rows, [], None
+        try:
+            vectors = future.result()
+        except Unavailable as error:
+            log.info("vectors must wait: %s", error)
+            self._due = self._soonest()
+            return False
+        except (Refused, ValueError) as error:
+            self._narrow(found, error)
+            return True
+        with self._database.transaction(
+            self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        ) as connection:
+            self.healed += healing.embed(connection, found, vectors)
+        self._chunk_max = min(2 * self._chunk_max, CHUNK_ROWS_MAX)
+        self._due = 0.0
+        return True
+
+    def _narrow(self, found: list[healing.Unembedded], error: Exception) -> None:
+        """One row spoils the request: ask for rows singly, and pass over the one that is refused alone."""
+        self._chunk_max = 1
+        if len(found) == 1:
+            log.warning("row %s of %s gets no vector: %s", found[0].id, found[0].kind, error)
+            self._skipped[(found[0].kind, found[0].id)] = None
+            if len(self._skipped) > SKIPPED_MAX:
+                self._skipped.popitem(last=False)
+        self._due = 0.0
+
+    def _prune(self) -> None:
+        if time.monotonic() < self._prune_due:
+            return
+        self._prune_due = time.monotonic() + PRUNE_INTERVAL_S
+        self._skipped.clear()
+        with self._database.connection(self._settings.connect_timeout_s) as connection:
+            if healing.claim(connection, "prune", self._holder, PRUNE_INTERVAL_S):
+                healing.prune_events(connection, self._settings.event_ledger_days)

@@ -1,0 +1,152 @@
+"""One HERMES_HOME: its id, its folders, its memory files, and the snapshot of them as last reconciled."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+from pathlib import Path
+from uuid import uuid4
+
+from .host import scrubbed
+from .mirror import parse
+from .model import Target
+from .snapshot import Snapshot, opened
+
+log = logging.getLogger("hermes.pgvector")
+
+FILE_BYTES_MAX = 4 << 20
+_SECRET = re.compile("[0-9a-f]{64}")
+_FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+
+
+class Home:
+    """The files of one home. Safe for several processes: the snapshot changes under a lock file."""
+
+    def __init__(self, path: str | os.PathLike[str], spool_dir: str = "") -> None:
+        self.path = Path(path).expanduser().resolve()
+        self.state = self.path / "pgvector"
+        self.spool = Path(spool_dir).expanduser() if spool_dir else self.state / "spool"
+        self._id = ""
+        self._secret: bytes | None = None
+
+    @property
+    def id(self) -> str:
+        """A random id kept in the home; empty when the home cannot be written."""
+        if not self._id:
+            self._id = self._read_or_make_id()
+        return self._id
+
+    def entries(self, target: Target) -> tuple[str, ...] | None:
+        """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it cannot be read."""
+        path = self.path / "memories" / _FILES[target]
+        try:
+            if path.stat().st_size > FILE_BYTES_MAX:
+                return None
+            return tuple(scrubbed(entry) for entry in parse(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return ()
+        except (OSError, UnicodeDecodeError) as error:
+            log.warning("%s cannot be read (%s); nothing is removed because of it", path.name, type(error).__name__)
+            return None
+
+    def snapshot(self) -> contextlib.AbstractContextManager[Snapshot]:
+        """The snapshot of the memory files, to be read and changed in place, by one process at a time.
+
+        Raises OSError when the home cannot be written.
+        """
+        return opened(self.state)
+
+    def set_aside(self, event_id: str, reason: str, raw: str, *, files_max: int = 10_000) -> bool:
+        """Keep an event that cannot be stored where an operator finds it. False when there is no room."""
+        folder = self.state / "aside"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if sum(1 for _ in folder.iterdir()) >= files_max:
+                return False
+            _replace(folder / f"{event_id}.json", json.dumps({"reason": reason, "event": raw}))
+        except OSError:
+            return False
+        return True
+
+    def aside(self) -> list[tuple[str, str]]:
+        """Events set aside, as (id, reason)."""
+        found = []
+        for path in sorted((self.state / "aside").glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                found.append((path.stem, str(json.loads(path.read_text(encoding="utf-8"))["reason"])))
+        return found
+
+    def remember(self, name: str, value: object) -> None:
+        """Keep a small value in the home's state folder; lost when the home cannot be written."""
+        with contextlib.suppress(OSError):
+            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _replace(self.state / f"{name}.json", json.dumps(value))
+
+    def recollect(self, name: str) -> object:
+        """What `remember` kept; None when there is nothing."""
+        try:
+            value: object = json.loads((self.state / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return value
+
+    def secret(self) -> bytes:
+        """32 random bytes kept in the home, mode 0600; made on first use.
+
+        Empty when the file is damaged: another secret would hide what persons have stored.
+        """
+        if self._secret is None:
+            self._secret = self._read_or_make_secret()
+        return self._secret
+
+    def _read_or_make_secret(self) -> bytes:
+        path = self.state / "person_key"
+        with contextlib.suppress(OSError):
+            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not path.exists():
+                _create(path, os.urandom(32).hex())
+            if _SECRET.fullmatch(kept := path.read_text(encoding="ascii", errors="replace").strip()):
+                return bytes.fromhex(kept)
+            log.warning(
+                "%s is damaged, so persons and rooms have no memory: restore it from a back-up, or set "
+                "HERMES_PGVECTOR_PERSON_KEY, or delete it to let them begin anew",
+                path,
+            )
+            return b""
+        return os.urandom(32)
+
+    def _read_or_make_id(self) -> str:
+        path = self.state / "home_id"
+        try:
+            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not path.exists():
+                _create(path, uuid4().hex)
+            return path.read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
+
+def _create(path: Path, text: str) -> None:
+    """Write a file that must not exist yet, whole or not at all; the first of several processes wins."""
+    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
+    _write(fresh, text)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
+    _write(fresh, text)
+    fresh.replace(path)
+
+
+def _write(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,36 @@
+"""What the host tells outside the arguments of its hooks. Works without a host, too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def hermes_home() -> Path:
+    """The home of this process as the host sees it."""
+    try:
+        from hermes_constants import get_hermes_home
+    except ImportError:
+        return Path(os.environ.get("HERMES_HOME") or Path.home() / ".hermes")
+    return Path(get_hermes_home())
+
+
+def running_session_key() -> str | None:
+    """The session key of the request in which this call runs; empty on threads the host does not tell."""
+    try:
+        from gateway.session_context import get_session_env
+    except ImportError:
+        return None
+    return get_session_env("HERMES_SESSION_KEY") or None
+
+
+def scrubbed(text: str) -> str:
+    """The text without secrets, as a host hands it to its providers; a host that hands it raw leaves it as it is.
+
+    What is read from the memory files must be scrubbed in the same way, or it would differ from what was mirrored.
+    """
+    try:
+        from agent.redact import redact_for_egress
+    except ImportError:
+        return text
+    return str(redact_for_egress(text))

@@ -1,0 +1,165 @@
+"""A recall: request → legs → fusion → hits, inside its budget, worse if it must and then saying why."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import LiteralString
+
+from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
+from .fusion import Candidate, fuse
+from .model import Explanation, Hit, Recall, RecallRequest, Vector
+from .ports import Embedder
+from .settings import Settings
+from .store import legs
+from .store.legs import Key, Kind, Where
+from .store.postgres import Connection, Database
+
+log = logging.getLogger("hermes.pgvector")
+
+LEG_LIMIT = 100
+QUERIES_CACHED_MAX = 128
+SIZE_AGE_S_MAX = 60.0
+EMBED_SHARE = 0.6
+SLICE_S_MIN = 0.05
+# Enough for the graph index to give LEG_LIMIT rows of one theme among many.
+INDEXED = {"hnsw__ef_search": "400", "hnsw__iterative_scan": "relaxed_order", "enable_sort": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the legs brought: similarities and BM25 scores by row, out of how many rows, by which plan."""
+
+    rows: int
+    plan: str
+    near: dict[Key, float]
+    words: dict[Key, float]
+
+
+class Recaller:
+    """Answers questions to the memory. Safe for any thread.
+
+    `embedder` returns the one whose vectors fit the database, or the reason why there is none.
+    """
+
+    def __init__(self, database: Database, embedder: Callable[[], Embedder | str], settings: Settings) -> None:
+        self._database, self._embedder, self._settings = database, embedder, settings
+        self._lock = threading.Lock()
+        self._vectors: OrderedDict[str, Vector] = OrderedDict()
+        self._sizes: OrderedDict[Where, tuple[float, int]] = OrderedDict()
+
+    def turns(self, request: RecallRequest) -> Recall:
+        """Past turns that answer the request. Never raises for a service that is down: the recall is degraded then."""
+        return self._recall("turns", request)
+
+    def entries(self, request: RecallRequest) -> Recall:
+        """Memory entries that answer the request; as `turns`."""
+        return self._recall("entries", request)
+
+    def warm(self, query: str, budget_s: float) -> None:
+        """Embed a query ahead of its recall, so that the vector is at hand."""
+        self._vector(query, budget_s)
+
+    def _recall(self, kind: Kind, request: RecallRequest) -> Recall:
+        started = time.monotonic()
+        deadline = started + request.budget_s
+        vector, degraded = self._vector(request.query, request.budget_s * EMBED_SHARE)
+        embedded = time.monotonic()
+        where = Where(kind, request.scope, request.target or "")
+        try:
+            found = self._legs(where, request.query, vector, deadline)
+            searched = time.monotonic()
+            hits = self._hits(kind, request.limit, vector, found, deadline)
+        except (Unavailable, SchemaNotApplied, Refused) as error:
+            return Recall((), (*degraded, str(error)))
+        if vector is not None and found.rows and not found.near:
+            degraded = (*degraded, "no row of this scope has a vector yet")
+        explanation = Explanation(
+            rows=found.rows,
+            plan=found.plan,
+            near=len(found.near),
+            words=len(found.words),
+            embed_ms=round(1000 * (embedded - started), 1),
+            legs_ms=round(1000 * (searched - embedded), 1),
+            hits_ms=round(1000 * (time.monotonic() - searched), 1),
+        )
+        return Recall(hits, degraded, explanation)
+
+    def _vector(self, query: str, budget_s: float) -> tuple[Vector | None, tuple[str, ...]]:
+        embedder = self._embedder()
+        if isinstance(embedder, str):
+            return None, (embedder,)
+        with self._lock:
+            if query in self._vectors:
+                self._vectors.move_to_end(query)
+                return self._vectors[query], ()
+        try:
+            vector = embedder.embed_query(query, budget_s)
+        except (PgvectorError, ValueError) as error:
+            return None, (f"by words only: {error}",)
+        with self._lock:
+            self._vectors[query] = vector
+            if len(self._vectors) > QUERIES_CACHED_MAX:
+                self._vectors.popitem(last=False)
+        return vector, ()
+
+    def _legs(self, where: Where, query: str, vector: Vector | None, deadline: float) -> _Found:
+        with self._transaction(deadline) as connection:
+            rows = self._size(connection, where)
+            words = legs.worded(
+                connection, where, query, LEG_LIMIT, rows=rows, candidates=self._settings.word_candidates_max
+            )
+            if vector is None:
+                return _Found(rows, "words only", {}, words)
+            if rows <= self._settings.exact_rows_max:
+                return _Found(rows, "exact", legs.near(connection, where, vector, LEG_LIMIT, exact=True), words)
+        with self._transaction(deadline, **INDEXED) as connection:
+            return _Found(rows, "graph index", legs.near(connection, where, vector, LEG_LIMIT, exact=False), words)
+
+    def _transaction(self, deadline: float, **local: LiteralString) -> AbstractContextManager[Connection]:
+        left_s = max(SLICE_S_MIN, deadline - time.monotonic())
+        return self._database.transaction(left_s, left_s, within_s=left_s, **local)
+
+    def _size(self, connection: Connection, where: Where) -> int:
+        """Rows of the scope, counted up to just past the bound of exact search, and remembered for a minute."""
+        with self._lock:
+            at, size = self._sizes.get(where, (0.0, -1))
+        if size >= 0 and time.monotonic() - at < SIZE_AGE_S_MAX:
+            return size
+        size = legs.count(connection, where, self._settings.exact_rows_max + 1)
+        with self._lock:
+            self._sizes[where] = (time.monotonic(), size)
+            if len(self._sizes) > QUERIES_CACHED_MAX:
+                self._sizes.popitem(last=False)
+        return size
+
+    def _hits(self, kind: Kind, limit: int, vector: Vector | None, found: _Found, deadline: float) -> tuple[Hit, ...]:
+        keys = list(dict.fromkeys([*found.near, *found.words]))
+        if not keys:
+            return ()
+        span = (min(found.near.values()), max(found.near.values())) if found.near else None
+        with self._transaction(deadline) as connection:
+            related = {
+                relation.key: Candidate(
+                    relation.key, relation.similarity, found.words.get(relation.key, 0.0), relation.previous
+                )
+                for relation in legs.relate(connection, kind, keys, vector)
+            }
+            scores = fuse(related.values(), span=span)
+            best = list(scores)[:limit]
+            rows = legs.fetch(connection, kind, best)
+        return _scored([key for key in best if key in rows], rows, related, scores)
+
+
+def _scored(
+    best: Sequence[Key], rows: dict[Key, Hit], related: dict[Key, Candidate[Key]], scores: dict[Key, float]
+) -> tuple[Hit, ...]:
+    return tuple(
+        replace(rows[key], score=scores[key], similarity=related[key].similarity, words=related[key].words)
+        for key in best
+    )

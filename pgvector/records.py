@@ -1,0 +1,133 @@
+"""Records on disk: how an event becomes bytes, and how a segment of them is read back.
+
+A record is `magic, length, crc32` and a JSON payload. A torn or damaged stretch is passed over up to the next magic.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from .errors import BadEvent
+from .model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+
+MAGIC = b"\xf5hm1"
+HEADER = struct.Struct("<4sII")
+
+_KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in (Add, Replace, Remove, TurnTaken, SessionEnded, Delegated)
+}
+
+
+def encode(event: Event) -> bytes:
+    """An event as JSON bytes. Lone surrogates survive; values that JSON does not know become their text.
+
+    Metadata that JSON cannot hold at all (it contains itself, say) is replaced by a marker.
+    """
+    values = {item.name: getattr(event, item.name) for item in fields(event)}
+    values = {"kind": type(event).__name__, **values, "at": event.at.isoformat()}
+    try:
+        text = json.dumps(values, default=str)
+    except (TypeError, ValueError, RuntimeError) as error:
+        text = json.dumps({**values, "metadata": {"dropped": f"not JSON ({type(error).__name__})"}})
+    return text.encode("ascii")
+
+
+def decode(payload: bytes) -> Event:
+    """The inverse of `encode`. Raises BadEvent when the payload is not one of ours."""
+    try:
+        values = json.loads(payload)
+        kind = _KINDS[values.pop("kind")]
+        values["at"] = datetime.fromisoformat(values["at"])
+        if "turns" in values:
+            values["turns"] = tuple((str(user), str(assistant)) for user, assistant in values["turns"])
+        if "surviving" in values:
+            values["surviving"] = tuple(values["surviving"])
+        return kind(**values)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadEvent(f"a spooled record of {len(payload)} bytes cannot be read ({type(error).__name__})") from None
+
+
+def frame(event: Event) -> bytes:
+    """One whole record, to be written by a single call."""
+    payload = encode(event)
+    return HEADER.pack(MAGIC, len(payload), zlib.crc32(payload)) + payload
+
+
+class Position(NamedTuple):
+    """The end of a record: segment number and byte offset in it."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A record read from the spool: its event, or its raw bytes when they cannot be read."""
+
+    position: Position
+    event: Event | None
+    raw: bytes = b""
+
+
+def segment_path(folder: Path, number: int) -> Path:
+    """The file of one segment."""
+    return folder / f"{number:08d}.log"
+
+
+def segments(folder: Path) -> list[tuple[int, Path]]:
+    """The segments of a folder, oldest first."""
+    return sorted((int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdigit())
+
+
+def read_records(folder: Path, start: Position, end: Position, limit: int) -> list[Taken]:
+    """Up to `limit` records after `start`. A damaged stretch comes out as one record without an event."""
+    batch: list[Taken] = []
+    for number, path in segments(folder):
+        if number < start.segment:
+            continue
+        if number > end.segment:
+            break
+        offset = start.offset if number == start.segment else 0
+        stop = end.offset if number == end.segment else path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(offset)
+            while offset < stop and len(batch) < limit:
+                taken = _read_record(file, number, offset, stop)
+                batch.append(taken)
+                offset = taken.position.offset
+        if len(batch) >= limit:
+            break
+    return batch
+
+
+def _read_record(file: BinaryIO, number: int, offset: int, stop: int) -> Taken:
+    header = file.read(HEADER.size)
+    if len(header) == HEADER.size:
+        magic, length, checksum = HEADER.unpack(header)
+        if magic == MAGIC and offset + HEADER.size + length <= stop:
+            payload = file.read(length)
+            position = Position(number, offset + HEADER.size + length)
+            if zlib.crc32(payload) == checksum:
+                try:
+                    return Taken(position, decode(payload))
+                except BadEvent:
+                    return Taken(position, None, payload)
+    return _skip_damage(file, number, offset, stop)
+
+
+def _skip_damage(file: BinaryIO, number: int, offset: int, stop: int) -> Taken:
+    """Everything up to the next record, or to the end: what is torn there was never acknowledged to a hook."""
+    file.seek(offset)
+    stretch = file.read(stop - offset)
+    if not stretch:
+        return Taken(Position(number, stop), None)
+    following = stretch.find(MAGIC, 1)
+    length = len(stretch) if following < 0 else following
+    file.seek(offset + length)
+    return Taken(Position(number, offset + length), None, stretch[:length])

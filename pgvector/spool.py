@@ -1,0 +1,414 @@
+"""The durable queue on local disk, between the hooks and the writer.
+
+Every process owns one folder `<spool>/<random id>/` with a lock, an acknowledged position and numbered segments of
+records. A record is written by one `write` call, so it survives the death of the process as soon as `append` returns.
+The owner holds a flock on the lock; a folder whose lock is free is an orphan, and any process of the home may adopt it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from .model import Event
+from .records import HEADER, MAGIC, Position, Taken, frame, read_records, segment_path, segments
+
+log = logging.getLogger("hermes.pgvector")
+
+SEGMENT_BYTES_MAX = 8 << 20
+SPENT_SEGMENT_BYTES_MAX = 1 << 20
+WINDOW_RECORD_BYTES_MAX = 16 << 10
+_UNBORN = ".new-"
+_UNBORN_AGE_S_MAX = 3600
+_OURS = re.compile(f"({re.escape(_UNBORN)})?[0-9a-f]{{32}}")
+
+
+class Spool:
+    """The queue of one process. `append` may be called from any thread; the other methods by the drain thread alone.
+
+    `window_max` bounds the events held in memory, `bytes_max` what all segments may take on disk.
+    """
+
+    def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
+        self._parent = folder
+        self._bytes_max = bytes_max
+        self._window_max = window_max
+        self._fsync = fsync
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._lock_fd = self._fd = -1
+        self._end = self._cursor = self._acked = Position(1, 0)
+        self._window: deque[Taken] = deque()
+        self._on_disk = 0
+        self.pending = 0
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of this process; None until the first event."""
+        return self._folder
+
+    def append(self, event: Event) -> bool:
+        """Make the event durable. Returns False, and keeps nothing, when the disk or the bound does not allow it."""
+        record = frame(event)
+        with self._lock:
+            try:
+                if self._folder is None:
+                    self._create()
+                if self._unacknowledged_bytes() + len(record) > self._bytes_max:
+                    return False
+                if self._end.offset >= SEGMENT_BYTES_MAX:
+                    self._open_segment(self._end.segment + 1)
+                self._write(record)
+            except OSError as error:
+                log.warning("an event could not be spooled: %s", error.strerror or type(error).__name__)
+                return False
+            self.pending += 1
+            taken = Taken(self._end, event)
+            if self._on_disk == 0 and len(self._window) < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
+                self._window.append(taken)
+            else:
+                self._on_disk += 1
+            return True
+
+    def take(self, limit: int) -> list[Taken]:
+        """The next records in order, at most `limit`; each is given out once and stays on disk until acknowledged."""
+        with self._lock:
+            if self._window:
+                batch = [self._window.popleft() for _ in range(min(limit, len(self._window)))]
+                self._cursor = batch[-1].position
+                return batch
+            if not self._on_disk or self._folder is None:
+                return []
+            folder, start, end = self._folder, self._cursor, self._end
+        # Hooks go on appending behind `end` while the disk is read.
+        batch = read_records(folder, start, end, limit)
+        with self._lock:
+            self._cursor = batch[-1].position if batch else end
+            self._on_disk = 0 if self._cursor == self._end else max(1, self._on_disk - len(batch))
+        return batch
+
+    def acknowledge(self, batch: list[Taken]) -> None:
+        """Forget these records, which must be the oldest that were taken."""
+        if not batch:
+            return
+        with self._lock:
+            if batch[-1].position > self._cursor:
+                return  # it was taken before `close`; the next event has begun another folder
+            self._acked = batch[-1].position
+            # Several damaged records can come out as one.
+            self.pending = max(0, self.pending - len(batch)) if self._acked < self._end else 0
+            folder = self._folder
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                _save_acknowledged(folder, self._acked)
+                self._drop_segments(folder)
+
+    def rewind(self) -> None:
+        """Give out again, from the oldest on, what was taken and not acknowledged."""
+        with self._lock:
+            self._window.clear()
+            self._cursor = self._acked
+            self._on_disk = self.pending
+
+    def close(self) -> None:
+        """Release the files. A folder with nothing left in it is removed; any other waits for its adopter."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+            if self._folder is not None:
+                _remove_if_empty(self._folder, self._acked, self._end)
+            if self._lock_fd >= 0:
+                os.close(self._lock_fd)
+            self._forget()
+
+    def abandon(self) -> None:
+        """Let go of the inherited descriptors in a forked child, so that the parent alone holds its lock."""
+        for fd in (self._fd, self._lock_fd):
+            if fd >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+        self._lock = threading.Lock()
+        self._forget()
+        self.pending = 0
+
+    def _forget(self) -> None:
+        self._fd = self._lock_fd = -1
+        self._folder = None
+        self._window.clear()
+        self._on_disk = 0
+        self._end = self._cursor = self._acked = Position(1, 0)
+
+    def _create(self) -> None:
+        self._parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # The folder gets its name only once it is locked: nobody can take it for an orphan in between.
+        fresh = self._parent / f"{_UNBORN}{uuid4().hex}"
+        fresh.mkdir(mode=0o700)
+        lock_fd = os.open(fresh / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folder = fresh.rename(self._parent / fresh.name.removeprefix(_UNBORN))
+            self._open_segment(1)
+        except OSError:
+            os.close(lock_fd)
+            self._folder = None
+            raise
+        self._lock_fd = lock_fd
+        # What was pending when an earlier folder was closed waits there for its adopter.
+        self.pending = self._on_disk = 0
+        self._cursor = self._acked = Position(1, 0)
+
+    def _open_segment(self, number: int) -> None:
+        assert self._folder is not None
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        fd = os.open(segment_path(self._folder, number), flags, 0o600)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+        self._end = Position(number, os.fstat(fd).st_size)
+
+    def _write(self, record: bytes) -> None:
+        start = self._end.offset
+        try:
+            if os.write(self._fd, record) != len(record):
+                raise OSError(errno.ENOSPC, "short write, the disk is full")
+            if self._fsync:
+                os.fsync(self._fd)
+        except OSError:
+            try:
+                os.ftruncate(self._fd, start)
+            except OSError:
+                # The torn bytes stay, as a damaged stretch that readers pass over.
+                self._end = Position(self._end.segment, os.fstat(self._fd).st_size)
+            raise
+        self._end = Position(self._end.segment, start + len(record))
+
+    def _unacknowledged_bytes(self) -> int:
+        segments = self._end.segment - self._acked.segment
+        return segments * SEGMENT_BYTES_MAX + self._end.offset - self._acked.offset
+
+    def _drop_segments(self, folder: Path) -> None:
+        with self._lock:
+            if self._acked == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
+                # A fresh number, not a truncation: after a crash an old acknowledged offset could skip new records.
+                self._open_segment(self._end.segment + 1)
+                self._cursor = self._acked = self._end
+        for number, path in segments(folder):
+            if number < self._acked.segment:
+                path.unlink(missing_ok=True)
+
+
+class AdoptedSpool(Spool):
+    """The folder of a dead process, locked by this one. It takes no new events."""
+
+    def __init__(self, folder: Path, lock_fd: int) -> None:
+        super().__init__(folder.parent, bytes_max=0, window_max=0)
+        self._folder, self._lock_fd = folder, lock_fd
+        self._acked = self._cursor = _read_acknowledged(folder)
+        found = segments(folder)
+        self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acked
+        self._on_disk = 1 if self._end > self._acked else 0
+
+    def append(self, event: Event) -> bool:  # noqa: ARG002
+        """Refuse: new events belong into the spool of the living process."""
+        return False
+
+    def take(self, limit: int) -> list[Taken]:
+        """The next records in order; an empty list means that the whole folder has been read."""
+        batch = read_records(self._folder, self._cursor, self._end, limit) if self._folder else []
+        self._cursor = batch[-1].position if batch else self._end
+        self.pending += len(batch)
+        return batch
+
+    def acknowledge(self, batch: list[Taken]) -> None:
+        """Forget these records."""
+        if batch:
+            self.pending = max(0, self.pending - len(batch))
+            self._acked = batch[-1].position
+            if self._folder is not None:
+                with contextlib.suppress(OSError):
+                    _save_acknowledged(self._folder, self._acked)
+
+    def close(self) -> None:
+        """Remove the folder when all of it has been stored, else leave it to the next adopter."""
+        if self._folder is not None:
+            _remove_if_empty(self._folder, self._acked, self._end)
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd, self._folder = -1, None
+
+
+class VolatileSpool(Spool):
+    """Stands in where the home cannot be written: events live in memory alone and die with the process."""
+
+    def __init__(self, *, window_max: int) -> None:
+        super().__init__(Path(os.devnull), bytes_max=0, window_max=window_max)
+        self._given: deque[Taken] = deque()
+
+    def append(self, event: Event) -> bool:
+        """Keep the event in memory; False when the window is full."""
+        with self._lock:
+            if self.pending >= self._window_max:
+                return False
+            self.pending += 1
+            self._end = Position(1, self._end.offset + 1)
+            self._window.append(Taken(self._end, event))
+            return True
+
+    def take(self, limit: int) -> list[Taken]:
+        """The next events in order."""
+        batch = super().take(limit)
+        self._given.extend(batch)
+        return batch
+
+    def acknowledge(self, batch: list[Taken]) -> None:
+        """Forget these events."""
+        super().acknowledge(batch)
+        while self._given and self._given[0].position <= self._acked:
+            self._given.popleft()
+
+    def abandon(self) -> None:
+        """Forget the events in a forked child: the parent stores them."""
+        super().abandon()
+        self._given.clear()
+
+    def rewind(self) -> None:
+        """Give out again what was taken and not acknowledged."""
+        with self._lock:
+            self._window.extendleft(reversed(self._given))
+            self._given.clear()
+
+
+def open_spool(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) -> Spool:
+    """The spool of this process: on disk where the folder can be written, else in memory, which is said in the log."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if writable:
+        return Spool(folder, bytes_max=bytes_max, window_max=window_max, fsync=fsync)
+    log.warning("the spool folder %s cannot be written: memories are volatile until stored; set spool_dir", folder)
+    return VolatileSpool(window_max=window_max)
+
+
+def orphans(folder: Path) -> Iterator[AdoptedSpool]:
+    """Lock and yield the folders of dead processes, oldest first. The caller drains and closes each."""
+    try:
+        found = sorted((path for path in folder.iterdir() if _OURS.fullmatch(path.name)), key=_changed_at)
+    except OSError:
+        return
+    for path in found:
+        if path.name.startswith(_UNBORN):
+            if time.time() - _changed_at(path) > _UNBORN_AGE_S_MAX:
+                _remove_folder(path)
+            continue
+        adopted = _adopt(path)
+        if adopted is not None:
+            yield adopted
+
+
+class Backlog(NamedTuple):
+    """What waits in the spools of a home. `oldest` is the time of the event that waits longest."""
+
+    processes: int = 0
+    events: int = 0
+    bytes: int = 0
+    oldest: datetime | None = None
+
+
+def backlog(folder: Path) -> Backlog:
+    """Count what living and dead processes have not stored yet. Locks nothing, so it may be a moment old."""
+    total = Backlog()
+    for path in folder.glob("[!.]*/"):
+        start = _read_acknowledged(path)
+        first: list[Taken] = []
+        events = size = 0
+        with contextlib.suppress(OSError):  # a living process removes what it has stored
+            for number, segment in segments(path):
+                if number >= start.segment:
+                    data = segment.read_bytes()[start.offset if number == start.segment else 0 :]
+                    events, size = events + _count_records(data), size + len(data)
+                    end = Position(number, segment.stat().st_size)
+                    first = first or read_records(path, start, end, 1)
+        if events:
+            times = [total.oldest, *(taken.event.at for taken in first if taken.event)]
+            oldest = min((at for at in times if at is not None), default=None)
+            total = Backlog(total.processes + 1, total.events + events, total.bytes + size, oldest)
+    return total
+
+
+def _count_records(data: bytes) -> int:
+    count, offset = 0, data.find(MAGIC)
+    while 0 <= offset <= len(data) - HEADER.size:
+        count += 1
+        end = offset + HEADER.size + HEADER.unpack_from(data, offset)[1]
+        offset = end if data.startswith(MAGIC, end) else data.find(MAGIC, offset + HEADER.size)
+    return count
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _adopt(path: Path) -> AdoptedSpool | None:
+    try:
+        fd = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        # A crash can leave a folder without its lock; then there is nothing else in it.
+        with contextlib.suppress(OSError):
+            path.rmdir()
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return AdoptedSpool(path, fd)
+    except OSError:
+        os.close(fd)
+        return None
+
+
+def _read_acknowledged(folder: Path) -> Position:
+    try:
+        values: Any = json.loads((folder / "acknowledged").read_text(encoding="ascii"))
+        return Position(int(values["segment"]), int(values["offset"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Position(1, 0)
+
+
+def _remove_if_empty(folder: Path, start: Position, end: Position) -> None:
+    """Remove the folder unless records stand between the two positions, which may lie in different segments."""
+    with contextlib.suppress(OSError):
+        if not read_records(folder, start, end, 1):
+            _remove_folder(folder)
+
+
+def _remove_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != "lock":
+                path.unlink(missing_ok=True)
+        (folder / "lock").unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _save_acknowledged(folder: Path, position: Position) -> None:
+    fresh = folder / "acknowledged.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        json.dump({"segment": position.segment, "offset": position.offset}, file)
+    fresh.rename(folder / "acknowledged")

@@ -1,0 +1,94 @@
+"""Rows without a vector or without words: who fills them in, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from .. import lexical
+from ..model import Vector
+from .legs import Kind
+from .postgres import Connection
+from .queries import QUERIES
+from .rows import Passage, half
+
+KINDS: tuple[Kind, ...] = ("entries", "turns")
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """A stored row that has no vector yet."""
+
+    kind: Kind
+    theme: str
+    id: int
+    passage: Passage
+
+
+def claim(connection: Connection, name: str, holder: str, seconds: float) -> bool:
+    """Take or renew a lease that one process of the fleet holds at a time."""
+    return (
+        connection.execute(QUERIES["claim_lease"], {"name": name, "holder": holder, "seconds": seconds}).rowcount == 1
+    )
+
+
+def release(connection: Connection, name: str, holder: str) -> None:
+    """Give a lease back; harmless when somebody else holds it."""
+    connection.execute(QUERIES["release_lease"], {"name": name, "holder": holder})
+
+
+def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, int]] = ()) -> list[Unembedded]:
+    """Up to `limit` rows without a vector, entries first, without those named by `skip`."""
+    found: list[Unembedded] = []
+    for kind in KINDS:
+        if len(found) >= limit:
+            break
+        ids = [number for skipped, number in skip if skipped == kind]
+        cursor = connection.execute(QUERIES[f"unembedded_{kind}"], {"skip": ids, "limit": limit - len(found)})
+        found += [
+            Unembedded(
+                kind, row["agent_identity"], row["id"], Passage(row["role"], row["content"], row["answers"] or "")
+            )
+            for row in cursor
+        ]
+    return found
+
+
+def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence[Vector]) -> int:
+    """Store the vectors of rows, and the words of those that lack them. Returns how many rows were changed."""
+    changed = 0
+    for kind in KINDS:
+        chosen = [(row, vector) for row, vector in zip(found, vectors, strict=True) if row.kind == kind]
+        if not chosen:
+            continue
+        parameters = {
+            "themes": [row.theme for row, _ in chosen],
+            "ids": [row.id for row, _ in chosen],
+            "embeddings": [half(vector) for _, vector in chosen],
+            "words": [lexical.document(row.passage.content) for row, _ in chosen],
+        }
+        changed += connection.execute(QUERIES[f"embed_{kind}"], parameters).rowcount
+    return changed
+
+
+def add_words(connection: Connection, limit: int) -> int:
+    """Give up to `limit` rows their words, as far as no other process is at it. Returns how many.
+
+    Call it in a transaction. Rows lack words when others than this package put them in, or an earlier release did.
+    """
+    added = 0
+    for kind in KINDS:
+        found = connection.execute(QUERIES[f"unworded_{kind}"], {"limit": limit - added}).fetchall()
+        if found:
+            parameters = {
+                "themes": [row["agent_identity"] for row in found],
+                "ids": [row["id"] for row in found],
+                "words": [lexical.document(row["content"]) for row in found],
+            }
+            added += connection.execute(QUERIES[f"word_{kind}"], parameters).rowcount
+    return added
+
+
+def prune_events(connection: Connection, days: int) -> int:
+    """Forget applied events older than any spool can be. Returns how many."""
+    return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount

@@ -1,0 +1,98 @@
+"""What an operator asks of the database: how much is in it, whose it is, what the role may do, who is at work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from .postgres import Connection
+from .queries import QUERIES
+from .schema import TABLES
+
+PGVECTOR_MIN = (0, 8)
+# Older ones can fail in VACUUM and in index builds.
+PGVECTOR_SOUND = (0, 8, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The server and the role that asks. `missing` names privileges on our tables that the role lacks."""
+
+    server_version: str
+    pgvector_version: str
+    database_bytes: int
+    role: str
+    superuser: bool
+    owner: bool
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Rows of the whole database; `*_without_vector` count those that recall finds by their words only."""
+
+    entries: int
+    entries_without_vector: int
+    turns: int
+    turns_without_vector: int
+    themes: int
+
+    @property
+    def without_vector(self) -> int:
+        """Rows of both kinds that lack their vector."""
+        return self.entries_without_vector + self.turns_without_vector
+
+
+@dataclass(frozen=True, slots=True)
+class ThemeTotals:
+    """Rows of one theme, and the time of its newest."""
+
+    theme: str
+    entries: int
+    turns: int
+    without_vector: int
+    latest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who does a job that one process of the fleet does at a time, and for how many seconds at least."""
+
+    holder: str
+    seconds_left: float
+
+
+def facts(connection: Connection) -> Facts:
+    """Look at the server; works before the schema is there."""
+    row = connection.execute(QUERIES["facts"], {"tables": list(TABLES)}).fetchone() or {}
+    return Facts(
+        server_version=row["server_version"].split()[0],
+        pgvector_version=row["pgvector_version"] or "",
+        database_bytes=row["database_bytes"],
+        role=row["role"],
+        superuser=bool(row["superuser"]),
+        owner=row["owner"],
+        missing=tuple(row["missing"]),
+    )
+
+
+def totals(connection: Connection) -> Totals:
+    """Count all rows. Reads indexes only, yet takes seconds when there are millions."""
+    row = connection.execute(QUERIES["totals"]).fetchone() or {}
+    return Totals(**{name: row[name] for name in Totals.__slots__})
+
+
+def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
+    """The `limit` biggest themes, biggest first."""
+    return [ThemeTotals(**row) for row in connection.execute(QUERIES["themes"], {"limit": limit})]
+
+
+def lease(connection: Connection, name: str) -> Lease | None:
+    """Who holds a lease now."""
+    row = connection.execute(QUERIES["lease"], {"name": name}).fetchone()
+    return Lease(**row) if row else None
+
+
+def pgvector_parts(version: str) -> tuple[int, ...]:
+    """A version such as `0.8.1` as numbers to compare."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

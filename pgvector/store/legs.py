@@ -1,0 +1,110 @@
+"""Reading: the two legs of a recall, the relations of their candidates, and the rows of the hits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from .. import lexical
+from ..model import Hit, Scope, Vector
+from ..themes import RESERVED_PATTERN
+from .postgres import Connection
+from .queries import QUERIES
+from .rows import half
+
+Kind: TypeAlias = Literal["turns", "entries"]
+Key: TypeAlias = tuple[str, int]
+
+# BM25 as measured best on conversations: short documents want little length normalisation.
+BM25_K1, BM25_B = 0.9, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The rows one recall may see, as parameters of the statements."""
+
+    kind: Kind
+    scope: Scope
+    target: str = ""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Named parameters that every statement about these rows takes."""
+        themes = list(self.scope.themes) if self.scope.themes is not None else None
+        return {
+            "themes": themes,
+            "own": self.scope.own,
+            "reserved": RESERVED_PATTERN,
+            "session": self.scope.session_id,
+            "target": self.target,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A candidate or a neighbour of one: its similarity to the question, and who stands before it in its session."""
+
+    key: Key
+    similarity: float | None
+    previous: Key | None
+
+
+def count(connection: Connection, where: Where, limit: int) -> int:
+    """The rows of a scope, counted up to `limit`."""
+    row = connection.execute(QUERIES[f"count_{where.kind}"], {**where.parameters, "limit": limit}).fetchone()
+    return int(row["rows"]) if row else 0
+
+
+def near(connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool) -> dict[Key, float]:
+    """The rows nearest in meaning, with their cosine similarity; by comparing all, or by the graph index."""
+    name = f"near_{where.kind}_{'exact' if exact else 'indexed'}"
+    cursor = connection.execute(QUERIES[name], {**where.parameters, "vector": half(vector), "limit": limit})
+    return {(row["agent_identity"], row["id"]): row["score"] for row in cursor if _number(row["score"]) is not None}
+
+
+def worded(
+    connection: Connection, where: Where, query: str, limit: int, *, rows: int, candidates: int
+) -> dict[Key, float]:
+    """The rows that hold words of the query, with their BM25 score; `rows` is the size of the scope."""
+    words = lexical.query(query)
+    if not words:
+        return {}
+    parameters = {"words": words, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
+    cursor = connection.execute(QUERIES[f"words_{where.kind}"], {**where.parameters, **parameters})
+    return {(row["agent_identity"], row["id"]): row["score"] for row in cursor}
+
+
+def relate(connection: Connection, kind: Kind, keys: Sequence[Key], vector: Vector | None) -> list[Relation]:
+    """The candidates and, for turns, their neighbours in the session."""
+    cursor = connection.execute(QUERIES[f"relate_{kind}"], {**_columns(keys), "vector": half(vector)})
+    return [
+        Relation(
+            (row["agent_identity"], row["id"]),
+            _number(row["similarity"]),
+            (row["agent_identity"], row["previous"]) if row["previous"] is not None else None,
+        )
+        for row in cursor
+    ]
+
+
+def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:
+    """The rows themselves, as hits without scores."""
+    cursor = connection.execute(QUERIES[f"fetch_{kind}"], _columns(keys))
+    return {
+        (row["agent_identity"], row["id"]): Hit(
+            id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], score=0.0,
+            target=row["target"], role=row["role"], session_id=row["session_id"], metadata=row["metadata"],
+        )
+        for row in cursor
+    }  # fmt: skip
+
+
+def _number(similarity: float | None) -> float | None:
+    """None for the cosine of a row of zeros, which somebody else put in."""
+    return None if similarity is None or math.isnan(similarity) else similarity
+
+
+def _columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
+    return {"themes": [theme for theme, _ in keys], "ids": [number for _, number in keys]}

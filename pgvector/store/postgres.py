@@ -1,0 +1,268 @@
+"""One connection pool of a process, and the edge at which driver errors become ours."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, LiteralString, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+
+from pgvector.psycopg import register_vector
+
+from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied, SettingsError
+from ..settings import Settings
+from . import schema
+from .embedded import EmbeddedServer, available
+from .patience import PatientConnection, patience, patience_left_s
+from .queries import QUERIES
+
+log = logging.getLogger("hermes.pgvector")
+
+NO_DATABASE = (
+    "no database: set HERMES_PGVECTOR_DSN, or get the embedded one: pip install 'hermes-memory-pgvector[embedded]'"
+)
+
+CHECK_S_MAX = 1.0
+ANSWER_S_MAX = 10.0
+
+Connection: TypeAlias = psycopg.Connection[DictRow]
+
+# The pool logs each failed attempt; the writer says once that the database is away, and when it is back.
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+
+_SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
+_TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, TooManyRequests)
+
+
+class Database:
+    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use.
+
+    `dimensions` is the vector length wanted where this process creates the schema itself, in the embedded server.
+    """
+
+    def __init__(self, settings: Settings, hermes_home: Path) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[Connection] | None = None
+        self._state: schema.SchemaState | None = None
+        reason = unusable(settings)
+        if reason:
+            raise SettingsError(reason)
+        dsn = settings.dsn.get_secret_value()
+        self.server = None if dsn else EmbeddedServer(hermes_home, settings.data_dir)
+        self._dsn = dsn or (self.server.dsn if self.server else "")
+
+    @property
+    def dsn(self) -> str:
+        """The connection string; it may hold a password."""
+        return self._dsn
+
+    @property
+    def label(self) -> str:
+        """Where the database is, without secrets."""
+        return f"embedded server in {self.server.paths.data}" if self.server else describe(self._dsn)
+
+    @property
+    def state(self) -> schema.SchemaState | None:
+        """What `prepare` found; None before its first success."""
+        return self._state
+
+    def prepare(self, dimensions: int) -> schema.SchemaState:
+        """Make the database usable: start and migrate the embedded one, verify the schema of any other.
+
+        Raises DatabaseUnavailable or SchemaNotApplied. Cheap once it has succeeded.
+        """
+        if self.server is not None:
+            self.server.ensure_running()
+        if self._state is None:
+            if self.server is not None:
+                schema.migrate(self._dsn, dimensions=dimensions)
+            with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
+                self._state = schema.verify(connection)
+        return self._state
+
+    def claim_model(self, model: str) -> str:
+        """The model whose vectors the database holds: `model` itself when there was none."""
+        with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
+            row = connection.execute(QUERIES["claim_model"], {"model": model}).fetchone()
+        return str(row["value"]) if row else model
+
+    @contextmanager
+    def connection(
+        self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = math.inf
+    ) -> Iterator[Connection]:
+        """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
+
+        When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
+        connection is given up.
+
+        Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
+        the driver's errors, also for statements that the caller runs on it.
+        """
+        deadline = time.monotonic() + within_s
+        pool = self._opened()
+        with (
+            wrap_errors(),
+            patience(timeout_s),
+            pool.connection(timeout=timeout_s) as connection,
+            patience(deadline - time.monotonic(), answer_s),
+        ):
+            yield connection
+
+    @contextmanager
+    def transaction(
+        self, timeout_s: float, statement_timeout_s: float, *, within_s: float = math.inf, **local: LiteralString
+    ) -> Iterator[Connection]:
+        """A transaction with a time limit per statement, one in all, and further transaction-local settings."""
+        answer_s = statement_timeout_s + ANSWER_S_MAX
+        with (
+            self.connection(timeout_s, within_s=within_s, answer_s=answer_s) as connection,
+            connection.transaction(),
+        ):
+            limit_ms = max(1, int(statement_timeout_s * 1000))
+            connection.execute(sql.SQL("set local statement_timeout = {}").format(sql.Literal(limit_ms)))
+            for name, value in local.items():
+                connection.execute(
+                    sql.SQL("set local {} = {}").format(sql.SQL(name.replace("__", ".")), sql.Literal(value))
+                )
+            yield connection
+
+    def close(self) -> None:
+        """Close the pool; the next use opens it again."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close(timeout=2)
+
+    def abandon(self) -> None:
+        """Forget the pool in a forked child: its sockets belong to the parent."""
+        self._lock = threading.Lock()
+        self._pool = None
+
+    def pool_size(self) -> int:
+        """Open connections of this process."""
+        pool = self._pool
+        return int(pool.get_stats().get("pool_size", 0)) if pool else 0
+
+    def _opened(self) -> ConnectionPool[Connection]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ConnectionPool(
+                    make_conninfo(
+                        self._dsn,
+                        connect_timeout=max(2, int(self._settings.connect_timeout_s)),
+                        application_name="hermes-pgvector",
+                    ),
+                    kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": None},
+                    connection_class=PatientConnection,
+                    min_size=0,
+                    max_size=self._settings.pool_max,
+                    max_idle=self._settings.pool_idle_s,
+                    reconnect_timeout=self._settings.connect_timeout_s,
+                    num_workers=1,
+                    configure=_configure,
+                    check=_check,
+                    open=True,
+                    name="hermes-pgvector",
+                )
+            return self._pool
+
+
+def _check(connection: Connection) -> None:
+    """A connection made before the migrations learns the vector type when it is next used."""
+    # A third of the time, so that a fresh connection can be had in the rest when this one is dead.
+    with patience(min(CHECK_S_MAX, patience_left_s() / 3)):
+        ConnectionPool.check_connection(connection)
+    if connection.adapters.types.get("halfvec") is None:
+        _configure(connection)
+
+
+def _configure(connection: Connection) -> None:
+    try:
+        with patience(ANSWER_S_MAX):
+            register_vector(connection)
+    except psycopg.ProgrammingError as error:
+        # Before the migrations the type is unknown; `verify` says so with the command to run.
+        log.debug("vector type not registered: %s", type(error).__name__)
+
+
+@contextmanager
+def wrap_errors() -> Iterator[None]:
+    """Turn the driver's errors into ours at the edge of this package; no message holds a value of a row."""
+    try:
+        yield
+    except _SCHEMA_MISSING as error:
+        raise SchemaNotApplied(f"the database lacks {_object_of(error)}; run: hermes-pgvector migrate") from None
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SchemaNotApplied(
+            f"the role may not do this ({error.diag.message_primary}); run: hermes-pgvector migrate --runtime-role ROLE"
+        ) from None
+    except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+        raise BadEvent(f"Postgres refuses the data ({error.sqlstate} {type(error).__name__})") from None
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None
+    except _TRY_AGAIN as error:
+        raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
+
+
+def _object_of(error: psycopg.Error) -> str:
+    return error.diag.message_primary or "a table of ours"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, psycopg.Error) and error.sqlstate:
+        return f"{error.sqlstate} {type(error).__name__}"
+    return type(error).__name__
+
+
+def check_dsn(dsn: str) -> None:
+    """Raise SettingsError for a connection string that libpq cannot read, without repeating it."""
+    try:
+        values = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise SettingsError(
+            "HERMES_PGVECTOR_DSN is not a connection string: give postgresql://user:password@host:5432/database"
+        ) from None
+    if values.get("options"):
+        raise SettingsError("HERMES_PGVECTOR_DSN holds `options=`, which connection poolers refuse: remove it")
+
+
+def describe(dsn: str) -> str:
+    """A connection string without its password: `user@host:port/database`."""
+    values: dict[str, Any] = conninfo_to_dict(dsn)
+    host = values.get("host") or values.get("hostaddr") or "local socket"
+    return f"{values.get('user') or ''}@{host}:{values.get('port') or 5432}/{values.get('dbname') or ''}"
+
+
+def reachable(dsn: str, timeout_s: float) -> tuple[bool, str, float]:
+    """Try one connection: whether it worked, why not, and the seconds it took."""
+    started = time.monotonic()
+    try:
+        with psycopg.connect(dsn, connect_timeout=max(2, int(timeout_s))) as connection:
+            connection.execute("select 1")
+    except psycopg.Error as error:
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return False, first_line, time.monotonic() - started
+    return True, "", time.monotonic() - started
+
+
+def unusable(settings: Settings) -> str:
+    """Why these settings give no database, in words that say what to do; empty when they do."""
+    dsn = settings.dsn.get_secret_value()
+    if not dsn:
+        return "" if available() else NO_DATABASE
+    try:
+        check_dsn(dsn)
+    except SettingsError as error:
+        return str(error)
+    return ""

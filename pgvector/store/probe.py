@@ -1,0 +1,121 @@
+"""A first look at a database that an operator names: whether it can be reached, what is there, what is lacking."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+
+from ..errors import DatabaseUnavailable, SchemaNotApplied
+from . import insight, schema
+from .postgres import Connection, check_dsn, describe, wrap_errors
+from .preflight import check_server, extension_refused, fetch, first_line
+
+
+class PasswordWanted(DatabaseUnavailable):
+    """The server wants a password, or another one than it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a role sees of a database. Nothing was changed to find out.
+
+    `stored` is None until the migrations are applied; `lacking` names those that are not, and `obstacle` says why this
+    role cannot apply them, empty when it can. `missing` names privileges on our tables that the role lacks.
+    """
+
+    where: str
+    connect_s: float
+    server_version: str
+    pgvector_version: str
+    role: str
+    owner: bool
+    stored: schema.SchemaState | None
+    lacking: tuple[str, ...]
+    obstacle: str
+    missing: tuple[str, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Whether agents can use it as it is."""
+        return self.stored is not None and not self.missing
+
+
+def probe(dsn: str, timeout_s: float) -> Found:
+    """Connect once and look around, for at most about `timeout_s` seconds until the connection stands.
+
+    Raises SettingsError for a string that is no DSN, PasswordWanted, DatabaseUnavailable, and SchemaNotApplied when the
+    role may not even look.
+    """
+    check_dsn(dsn)
+    started = time.monotonic()
+    with wrap_errors(), _connected(dsn, timeout_s) as connection:
+        connect_s = time.monotonic() - started
+        facts = insight.facts(connection)
+        stored, lacking, obstacle = _schema(connection, readable=not facts.missing)
+        return Found(
+            where=describe(dsn),
+            connect_s=connect_s,
+            server_version=facts.server_version,
+            pgvector_version=facts.pgvector_version,
+            role=facts.role,
+            owner=facts.owner or facts.superuser,
+            stored=stored,
+            lacking=lacking,
+            obstacle=obstacle,
+            missing=facts.missing,
+        )
+
+
+def has_password(dsn: str) -> bool:
+    """Whether a password stands in the DSN itself."""
+    return bool(conninfo_to_dict(dsn).get("password"))
+
+
+def with_password(dsn: str, password: str) -> str:
+    """The DSN with this password in it, as key=value pairs."""
+    return make_conninfo(dsn, password=password)
+
+
+def _connected(dsn: str, timeout_s: float) -> psycopg.Connection[DictRow]:
+    try:
+        return psycopg.connect(
+            dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row
+        )
+    except psycopg.OperationalError as error:
+        failed = error.pgconn
+        wanted = failed is not None and (failed.needs_password or failed.used_password)
+        kind = PasswordWanted if wanted else DatabaseUnavailable
+        raise kind(f"Postgres cannot be reached: {first_line(error)}") from None
+
+
+def _schema(connection: Connection, *, readable: bool) -> tuple[schema.SchemaState | None, tuple[str, ...], str]:
+    """What the schema is, else which migrations it lacks and what keeps this role from applying them."""
+    try:
+        return schema.verify(connection), (), ""
+    except SchemaNotApplied:
+        if not readable:
+            return None, (), "the role may not read the tables that are there"
+    try:
+        lacking = tuple(schema.pending(connection))
+    except SchemaNotApplied as error:
+        return None, ("all",), str(error)
+    try:
+        check_server(connection)
+    except SchemaNotApplied as error:
+        return None, lacking, str(error)
+    refused = None if _may_create_extension(connection) else extension_refused(connection)
+    return None, lacking, str(refused) if refused else ""
+
+
+def _may_create_extension(connection: Connection) -> bool:
+    may, *_ = fetch(
+        connection,
+        """SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+               OR (has_database_privilege(current_database(), 'CREATE')
+                   AND EXISTS (SELECT FROM pg_available_extension_versions WHERE name = 'vector' AND trusted))""",
+    )
+    return bool(may)

@@ -1,0 +1,263 @@
+"""Writing: events become rows, each event exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from pgvector import HalfVector
+
+from .. import lexical
+from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector
+from .postgres import Connection
+from .queries import QUERIES
+
+CONTEXT_CHARS_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text to be stored, and what it answers: the text before it in the session, which tells what it is about."""
+
+    role: str
+    content: str
+    answers: str = ""
+
+    @property
+    def embedded(self) -> str:
+        """The text whose vector stands for this passage."""
+        return f"{self.answers[:CONTEXT_CHARS_MAX]}\n{self.content}" if self.answers else self.content
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An event ready to be written: its passages, and a vector for each, or None for one that is embedded later."""
+
+    event: Event
+    passages: tuple[Passage, ...]
+    vectors: tuple[Vector | None, ...]
+
+
+def passages(event: Event, answers: str = "") -> tuple[Passage, ...]:
+    """What an event stores; `answers` is the last thing said in its session. Transcripts are embedded later."""
+    match event:
+        case Add() | Replace():
+            return (Passage(event.target, event.content),)
+        case TurnTaken():
+            return _exchange(event.user, event.assistant, answers)
+        case Delegated():
+            return _exchange(event.task, event.result, "")
+        case Remove() | SessionEnded():
+            return ()
+
+
+def apply(connection: Connection, batch: Sequence[Planned]) -> int:
+    """Write a batch in order, in the caller's transaction. Returns how many events were new; the rest was there.
+
+    Raises what `Database.connection` raises; BadEvent then means that some event of the batch can never be stored.
+    """
+    fresh = 0
+    for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
+        if is_turn:
+            # A statement sees the ledger as it was before, so an event must not stand in it twice.
+            fresh += _add_turns(connection, theme, list({planned.event.id: planned for planned in group}.values()))
+        else:
+            fresh += sum(_apply_one(connection, planned) for planned in group)
+    return fresh
+
+
+def _exchange(question: str, answer: str, before: str) -> tuple[Passage, ...]:
+    told = Passage("user", question, before)
+    replied = Passage("assistant", answer, question)
+    return tuple(passage for passage in (told, replied) if passage.content)
+
+
+def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> int:
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "row_events",
+            "sessions",
+            "parents",
+            "roles",
+            "contents",
+            "times",
+            "embeddings",
+            "words",
+            "metadatas",
+        )
+    }
+    for planned in batch:
+        event = planned.event
+        assert isinstance(event, TurnTaken)
+        parent = event.parent_session_id
+        _append_rows(columns, planned, event.session_id, parent)
+    events = [planned.event.id for planned in batch]
+    row = connection.execute(QUERIES["add_turns"], {"theme": theme, "events": events, **columns}).fetchone()
+    return int(row["fresh"]) if row else 0
+
+
+def _append_rows(columns: dict[str, list[Any]], planned: Planned, session: str, parent: str) -> None:
+    event = planned.event
+    metadata = json.dumps(dict(event.metadata))
+    for index, (passage, vector) in enumerate(zip(planned.passages, planned.vectors, strict=True)):
+        columns["row_events"].append(event.id)
+        columns["sessions"].append(session)
+        columns["parents"].append(parent)
+        columns["roles"].append(passage.role)
+        columns["contents"].append(passage.content)
+        # The two sides of a turn share its time; a microsecond keeps them in order.
+        columns["times"].append(event.at + timedelta(microseconds=index))
+        columns["embeddings"].append(half(vector))
+        columns["words"].append(lexical.document(passage.content))
+        columns["metadatas"].append(metadata)
+
+
+def _apply_one(connection: Connection, planned: Planned) -> int:
+    event = planned.event
+    match event:
+        case SessionEnded():
+            return _add_missing_turns(connection, event)
+        case Delegated():
+            return _add_delegation(connection, planned, event)
+    logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
+    if logged.rowcount == 0:
+        return 0
+    match event:
+        case Add():
+            _add_entry(connection, planned, event.theme, event, event.at, from_file=event.from_file)
+        case Replace():
+            found = _take_out(connection, event)
+            theme, created_at = found or (event.theme, event.at)
+            _add_entry(connection, planned, theme, event, created_at, from_file=False)
+        case Remove():
+            _take_out(connection, event)
+    return 1
+
+
+def _add_entry(
+    connection: Connection, planned: Planned, theme: str, event: Add | Replace, created_at: datetime, *, from_file: bool
+) -> None:
+    connection.execute(
+        QUERIES["add_entry"],
+        {
+            "theme": theme,
+            "home": event.home,
+            "target": event.target,
+            "content": event.content,
+            "embedding": half(planned.vectors[0]),
+            "words": lexical.document(event.content),
+            "created_at": created_at,
+            "at": event.at,
+            "metadata": json.dumps(dict(event.metadata)),
+            "from_file": from_file,
+        },
+    )
+
+
+def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, datetime] | None:
+    """Delete the one row that the event means; a row that is not there yet is kept from coming by a tombstone."""
+    previous = event.previous or _resolve(connection, event)
+    if not previous:
+        return None
+    key = {"theme": event.theme, "home": event.home, "target": event.target, "content": previous}
+    row = connection.execute(QUERIES["find_entry"], key).fetchone()
+    if row is None:
+        connection.execute(QUERIES["bury_entry"], {**key, "at": event.at})
+        return None
+    connection.execute(QUERIES["delete_entry"], {"theme": row["agent_identity"], "id": row["id"]})
+    return row["agent_identity"], row["created_at"]
+
+
+def _resolve(connection: Connection, event: Replace | Remove) -> str:
+    """The whole text of the entry that held `old_text`, empty when none or several did.
+
+    Rows of the home in the theme come first, then those of other homes in the theme, then those of the home elsewhere.
+    """
+    if not event.old_text:
+        return ""
+    surviving = list(event.surviving)
+    if isinstance(event, Replace):
+        surviving.append(event.content)
+    rows = connection.execute(
+        QUERIES["entries_holding"],
+        {
+            "theme": event.theme,
+            "home": event.home,
+            "target": event.target,
+            "old_text": event.old_text,
+            "surviving": surviving,
+        },
+    ).fetchall()
+    own = [row for row in rows if row["agent_identity"] == event.theme]
+    nearest = [row for row in own if row["home"] == event.home] or own or rows
+    return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
+
+
+def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
+    stored = connection.execute(
+        QUERIES["session_answers"], {"theme": event.theme, "session": event.session_id}
+    ).fetchall()
+    missing = missing_turns(event.turns, {row["content"]: row["times"] for row in stored})
+    turns = [
+        TurnTaken(
+            id=event.id, theme=event.theme, home=event.home, session_id=event.session_id, metadata=event.metadata,
+            # Replayed turns come before the moment of the replay, in their order.
+            at=event.at - timedelta(milliseconds=len(missing) - index), user=user, assistant=assistant,
+            parent_session_id=event.parent_session_id,
+        )
+        for index, (user, assistant) in enumerate(missing)
+    ]  # fmt: skip
+    if not turns:
+        return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
+    planned = [Planned(turn, found := passages(turn), (None,) * len(found)) for turn in turns]
+    return min(1, _add_turns(connection, event.theme, planned))
+
+
+def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The replayed turns whose answers are not stored, counted as a multiset.
+
+    Answers are compared, not questions: hosts rewrite the user's side (injected context, skill bodies), never the
+    answer.
+    """
+    left = Counter(stored)
+    missing = []
+    for user, assistant in replayed:
+        if left[assistant] > 0:
+            left[assistant] -= 1
+        else:
+            missing.append((user, assistant))
+    return missing
+
+
+def _add_delegation(connection: Connection, planned: Planned, event: Delegated) -> int:
+    turn = TurnTaken(
+        id=event.id, theme=event.theme, home=event.home, session_id=event.session_id, at=event.at,
+        user=event.task, assistant=event.result, metadata={**event.metadata, "delegated_to": event.child_session_id},
+    )  # fmt: skip
+    fresh = _add_turns(connection, event.theme, [Planned(turn, planned.passages, planned.vectors)])
+    if fresh:
+        connection.execute(
+            QUERIES["add_delegation"],
+            {
+                "theme": event.theme, "event": event.id, "parent": event.session_id, "child": event.child_session_id,
+                "task": event.task, "result": event.result, "at": event.at,
+                "metadata": json.dumps(dict(event.metadata)),
+            },
+        )  # fmt: skip
+    return fresh
+
+
+def half(vector: Vector | None) -> HalfVector | None:
+    """A vector for the wire, in half precision."""
+    return None if vector is None else HalfVector(vector)
+
+
+def forget(connection: Connection, theme: str, events: Sequence[str]) -> None:
+    """Take events out of the ledger, as if they had never been; one that comes again is then applied again."""
+    connection.execute(QUERIES["forget_events"], {"theme": theme, "events": list(events)})

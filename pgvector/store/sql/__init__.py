@@ -1,0 +1,3 @@
+"""SQL statements, one file a statement."""
+
+from __future__ import annotations

@@ -1,0 +1,6 @@
+-- One holder at a time; a lease that ran out is free.
+insert into hermes_pgvector_leases (name, holder, expires_at)
+values (%(name)s, %(holder)s, now() + make_interval(secs => %(seconds)s))
+on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
+where hermes_pgvector_leases.holder = excluded.holder or hermes_pgvector_leases.expires_at < now()
+returning name

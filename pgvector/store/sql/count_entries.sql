@@ -1,0 +1,6 @@
+select count(*) as rows from (
+  select from memory_entries
+  where (agent_identity = any (%(themes)s::text[])
+    or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+  and (%(target)s = '' or target = %(target)s)
+  limit %(limit)s) as counted

@@ -1,0 +1,6 @@
+select count(*) as rows from (
+  select from conversations
+  where (agent_identity = any (%(themes)s::text[])
+    or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+  and (%(session)s = '' or session_id = %(session)s)
+  limit %(limit)s) as counted

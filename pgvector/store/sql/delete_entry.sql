@@ -1,0 +1,1 @@
+delete from memory_entries where agent_identity = %(theme)s and id = %(id)s

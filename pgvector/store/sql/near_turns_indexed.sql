@@ -1,0 +1,9 @@
+-- For scopes too large to compare every row: the caller pins the graph index by transaction-local settings.
+select agent_identity, id, 1 - (embedding <=> %(vector)s::halfvec) as score
+from conversations
+where embedding is not null
+  and (agent_identity = any (%(themes)s::text[])
+    or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+  and (%(session)s = '' or session_id = %(session)s)
+order by embedding <=> %(vector)s::halfvec
+limit %(limit)s

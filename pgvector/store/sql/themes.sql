@@ -1,0 +1,16 @@
+-- Each count reads one index alone, never the wide rows.
+select agent_identity as theme, sum(entries)::bigint as entries, sum(turns)::bigint as turns,
+       sum(without_vector)::bigint as without_vector, max(latest) as latest
+from (
+  select agent_identity, count(*) as entries, 0 as turns, 0 as without_vector, max(created_at) as latest
+  from memory_entries group by agent_identity
+  union all
+  select agent_identity, 0, count(*), 0, max(ts) from conversations group by agent_identity
+  union all
+  select agent_identity, 0, 0, count(*), null from memory_entries where embedding is null group by agent_identity
+  union all
+  select agent_identity, 0, 0, count(*), null from conversations where embedding is null group by agent_identity
+) as counted
+group by agent_identity
+order by sum(entries) + sum(turns) desc, agent_identity
+limit %(limit)s

@@ -1,0 +1,201 @@
+"""AsyncWriter: one daemon thread that brings events from the spool into Postgres and keeps the rows whole.
+
+It retries while a service is down, restarts on the next event if it ever died, and tells how it fares.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from .drain import Drain
+from .errands import Errands
+from .errors import PgvectorError, SchemaNotApplied
+from .healer import Healer
+from .home import Home
+from .model import Counters, Event
+from .ports import Embedder
+from .records import encode
+from .settings import Settings
+from .spool import Spool
+from .store.postgres import Database
+from .tally import Health, Tally
+
+log = logging.getLogger("hermes.pgvector")
+
+IDLE_S_MAX = 1.0
+RETRY_S_MIN = 0.2
+SCHEMA_RETRY_S_MIN = 5.0
+STOP_GRACE_S = 1.0
+ERRAND_THREADS_MAX = 2
+
+
+class AsyncWriter:
+    """Safe for any thread; `accept` returns in microseconds.
+
+    `ready` makes the database usable and returns the embedder whose vectors fit it, or None when there is none now. It
+    is called by the drain thread before every batch, and raises Unavailable or SchemaNotApplied.
+    """
+
+    def __init__(
+        self, spool: Spool, home: Home, database: Database, ready: Callable[[], Embedder | None], settings: Settings
+    ) -> None:
+        self._spool, self._home, self._database, self._ready, self._settings = spool, home, database, ready, settings
+        self._reset()
+
+    def _reset(self) -> None:
+        self._tally = Tally()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._hurried = 0
+        self._woken = threading.Event()
+        errands = Errands("hermes-pgvector-embed", ERRAND_THREADS_MAX)
+        self._drain = Drain(self._spool, self._home, self._database, self._settings, errands, self._tally)
+        self._healer = Healer(self._database, errands, self._settings, self._woken.set)
+
+    def accept(self, event: Event) -> bool:
+        """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
+        accepted = self._spool.append(event)
+        self._tally.add(offered=1, accepted=int(accepted), refused=int(not accepted))
+        self.wake()
+        return accepted
+
+    def divert(self, event: Event, reason: str) -> bool:
+        """Take an event that must not be stored as it is: it is set aside for the operator. False when it cannot be."""
+        kept = self._home.set_aside(event.id, reason, encode(event).decode("ascii"))
+        self._tally.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
+        return kept
+
+    def wake(self) -> None:
+        """Have the thread look for work now: connect, adopt, write, heal."""
+        self._woken.set()
+        if self._thread is None or not self._thread.is_alive() or self._stopping:
+            self._start()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all that is pending now is stored or set aside; False when `timeout_s` seconds were not enough."""
+        goal = self._tally.settled + self.pending()
+        if self.pending() == 0:
+            return True
+        self._hurried += 1
+        self.wake()
+        self._tally.add()
+        try:
+            return self._tally.wait_until(lambda: self._tally.settled >= goal or self.pending() == 0, timeout_s)
+        finally:
+            self._hurried -= 1
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write what is pending, for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
+
+        Harmless when never started or already stopped. A later event starts the thread again.
+        """
+        drained = self.flush(timeout_s)
+        with self._lock:
+            self._stopping = True
+            thread = self._thread
+        self._woken.set()
+        self._tally.add()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=STOP_GRACE_S)
+            if thread.is_alive():
+                log.info("the writer is still busy; what it holds stays in the spool")
+        return drained
+
+    def pending(self) -> int:
+        """Events accepted or adopted and not yet settled."""
+        return self._spool.pending + self._drain.adopted_pending
+
+    @property
+    def counters(self) -> Counters:
+        """What became of the events so far."""
+        return replace(self._tally.counts, pending=self.pending())
+
+    @property
+    def health(self) -> Health:
+        """Whether the writer is well."""
+        return self._tally.health
+
+    @property
+    def healed(self) -> int:
+        """Rows that got their vector later."""
+        return self._healer.healed
+
+    def alive(self) -> bool:
+        """Whether the drain thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def abandon(self) -> None:
+        """Begin anew in a forked child, where the thread does not exist and its locks mean nothing."""
+        self._reset()
+
+    def _start(self) -> None:
+        with self._lock:
+            self._stopping = False
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while self._goes_on():
+            self._woken.clear()
+            try:
+                busy = self._step()
+                pause_s = 0.0
+            except (PgvectorError, OSError) as error:
+                pause_s = self._failed(error, pause_s)
+            except Exception as error:
+                log.warning("the writer met an unexpected %s", type(error).__name__)
+                log.debug("the writer met an unexpected error", exc_info=error)
+                pause_s = self._failed(error, pause_s)
+                self._drain.give_up_on_head()
+            else:
+                if busy:
+                    continue
+            self._rest(pause_s)
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            if not self._stopping:
+                return True
+        # Outside the lock, which hooks take: this one may wait for Postgres.
+        self._healer.let_go()
+        with self._lock:
+            if not self._stopping:
+                return True
+            self._drain.let_go()
+            self._thread = None
+            return False
+
+    def _step(self) -> bool:
+        embedder = self._ready()
+        busy = self._drain.step(embedder)
+        if self._drain.unembedded:
+            self._drain.unembedded = False
+            self._healer.soon()
+        self._tally.succeeded()
+        return busy or self._healer.step(embedder)
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait for work, or out the pause after a failure. A lone event waits the linger for company."""
+        if pause_s:
+            self._tally.wait_until(lambda: self._stopping, pause_s)
+            return
+        if self._woken.wait(IDLE_S_MAX) and not (self._hurried or self._stopping):
+            enough = self._settings.batch_max
+            self._tally.wait_until(
+                lambda: self._hurried > 0 or self._stopping or self._spool.pending >= enough,
+                self._settings.batch_linger_s,
+            )
+
+    def _failed(self, error: Exception, pause_s: float) -> float:
+        """Note what is wrong; returns how many seconds to wait before the next try."""
+        known = isinstance(error, PgvectorError | OSError)
+        self._tally.failed(str(error) if known else f"unexpected {type(error).__name__}; see the log")
+        base = SCHEMA_RETRY_S_MIN if isinstance(error, SchemaNotApplied) else RETRY_S_MIN
+        return min(self._settings.retry_max_s, max(base, pause_s * 2)) * random.uniform(0.8, 1.0)

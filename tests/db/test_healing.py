@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from loopback import vector
+
+from hermes_memory_pgvector import errands, healer
+from hermes_memory_pgvector.errands import Errands
+from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.healer import Healer
+from hermes_memory_pgvector.model import Add, Event, Vector
+from hermes_memory_pgvector.ports import Embedder
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import healing, rows
+from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.rows import Planned, passages
+
+LACKING = "select count(*) filter (where embedding is null), count(*) filter (where search is null) from "
+
+
+class Words:
+    """An embedder whose vectors point where the words of a text do; it refuses the word `poison`."""
+
+    model, dimensions, seconds_per_text = "words", 384, 1e-4
+
+    def __init__(self) -> None:
+        self.requests: list[list[str]] = []
+        self.away = False
+
+    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+        self.requests.append(list(texts))
+        if self.away:
+            raise EmbedderUnavailable("the endpoint is away")
+        if any("poison" in text for text in texts):
+            raise EmbedderMismatch("the endpoint refuses a text")
+        return [vector(text) for text in texts]
+
+    def embed_query(self, text: str, timeout_s: float) -> Vector:
+        return vector(text)
+
+    def close(self) -> None:
+        pass
+
+
+class Ward:
+    """A database with rows to heal."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn = dsn
+        self.settings = Settings(dsn=dsn, heal_interval_s=3600)  # type: ignore[arg-type]
+        self.database = Database(self.settings, folder)
+
+    def healer(self) -> Healer:
+        return Healer(self.database, Errands("heal-test", 1), self.settings, lambda: None)
+
+    def run(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def insert(self, *contents: str, session: str = "s") -> None:
+        """Put in turns as an operator would with psql: without a vector, without words."""
+        for content in contents:
+            self.run(
+                "insert into conversations (agent_identity, session_id, role, content) values ('ops', %s, 'user', %s)",
+                session, content,
+            )  # fmt: skip
+
+    def lacking(self, table: str = "conversations") -> tuple[int, int]:
+        """How many rows have no vector, and how many have no words."""
+        (found,) = self.run(LACKING + table)
+        return found  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def ward(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ward]:
+    monkeypatch.setattr(errands, "IDLE_S_MAX", 0.05)
+    ward = Ward(database, tmp_path)
+    yield ward
+    ward.database.close()
+
+
+def work(healer: Healer, embedder: Embedder | None, done: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Step as the drain thread does until it is done."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it is not healed"
+        if not healer.step(embedder):
+            time.sleep(0.01)
+
+
+def idle(healer: Healer, embedder: Embedder | None, steps: int = 10) -> None:
+    for _ in range(steps):
+        healer.step(embedder)
+        time.sleep(0.01)
+
+
+# --- what is filled in
+
+
+def test_a_row_put_in_by_psql_gets_its_vector_and_its_words(ward: Ward) -> None:
+    ward.insert("The backups run in Graz", "第二行")
+    ward.run("insert into memory_entries (target, content) values ('user', 'likes db-prod-03')")
+    healer, embedder = ward.healer(), Words()
+    work(healer, embedder, lambda: ward.lacking() == (0, 0) == ward.lacking("memory_entries"))
+    assert ward.run("select content from conversations where search @@ to_tsquery('english', 'backup')") == [
+        ("The backups run in Graz",)
+    ]
+    assert ward.run("select count(*) from memory_entries where search @@ to_tsquery('english', 'dbprod03')") == [(1,)]
+    (same,) = ward.run("select 1 - (embedding <=> %s::halfvec) from memory_entries", str(vector("likes db-prod-03")))
+    assert same[0] == pytest.approx(1, abs=1e-3)
+    assert healer.healed == 3
+
+
+def test_words_are_added_without_an_embedder_too(ward: Ward) -> None:
+    ward.insert(*(f"row {number}" for number in range(2 * healer.WORDED_ROWS_MAX + 3)))
+    ward.run("insert into memory_entries (target, content) values ('user', 'an entry')")
+    work(ward.healer(), None, lambda: ward.lacking()[1] == 0 == ward.lacking("memory_entries")[1])
+    assert ward.lacking()[0] == 2 * healer.WORDED_ROWS_MAX + 3
+
+
+def test_a_row_that_has_a_vector_gets_its_words_and_keeps_the_vector(ward: Ward) -> None:
+    ward.insert("kelp")
+    ward.run("update conversations set embedding = %s::halfvec", str(vector("something else")))
+    before = ward.run("select embedding::text from conversations")
+    embedder = Words()
+    work(ward.healer(), embedder, lambda: ward.lacking() == (0, 0))
+    assert ward.run("select embedding::text from conversations") == before
+    assert embedder.requests == []
+
+
+def test_rows_of_an_earlier_release_and_new_ones_are_told_apart(ward: Ward) -> None:
+    event: Event = Add(theme="ops", target="memory", content="kelp")
+    found = passages(event)
+    with ward.database.transaction(10, 20) as connection:
+        rows.apply(connection, [Planned(event, found, (None,))])
+    (before,) = ward.run("select search::text from memory_entries")
+    ward.run("update memory_entries set search = search || to_tsvector('english', 'mark')")
+    work(ward.healer(), Words(), lambda: ward.lacking("memory_entries") == (0, 0))
+    (after,) = ward.run("select search::text from memory_entries")
+    assert "mark" in after[0], "words that are there stay"
+    assert before[0].split(":")[0] in after[0]
+
+
+def test_a_turn_is_embedded_with_what_it_answers(ward: Ward) -> None:
+    for number, content in enumerate(("where is the lamp", "behind the kelp")):
+        ward.run(
+            "insert into conversations (agent_identity, session_id, role, content, ts) "
+            "values ('ops', 's', 'user', %s, now() + %s * interval '1 second')",
+            content, number,
+        )  # fmt: skip
+    ward.insert("behind the kelp", session="other")
+    embedder = Words()
+    work(ward.healer(), embedder, lambda: ward.lacking() == (0, 0))
+    assert sorted(text for texts in embedder.requests for text in texts) == [
+        "behind the kelp", "where is the lamp", "where is the lamp\nbehind the kelp",
+    ]  # fmt: skip
+
+
+def test_a_vector_that_came_meanwhile_stays(ward: Ward) -> None:
+    ward.insert("kelp")
+    with ward.database.connection(10) as connection:
+        found = healing.unembedded(connection, 10)
+        ward.run("update conversations set embedding = %s::halfvec", str(vector("lamp")))
+        assert healing.embed(connection, found, [vector("kelp")]) == 0
+    assert ward.run("select embedding <=> %s::halfvec < 0.01 from conversations", str(vector("lamp"))) == [(True,)]
+
+
+def test_entries_come_first_and_the_limit_and_the_skipped_hold(ward: Ward) -> None:
+    ward.insert("a", "b", "c")
+    ward.run("insert into memory_entries (target, content) values ('user', 'x'), ('memory', 'y')")
+    with ward.database.connection(10) as connection:
+        found = healing.unembedded(connection, 4)
+        assert [(row.kind, row.passage.content) for row in found] == [
+            ("entries", "x"), ("entries", "y"), ("turns", "a"), ("turns", "b"),
+        ]  # fmt: skip
+        skip = [(found[0].kind, found[0].id), (found[2].kind, found[2].id)]
+        assert [row.passage.content for row in healing.unembedded(connection, 9, skip)] == ["y", "b", "c"]
+
+
+# --- troubles
+
+
+def test_a_row_that_the_embedder_refuses_is_passed_over(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
+    for content in ("one", "two poison", "three", "four poison", *(f"row {number}" for number in range(30))):
+        ward.insert(content, session=content)
+    healer, embedder = ward.healer(), Words()
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        work(healer, embedder, lambda: ward.lacking() == (2, 0))
+        before = len(embedder.requests)
+        idle(healer, embedder)
+    assert ward.run("select content from conversations where embedding is null order by id") == [
+        ("two poison",), ("four poison",),
+    ]  # fmt: skip
+    assert caplog.text.count("gets no vector") == 2
+    assert "poison" not in caplog.text
+    assert len(embedder.requests) <= before + 3, "it is not asked for again and again"
+
+
+def test_rows_wait_for_an_embedder_that_is_away(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(healer, "RETRY_S", 0.05)
+    ward.insert("one", "two")
+    mending, embedder = ward.healer(), Words()
+    embedder.away = True
+    work(mending, embedder, lambda: len(embedder.requests) >= 2)
+    assert ward.lacking()[0] == 2
+    embedder.away = False
+    work(mending, embedder, lambda: ward.lacking() == (0, 0))
+
+
+def test_vectors_are_left_alone_where_the_operator_said_so(ward: Ward) -> None:
+    ward.settings = Settings(dsn=ward.dsn, embed_on_write=False)  # type: ignore[arg-type]
+    ward.insert("one")
+    embedder = Words()
+    mending = ward.healer()
+    work(mending, embedder, lambda: ward.lacking() == (1, 0))
+    idle(mending, embedder)
+    assert (ward.lacking(), embedder.requests) == ((1, 0), [])
+
+
+# --- many processes
+
+
+def test_a_lease_has_one_holder_until_it_runs_out(ward: Ward) -> None:
+    with ward.database.connection(10) as connection:
+        assert healing.claim(connection, "heal", "a", 60)
+        assert not healing.claim(connection, "heal", "b", 60)
+        assert healing.claim(connection, "heal", "a", 60), "its holder renews it"
+        assert healing.claim(connection, "other", "b", 60), "another lease is another lease"
+        connection.execute("update hermes_pgvector_leases set expires_at = now() - interval '1 second'")
+        assert healing.claim(connection, "heal", "b", 60)
+        assert not healing.claim(connection, "heal", "a", 60)
+
+
+def test_one_of_two_processes_asks_for_the_vectors(ward: Ward) -> None:
+    ward.insert(*(f"row {number}" for number in range(20)))
+    first, second, busy, quiet = ward.healer(), ward.healer(), Words(), Words()
+    busy.away = True
+    work(first, busy, lambda: bool(busy.requests))
+    idle(second, quiet)
+    assert quiet.requests == []
+    assert ward.lacking()[0] == 20
+    # The first one dies; its lease runs out.
+    ward.run("update hermes_pgvector_leases set expires_at = now() - interval '1 second'")
+    second.soon()
+    work(second, quiet, lambda: ward.lacking() == (0, 0))
+
+
+def test_processes_share_the_adding_of_words(ward: Ward) -> None:
+    ward.insert(*(f"row {number}" for number in range(6)))
+    with ward.database.transaction(10, 20) as one, ward.database.transaction(10, 20) as two:
+        assert healing.add_words(one, 4) == 4
+        assert healing.add_words(two, 4) == 2
+        assert healing.add_words(two, 4) == 0
+    assert ward.lacking()[1] == 0
+
+
+def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
+    ward.run(
+        "insert into memory_events (agent_identity, event_id, applied_at) "
+        "select 'ops', gen_random_uuid(), now() - n * interval '1 day' from generate_series(1, 100) as n"
+    )
+    with ward.database.connection(10) as connection:
+        assert healing.prune_events(connection, 90) == 11
+        assert healing.prune_events(connection, 90) == 0
+    assert ward.run("select count(*) from memory_events") == [(89,)]

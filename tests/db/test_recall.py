@@ -1,0 +1,584 @@
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from loopback import vector
+from psycopg.conninfo import conninfo_to_dict
+
+from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
+from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
+from hermes_memory_pgvector.ports import Embedder
+from hermes_memory_pgvector.recall import LEG_LIMIT, Recaller
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import legs, rows
+from hermes_memory_pgvector.store.legs import BM25_B, BM25_K1, Kind, Where
+from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.themes import readable, reserved
+
+# Words that the English dictionary leaves as they are.
+WORDS = ["kelp", "lamp", "frog", "bolt", "drum", "plum", "tusk", "yarn"]
+PERSON, ROOM = "dm-telegram-0123456789abcdef", "group-slack-fedcba9876543210"
+THEMES = ["ops", "billing", PERSON, ROOM]
+OPS = Scope("ops", ("ops",))
+
+
+class Words:
+    """An embedder whose vectors point where the words of a text do."""
+
+    model, dimensions, seconds_per_text = "words", 384, 1e-4
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.fails = False
+
+    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+        return [vector(text) for text in texts]
+
+    def embed_query(self, text: str, timeout_s: float) -> Vector:
+        self.asked.append(text)
+        if self.fails:
+            raise EmbedderUnavailable("the endpoint is away")
+        return vector(text)
+
+    def close(self) -> None:
+        pass
+
+
+class Memory:
+    """A database, the recaller on it, and what tests put in and ask."""
+
+    def __init__(self, dsn: str, folder: Path, embedder: Embedder | str, **changed: Any) -> None:
+        self.settings = Settings(dsn=dsn, **changed)
+        self.dsn, self.embedder = dsn, embedder
+        self.database = Database(self.settings, folder)
+        self.recaller = Recaller(self.database, lambda: self.embedder, self.settings)
+
+    def add(self, *events: Event, embedded: bool = True) -> None:
+        planned = []
+        for event in events:
+            found = passages(event)
+            planned.append(Planned(event, found, tuple(vector(p.embedded) if embedded else None for p in found)))
+        with self.database.transaction(20, 60) as connection:
+            rows.apply(connection, planned)
+
+    def clear(self) -> None:
+        self.run("truncate conversations, memory_entries, memory_events")
+
+    def run(self, statement: str, *parameters: Any) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement.encode(), parameters or None)
+
+    def ask(self, query: str, scope: Scope = OPS, kind: Kind = "turns", limit: int = 10, **more: Any) -> Recall:
+        request = RecallRequest(query=query, scope=scope, limit=limit, budget_s=more.pop("budget_s", 20.0), **more)
+        return self.recaller.turns(request) if kind == "turns" else self.recaller.entries(request)
+
+    def found(self, query: str, scope: Scope = OPS, kind: Kind = "turns", **more: Any) -> list[str]:
+        recall = self.ask(query, scope, kind, **more)
+        assert recall.degraded == ()
+        return [hit.content for hit in recall.hits]
+
+
+@pytest.fixture
+def make(database: str, tmp_path: Path) -> Iterator[Callable[..., Memory]]:
+    made: list[Memory] = []
+
+    def start(embedder: Embedder | str | None = None, dsn: str = database, **changed: Any) -> Memory:
+        made.append(Memory(dsn, tmp_path, embedder or Words(), **changed))
+        return made[-1]
+
+    yield start
+    for memory in made:
+        memory.database.close()
+
+
+@pytest.fixture
+def memory(make: Callable[..., Memory]) -> Memory:
+    return make()
+
+
+def turn(user: str, assistant: str = "", theme: str = "ops", session: str = "s") -> TurnTaken:
+    return TurnTaken(theme=theme, session_id=session, user=user, assistant=assistant)
+
+
+def entry(content: str, theme: str = "ops", **more: Any) -> Add:
+    return Add(theme=theme, home="home", target=more.pop("target", "memory"), content=content, **more)
+
+
+def in_time(call: Callable[[], Recall], seconds: float = 30.0) -> Recall:
+    """The answer of a call that may hang, and then fails the test instead of stopping it."""
+    answer: list[Recall] = []
+    thread = threading.Thread(target=lambda: answer.append(call()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert answer, f"no answer within {seconds} s"
+    return answer[0]
+
+
+# --- who sees what
+
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+corpora = st.lists(st.tuples(st.sampled_from(THEMES), st.sampled_from("st"), texts), max_size=20)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(corpora, texts, st.sampled_from(THEMES), st.sampled_from(["current", "session", "all", *THEMES[:2]]))
+def test_no_hit_is_ever_outside_the_scope(
+    make: Callable[..., Memory], corpus: list[tuple[str, str, str]], query: str, own: str, name: str
+) -> None:
+    whole, graph, words = make(), make(exact_rows_max=0), make("by words only")
+    try:
+        whole.clear()
+        whole.add(*(turn(text, theme=theme, session=session) for theme, session, text in corpus))
+        whole.add(*(entry(text, theme) for theme, _, text in corpus))
+        themes = readable(own, name, cross_theme_recall="all")
+        scope = Scope(own, themes, "s" if name == "session" else "")
+
+        def visible(theme: str) -> bool:
+            return theme in themes if themes is not None else theme == own or not reserved(theme)
+
+        wanted = set(query.split())
+        for memory in (whole, graph, words):
+            found = memory.ask(query, scope, limit=50).hits
+            assert all(visible(hit.theme) for hit in found)
+            assert name != "session" or all(hit.session_id == "s" for hit in found)
+            assert all(visible(hit.theme) for hit in memory.ask(query, scope, "entries", limit=50).hits)
+            # And what is inside and holds a word of the question is found.
+            expected = Counter(
+                text for theme, session, text in corpus
+                if visible(theme) and (name != "session" or session == "s") and wanted & set(text.split())
+            )  # fmt: skip
+            assert not expected - Counter(hit.content for hit in found)
+    finally:
+        for memory in (whole, graph, words):
+            memory.database.close()
+
+
+def test_scopes_see_what_they_say(memory: Memory) -> None:
+    for theme in THEMES:
+        memory.add(turn(f"kelp of {theme}", theme=theme), turn(f"kelp of {theme} later", theme=theme, session="t"))
+        memory.add(entry(f"kelp of {theme}", theme))
+
+    def themes(scope: Scope, kind: Kind = "turns") -> set[str]:
+        return {hit.theme for hit in memory.ask("kelp", scope, kind, limit=50).hits}
+
+    for kind in ("turns", "entries"):
+        assert themes(Scope("ops", ("ops",)), kind) == {"ops"}
+        assert themes(Scope("ops", ("billing",)), kind) == {"billing"}
+        assert themes(Scope("ops", ("ops", "billing")), kind) == {"ops", "billing"}
+        assert themes(Scope("ops", ()), kind) == set()
+        assert themes(Scope("ops", None), kind) == {"ops", "billing"}
+        assert themes(Scope(PERSON, None), kind) == {"ops", "billing", PERSON}
+        assert themes(Scope(ROOM, None), kind) == {"ops", "billing", ROOM}
+    session = memory.ask("kelp", Scope("ops", ("ops",), "t"), limit=50).hits
+    assert [(hit.session_id, hit.content) for hit in session] == [("t", "kelp of ops later")]
+
+
+def test_a_target_narrows_entries(memory: Memory) -> None:
+    memory.add(entry("kelp for work"), entry("kelp for me", target="user"))
+    assert len(memory.found("kelp", kind="entries")) == 2
+    assert memory.found("kelp", kind="entries", target="user") == ["kelp for me"]
+    assert [hit.target for hit in memory.ask("kelp", kind="entries", target="memory").hits] == ["memory"]
+
+
+def test_a_neighbour_of_a_hit_stays_in_its_theme_and_session(memory: Memory) -> None:
+    memory.add(turn("kelp", "lamp"), turn("frog", theme="billing"), turn("bolt", session="t"), turn("drum", "plum"))
+    hits = memory.ask("kelp", Scope("ops", ("ops",), "s"), limit=50).hits
+    assert {(hit.theme, hit.session_id) for hit in hits} == {("ops", "s")}
+
+
+# --- both legs against the same done by hand
+
+
+def corpus(chance: random.Random, count: int = 60) -> list[TurnTaken]:
+    return [
+        turn(" ".join(chance.choices(WORDS, k=chance.randint(1, 6))), theme=chance.choice(THEMES[:2]), session=str(n))
+        for n in range(count)
+    ]
+
+
+def bm25(query: str, stored: dict[str, str], row_count: int) -> dict[str, float]:
+    wanted = set(query.split())
+    matching = {key: set(text.split()) for key, text in stored.items() if wanted & set(text.split())}
+    mean = sum(map(len, matching.values())) / max(1, len(matching))
+    holders = {word: sum(word in words for words in matching.values()) for word in wanted}
+    idf = {word: math.log(1 + (max(row_count, count) - count + 0.5) / (count + 0.5)) for word, count in holders.items()}
+    return {
+        key: sum(
+            idf[word] * (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * len(words) / mean))
+            for word in wanted & words
+        )
+        for key, words in matching.items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_words_leg_is_bm25(memory: Memory, seed: int) -> None:
+    chance = random.Random(seed)
+    events = corpus(chance)
+    memory.add(*events)
+    stored = {event.session_id: event.user for event in events if event.theme == "ops"}
+    query = " ".join(chance.sample(WORDS, 3))
+    hits = memory.ask(query, limit=100).hits
+    expected = bm25(query, stored, len(stored))
+    assert {hit.session_id: hit.words for hit in hits if hit.words} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("exact_rows_max", [0, 20_000])
+def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, exact_rows_max: int) -> None:
+    memory = make(exact_rows_max=exact_rows_max)
+    events = corpus(random.Random(seed), 300)
+    memory.add(*events)
+    query = vector("kelp frog frog")
+    where = Where("turns", OPS)
+    with memory.recaller._transaction(time.monotonic() + 20, **({} if exact_rows_max else legs_settings())) as open_:
+        found = legs.near(open_, where, query, LEG_LIMIT, exact=bool(exact_rows_max))
+    cosines = [
+        sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
+    ]
+    best = sorted(cosines, reverse=True)[:LEG_LIMIT]
+    assert list(found.values()) == pytest.approx(best, abs=2e-3)
+    assert memory.ask("kelp frog frog").explanation.plan == ("exact" if exact_rows_max else "graph index")
+
+
+def legs_settings() -> dict[str, Any]:
+    from hermes_memory_pgvector.recall import INDEXED
+
+    return dict(INDEXED)
+
+
+def test_the_graph_index_answers_what_the_exact_search_does(make: Callable[..., Memory]) -> None:
+    exact, graph = make(), make(exact_rows_max=0)
+    exact.add(*corpus(random.Random(1), 400))
+    for scope in (OPS, Scope("ops", None), Scope("billing", ("billing",), "17")):
+        first, second = (memory.ask("kelp lamp tusk", scope, limit=50) for memory in (exact, graph))
+        # The farthest of the rows found sets the scale of the scores, and among equals that may be another one.
+        assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in second.hits], abs=1e-2)
+        assert first.hits
+
+
+def test_the_best_of_both_legs_comes_first_and_scores_are_in_order(memory: Memory) -> None:
+    memory.add(*corpus(random.Random(2)), turn("zebra crossing kelp", session="wanted"))
+    hits = memory.ask("zebra crossing kelp", limit=50).hits
+    assert hits[0].session_id == "wanted"
+    assert hits[0].similarity == pytest.approx(1, abs=2e-3)
+    assert all(0 <= hit.score <= 1 for hit in hits)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_the_same_question_gets_the_same_answer(memory: Memory) -> None:
+    memory.add(*corpus(random.Random(3)))
+    first = memory.ask("kelp lamp", limit=50).hits
+    assert first
+    assert all(memory.ask("kelp lamp", limit=50).hits == first for _ in range(3))
+
+
+def test_an_answer_is_found_by_the_question_before_it(memory: Memory) -> None:
+    memory.add(turn("where is the kelp lamp", "behind the frog"), *corpus(random.Random(4)))
+    assert "behind the frog" in memory.found("where is the lamp", limit=10)
+
+
+def test_a_hit_carries_its_provenance(memory: Memory) -> None:
+    first = TurnTaken(theme="ops", session_id="s1", user="kelp", assistant="", metadata={"platform": "cli"})
+    memory.add(first, entry("kelp", target="user"))
+    (hit,) = memory.ask("kelp").hits
+    assert (hit.theme, hit.session_id, hit.role, hit.at, hit.target) == ("ops", "s1", "user", first.at, "")
+    assert hit.metadata == {"platform": "cli"}
+    (hit,) = memory.ask("kelp", kind="entries").hits
+    assert (hit.theme, hit.session_id, hit.role, hit.target) == ("ops", "", "", "user")
+
+
+# --- words
+
+
+def test_words_are_ored(make: Callable[..., Memory]) -> None:
+    memory = make("by words only")
+    memory.add(*(turn(text, session=text) for text in ("the kelp is green", "the lamp is off", "nothing of it")))
+    hits = memory.ask("did anybody put kelp beside a lamp or a zebra").hits
+    assert {hit.content for hit in hits} == {"the kelp is green", "the lamp is off"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("数据库的备份每天凌晨三点在东京机房运行", "备份什么时候运行"),
+        ("本番環境のデプロイは毎週火曜日に行います", "デプロイは何曜日"),
+        ("데이터베이스 백업은 매일 새벽에 실행됩니다", "백업을 언제 실행하나요"),
+    ],
+)
+def test_scripts_without_spaces_are_found_by_words(make: Callable[..., Memory], stored: str, query: str) -> None:
+    memory = make("by words only")
+    memory.add(
+        turn(stored), turn("今日は天気がいいから散歩しましょう"), turn("今天的天气很好"), turn("오늘 날씨가 좋네요")
+    )
+    assert [hit.content for hit in memory.ask(query).hits][:1] == [stored]
+
+
+def test_only_the_newest_rows_that_hold_a_common_word_are_ranked(make: Callable[..., Memory]) -> None:
+    memory = make("by words only", word_candidates_max=100)
+    memory.add(*(turn(f"kelp {number}", session=str(number)) for number in range(150)))
+    found = [hit.content for hit in memory.ask("kelp", limit=500).hits]
+    assert sorted(found) == sorted(f"kelp {number}" for number in range(50, 150))
+
+
+HOSTILE = [
+    "it's O'Reilly's", '"quoted" \'quoted\' `quoted`', "back\\slash \\' \\\\ \\0", "a & b | !c <-> (d", "kelp:* | :A",
+    "'; drop table conversations; --", "%s %(query)s %% %d", "$1 $$ $x$", "<script>", "\x00\x01\x7f", "\ud800 \udfff",
+    "\u202e\u200b\ufeff", "kelp " * 200_000, "k" * 1_000_000, "漢" * 300_000, "é" * 100_000, "-" * 100_000,
+    "1" * 100_000,
+    "1.2.3.4:5432/a-b_c?d=e&f#g", "\n\n\t", "🙂🙂🙂", "and or the of",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_hostile_question_is_just_a_question(make: Callable[..., Memory], embedded: bool) -> None:
+    memory = make(Words() if embedded else "by words only")
+    memory.add(turn("the kelp is green"))
+    for query in HOSTILE:
+        recall = memory.ask(query)
+        assert set(recall.degraded) <= {"by words only"}, query[:40]
+        assert all(0 <= hit.score <= 1 for hit in recall.hits), query[:40]
+        assert memory.ask("kelp").hits, query[:40]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(exclude_categories=()), max_size=60) | st.text("'\\&|!():*<->\"ab 漢é", max_size=30))
+def test_any_text_can_be_asked_and_found_again(memory: Memory, query: str) -> None:
+    recall = memory.ask(query)
+    assert recall.degraded == ()
+    assert all(0 <= hit.score <= 1 for hit in recall.hits)
+
+
+def test_a_question_without_words_is_asked_by_meaning_alone(make: Callable[..., Memory]) -> None:
+    memory = make()
+    memory.add(turn("the kelp is green"))
+    assert memory.found("?!") == ["the kelp is green"]
+    assert make("by words only").ask("?!").hits == ()
+
+
+# --- bounds
+
+
+@pytest.mark.parametrize("limit", [1, 3, 500])
+def test_the_limit_holds(memory: Memory, limit: int) -> None:
+    memory.add(*(turn(f"kelp {number}") for number in range(20)))
+    assert len(memory.ask("kelp", limit=limit).hits) == min(limit, 20)
+
+
+def test_an_empty_memory_answers_nothing_and_is_not_degraded(memory: Memory) -> None:
+    for kind in ("turns", "entries"):
+        assert memory.ask("kelp", kind=kind).hits == ()
+        assert memory.ask("kelp", kind=kind).degraded == ()
+
+
+def test_many_threads_ask_at_once(memory: Memory) -> None:
+    memory.add(*corpus(random.Random(5)))
+    answers: list[Recall] = []
+    threads = [
+        threading.Thread(target=lambda n=n: answers.append(memory.ask(WORDS[n % 8], limit=50)))  # type: ignore[misc]
+        for n in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 16
+    assert all(answer.hits and not answer.degraded for answer in answers)
+    assert memory.database.pool_size() <= memory.settings.pool_max
+
+
+def test_a_question_is_embedded_once_and_a_failure_is_not_kept(make: Callable[..., Memory]) -> None:
+    embedder = Words()
+    memory = make(embedder)
+    memory.add(turn("kelp"))
+    embedder.fails = True
+    assert memory.ask("kelp").degraded
+    embedder.fails = False
+    for _ in range(3):
+        assert memory.ask("kelp").degraded == ()
+        assert memory.ask("kelp", kind="entries").degraded == ()
+    assert embedder.asked == ["kelp", "kelp"]
+    memory.embedder = "by words only: the model has changed"
+    assert memory.ask("kelp").degraded == ("by words only: the model has changed",)
+
+
+# --- worse, and saying so
+
+
+def test_without_an_embedder_words_answer_and_the_reason_is_told(make: Callable[..., Memory]) -> None:
+    memory = make("by words only: there is no model")
+    memory.add(turn("the kelp is green"))
+    recall = memory.ask("green kelp")
+    assert [hit.content for hit in recall.hits] == ["the kelp is green"]
+    assert recall.hits[0].similarity is None
+    assert recall.degraded == ("by words only: there is no model",)
+    assert recall.explanation.plan == "words only"
+
+
+def test_an_embedder_that_fails_leaves_words_and_the_reason(make: Callable[..., Memory]) -> None:
+    embedder = Words()
+    embedder.fails = True
+    memory = make(embedder)
+    memory.add(turn("the kelp is green"))
+    recall = memory.ask("kelp")
+    assert len(recall.hits) == 1
+    assert recall.degraded == ("by words only: the endpoint is away",)
+
+
+def test_rows_without_vectors_are_found_by_words_and_that_is_told(memory: Memory) -> None:
+    memory.add(turn("the kelp is green"), embedded=False)
+    recall = memory.ask("kelp")
+    assert len(recall.hits) == 1
+    assert recall.degraded == ("no row of this scope has a vector yet",)
+    memory.add(turn("frog"))
+    assert memory.ask("kelp").degraded == ()
+
+
+def test_a_row_of_zeros_put_in_by_hand_does_not_spoil_the_answer(memory: Memory) -> None:
+    memory.add(turn("kelp"), turn("kelp lamp"))
+    memory.run(
+        "insert into conversations (agent_identity, session_id, role, content, embedding) "
+        "select 'ops', 's', 'user', 'zeros', array_fill(0, array[384])::vector::halfvec"
+    )
+    hits = memory.ask("kelp", limit=50).hits
+    assert hits[0].content == "kelp"
+    assert all(math.isfinite(hit.score) for hit in hits)
+    assert all(hit.similarity is None or math.isfinite(hit.similarity) for hit in hits)
+
+
+def test_a_vector_of_another_length_degrades(make: Callable[..., Memory]) -> None:
+    class Short(Words):
+        def embed_query(self, text: str, timeout_s: float) -> Vector:
+            return [1.0, 0.0]
+
+    memory = make(Short())
+    memory.add(turn("kelp"))
+    assert memory.ask("kelp").degraded
+
+
+def test_a_database_without_the_schema_degrades_and_names_the_command(
+    make: Callable[..., Memory], empty_database: str
+) -> None:
+    recall = make(dsn=empty_database).ask("kelp")
+    assert recall.hits == ()
+    assert "hermes-pgvector migrate" in recall.degraded[0]
+
+
+def test_a_database_that_is_not_there_degrades_in_time(make: Callable[..., Memory]) -> None:
+    memory = make(dsn="postgresql://u:hunter2@127.0.0.1:1/none")
+    started = time.monotonic()
+    recall = in_time(lambda: memory.ask("kelp", budget_s=1.0))
+    assert time.monotonic() - started < 5
+    assert recall.hits == ()
+    assert "does not answer" in recall.degraded[0]
+    assert "hunter2" not in recall.degraded[0]
+
+
+# --- a Postgres that hangs
+
+
+@contextmanager
+def locked(dsn: str) -> Iterator[None]:
+    """Nobody else can read the tables."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("lock table conversations, memory_entries in access exclusive mode")
+        yield
+
+
+@contextmanager
+def stopped(server: Any, dsn: str, *, postmaster: bool) -> Iterator[None]:
+    """The processes that serve this database stand still; with `postmaster`, nobody can connect either."""
+    if server.bin is None:
+        pytest.skip("the processes of the tested server cannot be stopped")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        statement = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        pids = [pid for (pid,) in connection.execute(statement)]
+    assert pids
+    if postmaster:
+        folder = Path(str(conninfo_to_dict(dsn)["host"]))
+        pids.append(int((folder / "data" / "postmaster.pid").read_text().splitlines()[0]))
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def within_budget(memory: Memory, kind: Kind = "turns", budget_s: float = 1.0) -> Recall:
+    started = time.monotonic()
+    recall = in_time(lambda: memory.ask("kelp", kind=kind, budget_s=budget_s))
+    # Far more than the machine's moods, far less than any other time limit in the way.
+    assert time.monotonic() - started < budget_s + 2
+    return recall
+
+
+@pytest.mark.parametrize("kind", ["turns", "entries"])
+def test_a_locked_table_costs_no_more_than_the_budget(memory: Memory, kind: Kind) -> None:
+    memory.add(turn("kelp"), entry("kelp"))
+    assert memory.ask("kelp", kind=kind).hits
+    with locked(memory.dsn):
+        recall = within_budget(memory, kind)
+        assert recall.hits == ()
+        assert "does not answer" in recall.degraded[-1]
+    assert memory.ask("kelp", kind=kind).hits
+
+
+def test_a_server_that_stands_still_costs_no_more_than_the_budget(memory: Memory, server: Any) -> None:
+    memory.add(turn("kelp"))
+    assert memory.ask("kelp").hits
+    with stopped(server, memory.dsn, postmaster=True):
+        recall = within_budget(memory)
+        assert recall.hits == ()
+        assert "does not answer" in recall.degraded[-1]
+    deadline = time.monotonic() + 30
+    while not memory.ask("kelp").hits:
+        assert time.monotonic() < deadline
+
+
+def test_a_connection_that_stands_still_is_replaced_within_the_budget(memory: Memory, server: Any) -> None:
+    memory.add(turn("kelp"))
+    with stopped(server, memory.dsn, postmaster=False):
+        recall = within_budget(memory, budget_s=3.0)
+        assert len(recall.hits) == 1
+        assert recall.degraded == ()
+
+
+def test_a_server_that_stops_in_the_middle_of_a_transaction_is_given_up(memory: Memory, server: Any) -> None:
+    memory.add(turn("kelp"))
+    started = time.monotonic()
+
+    def hang() -> Recall:
+        try:
+            with memory.database.transaction(5, 60, within_s=1.0) as connection:
+                pid = connection.info.backend_pid
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    connection.execute("select 1")
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+        except DatabaseUnavailable as error:
+            return Recall((), (str(error),))
+        return Recall()
+
+    if server.bin is None:
+        pytest.skip("the processes of the tested server cannot be stopped")
+    assert "does not answer" in in_time(hang).degraded[0]
+    assert time.monotonic() - started < 3
+    assert memory.ask("kelp").hits

@@ -1,0 +1,240 @@
+"""The runtime of a home: its memory files, its themes, its sharing, its settings at work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from loopback import Endpoint
+
+from hermes_memory_pgvector.ambient import ambient
+from hermes_memory_pgvector.errors import BadArgument
+from hermes_memory_pgvector.model import Add, Remove, Replace, TurnTaken
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.themes import Identity
+
+AGENT = Identity()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+    running: list[Runtime] = []
+
+    def make(home: str = "home", **changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0, **changed}
+        (tmp_path / home / "memories").mkdir(parents=True, exist_ok=True)
+        runtime = acquire(Settings(**values), tmp_path / home)
+        running.append(runtime)
+        assert runtime.wait_ready(10)
+        return runtime
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+def edit(runtime: Runtime, *entries: str, file: str = "MEMORY.md") -> None:
+    (runtime.home.path / "memories" / file).write_text("\n§\n".join(entries), encoding="utf-8")
+
+
+def entries(database: str) -> list[tuple[str, str, str]]:
+    with psycopg.connect(database) as connection:
+        return connection.execute(
+            "select agent_identity, target, content from memory_entries order by 1, 2, 3"
+        ).fetchall()
+
+
+def reconciled(runtime: Runtime, identity: Identity = AGENT) -> None:
+    """Reconcile, and wait until it is stored."""
+    runtime._reconcile(runtime.theme(identity, None) if not identity.gateway_session_key else "default", "s")
+    assert runtime.writer.flush(10)
+
+
+def change(runtime: Runtime, event: Add | Replace | Remove, *after: str) -> None:
+    """What the host does: it writes the file, then it calls the hook."""
+    edit(runtime, *after)
+    assert runtime.change_entry(event)
+    assert runtime.writer.flush(10)
+
+
+def common(runtime: Runtime, theme: str = "default") -> dict[str, Any]:
+    return {"theme": theme, "home": runtime.home.id, "target": "memory"}
+
+
+def test_the_files_of_a_home_are_imported_into_its_own_theme(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    edit(runtime, "the staging host is db-prod-03", "deploys are on Tuesdays")
+    edit(runtime, "likes short answers", file="USER.md")
+    reconciled(runtime)
+    assert entries(database) == [
+        ("default", "memory", "deploys are on Tuesdays"),
+        ("default", "memory", "the staging host is db-prod-03"),
+        ("default", "user", "likes short answers"),
+    ]
+    reconciled(runtime)
+    assert runtime.writer.counters.offered == 3
+
+
+def test_a_line_deleted_by_hand_is_forgotten(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    edit(runtime, "keep", "drop")
+    reconciled(runtime)
+    edit(runtime, "keep")
+    reconciled(runtime)
+    assert entries(database) == [("default", "memory", "keep")]
+
+
+def test_an_unreadable_file_removes_nothing(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    edit(runtime, "keep")
+    reconciled(runtime)
+    (runtime.home.path / "memories" / "MEMORY.md").write_bytes(b"\xff\xfe broken")
+    reconciled(runtime)
+    assert entries(database) == [("default", "memory", "keep")]
+
+
+def test_entries_of_another_home_on_the_same_theme_stay(start: Callable[..., Runtime], database: str) -> None:
+    one, two = start("one"), start("two")
+    edit(one, "from one")
+    edit(two, "from two")
+    for runtime in (one, two, one, two):
+        reconciled(runtime)
+    assert [content for _, _, content in entries(database)] == ["from one", "from two"]
+    edit(one)
+    reconciled(one)
+    assert [content for _, _, content in entries(database)] == ["from two"]
+
+
+def test_what_a_theme_wrote_is_not_copied_into_the_theme_of_the_home(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    change(runtime, Add(content="billing only", **common(runtime, "billing")), "billing only")
+    reconciled(runtime)
+    (runtime.home.state / "snapshot.jsonl").unlink()
+    runtime._files_seen = {}
+    reconciled(runtime)
+    assert entries(database) == [("billing", "memory", "billing only")]
+
+
+def test_a_change_without_the_old_entry_finds_it_by_the_file(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    edit(runtime, "port is 5432 on db-a", "port is 5432 on db-b")
+    reconciled(runtime)
+    change(
+        runtime,
+        Replace(content="port is 6432 on db-a", old_text="5432 on db-a", **common(runtime)),
+        "port is 6432 on db-a",
+        "port is 5432 on db-b",
+    )
+    assert [c for _, _, c in entries(database)] == ["port is 5432 on db-b", "port is 6432 on db-a"]
+    change(runtime, Remove(old_text="5432", **common(runtime)), "port is 6432 on db-a")
+    assert [c for _, _, c in entries(database)] == ["port is 6432 on db-a"]
+    reconciled(runtime)
+    assert [c for _, _, c in entries(database)] == ["port is 6432 on db-a"]
+
+
+def test_an_entry_removed_elsewhere_is_not_brought_back_by_the_file(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    edit(runtime, "one", "two")
+    reconciled(runtime)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("delete from memory_entries where content = 'one'")
+    runtime._files_seen = {}
+    reconciled(runtime)
+    assert entries(database) == [("default", "memory", "two")]
+
+
+def test_an_unknown_theme_is_set_aside_when_themes_are_listed(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(allowed_themes=["billing"])
+    assert runtime.accept(TurnTaken(theme="biling", user="a typo must not publish", assistant="into a new theme"))
+    assert runtime.accept(TurnTaken(theme="billing", user="this one is right", assistant="and is stored"))
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select distinct agent_identity from conversations").fetchall() == [("billing",)]
+    assert [reason for _, reason in runtime.home.aside()] == ["the theme is not in allowed_themes"]
+    counts = runtime.writer.counters
+    assert (counts.offered, counts.accepted, counts.applied, counts.set_aside) == (2, 2, 1, 1)
+
+
+def test_vectors_wait_for_backfill_when_the_operator_says_so(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint
+) -> None:
+    runtime = start(embed_on_write=False, heal_interval_s=1)
+    runtime.accept(TurnTaken(theme="default", user="no vector for this one", assistant="not yet"))
+    assert runtime.writer.flush(10)
+    time.sleep(1.5)
+    with psycopg.connect(database) as connection:
+        count = connection.execute("select count(*) from conversations where embedding is null").fetchone()
+    assert count == (2,)
+
+
+def test_people_and_rooms_have_themes_without_their_ids(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    one = Identity(gateway_session_key="agent:main:telegram:dm:4917012345", platform="telegram")
+    two = Identity(gateway_session_key="agent:main:telegram:dm:4917099999", platform="telegram")
+    themes = {runtime.theme(identity, None) for identity in (one, two)}
+    assert len(themes) == 2
+    assert all(theme.startswith("dm-telegram-") and "4917" not in theme for theme in themes)
+    mine = min(themes)
+    with pytest.raises(BadArgument):
+        runtime.scope("billing", mine, "s")
+    assert runtime.scope(mine, "all", "s").own == mine
+
+
+def test_ambient_recall_keeps_out_what_is_unrelated_and_what_was_just_said(start: Callable[..., Runtime]) -> None:
+    runtime = start(min_similarity=0.3)
+    runtime.accept(Add(content="the staging database is db-prod-03", **common(runtime)))
+    runtime.accept(TurnTaken(theme="default", session_id="now", user="where is the staging database", assistant="wait"))
+    runtime.accept(TurnTaken(theme="default", session_id="past", user="staging database moved", assistant="to rack 7"))
+    runtime.accept(TurnTaken(theme="default", session_id="past", user="lunch is at noon", assistant="in the canteen"))
+    assert runtime.writer.flush(10)
+    found = {hit.content for hit in ambient(runtime, "default", "the staging database", "now").hits}
+    assert "the staging database is db-prod-03" in found
+    assert "staging database moved" in found
+    assert "where is the staging database" not in found
+    assert "lunch is at noon" not in found
+
+
+def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime], endpoint: Endpoint) -> None:
+    runtime = start()
+    deadline = time.monotonic() + 10
+    while runtime.floor() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert runtime.floor() is not None
+    asked = endpoint.texts
+    release(runtime)
+    again = start()
+    time.sleep(0.3)
+    assert again is not runtime
+    assert again.floor() == runtime.floor()
+    assert endpoint.texts <= asked + 1
+
+
+def test_the_last_release_closes_and_the_next_use_starts_anew(start: Callable[..., Runtime]) -> None:
+    one = start()
+    two = start()
+    assert one is two
+    release(two)
+    assert one.writer.alive()
+    release(one)
+    deadline = time.monotonic() + 5
+    while one.writer.alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not one.writer.alive()
+    assert one.database.pool_size() == 0
+    assert start() is not one

@@ -1,0 +1,107 @@
+"""The two real hosts, each in an environment of its own that is made once, and homes for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_S_MAX = 60
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host and the Python that it is run with. `name` is `a` (hermes-agent) or `b` (its fork)."""
+
+    name: str
+    python: Path
+
+    def run(
+        self, command: str, *arguments: str, home: Path, dsn: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of the environment with nothing of the developer's own settings, in a home of its own."""
+        settings = {"HERMES_PGVECTOR_DSN": dsn} if dsn else {}
+        return subprocess.run(
+            [self.python.with_name(command), *arguments],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_S_MAX, cwd=home,
+            env={
+                "PATH": f"{self.python.parent}:{os.environ['PATH']}", "HOME": str(home), "HERMES_HOME": str(home),
+                "NO_COLOR": "1", "COLUMNS": "200", **settings, **environment,
+            },
+        )  # fmt: skip
+
+    def script(self, name: str, *arguments: str, home: Path, **more: str) -> dict[str, Any]:
+        """Run a script of this folder in the host's Python and return the JSON on its last line."""
+        done = self.run("python", str(Path(__file__).with_name(name)), *arguments, home=home, **more)
+        assert done.returncode == 0, done.stderr[-3000:]
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+
+@pytest.fixture(scope="session", params=["a", "b"], ids=lambda name: f"host-{name}")
+def host(request: pytest.FixtureRequest) -> Host:
+    """A host whose environment holds this package as an editable installation."""
+    made = subprocess.run([ROOT / "scripts" / "environment", f"host-{request.param}"], capture_output=True, text=True)
+    if made.returncode:
+        pytest.fail(f"the environment of the host cannot be made: {made.stderr}")
+    return Host(request.param, Path(made.stdout.strip()))
+
+
+@pytest.fixture(scope="session")
+def bare_host(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """The same host with everything that it needs, without this package."""
+    return _layer(host, tmp_path_factory.mktemp(f"bare-{host.name}"))
+
+
+@pytest.fixture(scope="session")
+def wheel_host(host: Host, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """The same host with this package as a wheel."""
+    layer = _layer(host, tmp_path_factory.mktemp(f"wheel-{host.name}"))
+    _pip(host, "--python", str(layer.python), "install", "--no-deps", "--no-index", str(wheel))
+    return layer
+
+
+@pytest.fixture(scope="session")
+def wheel(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this package, built from a copy: the build leaves folders behind."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("pgvector", "migrations"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    _pip(host, "wheel", "--no-deps", "--wheel-dir", str(built), str(source))
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A HERMES_HOME that names this provider and has no plugin yet."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.yaml").write_text("memory:\n  provider: pgvector\n")
+    return tmp_path / "home"
+
+
+def _layer(host: Host, folder: Path) -> Host:
+    """An environment that sees the packages of the host but not those that it has as editable ones."""
+    subprocess.run([host.python, "-m", "venv", "--without-pip", folder], check=True, timeout=RUN_S_MAX)
+    (own,) = folder.glob("lib/python*/site-packages")
+    (theirs,) = host.python.parents[1].glob("lib/python*/site-packages")
+    # Python reads .pth files only in the folders of the environment itself, and an editable installation is one.
+    (own / "host.pth").write_text(f"{theirs}\n")
+    return Host(host.name, folder / "bin" / "python")
+
+
+def _pip(host: Host, *arguments: str) -> None:
+    done = subprocess.run(
+        [host.python, "-m", "pip", "--disable-pip-version-check", *arguments],
+        capture_output=True, text=True, timeout=300, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -1,0 +1,55 @@
+"""scripts/demo tells its whole story on both hosts, says when it is not true, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Host
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def left_behind() -> set[Path]:
+    return set(Path("/tmp").glob("hermes-pgvector-demo.*"))
+
+
+def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(host: Host, tmp_path: Path) -> None:
+    before = left_behind()
+    command = [SCRIPTS / "demo", f"host-{host.name}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "promises checked, all kept" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert left_behind() <= before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def silent_stage(host: Host) -> Iterator[Path]:
+    """A folder as scripts/demo prepares it, but with homes that put no memories before a turn."""
+    folder = Path(tempfile.mkdtemp(prefix="hpg-stage", dir="/tmp"))
+    folder.chmod(0o711)
+    for name in ("atlas", "borealis"):
+        (folder / name).mkdir()
+        settings = f"    data_dir: {folder / 'postgres'}\n    prefetch_limit: 0\n"
+        (folder / name / "config.yaml").write_text(f"memory:\n  provider: pgvector\n  pgvector:\n{settings}")
+        assert host.run("hermes-pgvector", "install", home=folder / name).returncode == 0
+    yield folder
+    host.run("hermes-pgvector", "server", "stop", home=folder / "atlas")
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("host", ["a"], indirect=True)
+def test_the_demo_fails_with_a_word_when_a_promise_is_not_kept(host: Host, silent_stage: Path) -> None:
+    done = host.run("python", str(SCRIPTS / "demo_story.py"), str(silent_stage), home=silent_stage / "atlas")
+    assert done.returncode == 1
+    assert "✗ not as promised: a note of atlas comes first" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

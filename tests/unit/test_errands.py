@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from hermes_memory_pgvector import errands as module
+from hermes_memory_pgvector.errands import Errands
+
+
+@pytest.fixture
+def name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A name of its own for the threads of a test, which are gone when it ends."""
+    monkeypatch.setattr(module, "IDLE_S_MAX", 0.05)
+    name = f"errand-{uuid4().hex}"
+    yield name
+    wait_until_gone(name)
+
+
+def threads(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def wait_until_gone(name: str) -> None:
+    deadline = time.monotonic() + 20
+    while threads(name):
+        assert time.monotonic() < deadline, "idle threads stay"
+        time.sleep(0.01)
+
+
+def test_the_result_is_in_the_future(name: str) -> None:
+    assert Errands(name, 1).submit(divmod, 17, 5).result(20) == (3, 2)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
+def test_an_exception_is_in_the_future_and_the_thread_goes_on(name: str, error: BaseException) -> None:
+    errands = Errands(name, 1)
+
+    def fail() -> None:
+        raise error
+
+    failed, later = errands.submit(fail), errands.submit(threading.get_ident)
+    assert failed.exception(20) is error
+    assert later.result(20)
+
+
+def test_no_more_threads_run_than_allowed_and_calls_keep_their_order(name: str) -> None:
+    errands = Errands(name, 2)
+    hold = threading.Event()
+    started: list[int] = []
+
+    def call(number: int) -> int:
+        started.append(number)
+        assert hold.wait(20)
+        return number
+
+    futures = [errands.submit(call, number) for number in range(8)]
+    deadline = time.monotonic() + 20
+    while len(started) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert (sorted(started), len(threads(name))) == ([0, 1], 2)
+    assert all(thread.daemon for thread in threads(name))
+    hold.set()
+    assert [future.result(20) for future in futures] == list(range(8))
+    assert sorted(started) == list(range(8))
+
+
+def test_one_thread_is_enough_for_calls_that_follow_each_other(name: str) -> None:
+    errands = Errands(name, 4)
+    idents = set()
+    for _ in range(5):
+        idents.add(errands.submit(threading.get_ident).result(20))
+        assert len(threads(name)) <= 2
+    assert len(idents) <= 2
+
+
+def test_idle_threads_end_and_the_next_call_starts_one(name: str) -> None:
+    errands = Errands(name, 2)
+    for _ in range(3):
+        assert errands.submit(sum, [1, 2]).result(20) == 3
+        assert threads(name)
+        wait_until_gone(name)
+
+
+def test_no_call_is_lost_when_threads_end_all_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S_MAX", 0.0005)
+    errands = Errands(name, 2)
+    for number in range(300):
+        future = errands.submit(abs, -number)
+        if number % 3 == 0:
+            assert future.result(20) == number
+            time.sleep(0.001)
+    assert errands.submit(abs, -5).result(20) == 5
+
+
+def test_a_call_that_comes_as_the_last_thread_goes_is_run(name: str) -> None:
+    errands = Errands(name, 1)
+    errands.submit(abs, 1).result(20)
+    ran = threading.Event()
+    with errands._lock:
+        time.sleep(0.3)  # the idle thread has given up, and waits for the lock to say so
+        errands._waiting += 1
+        errands._queue.put(ran.set)
+    assert ran.wait(20)
+
+
+def test_a_cancelled_call_is_not_run(name: str) -> None:
+    errands = Errands(name, 1)
+    hold = threading.Event()
+    first = errands.submit(hold.wait, 20)
+    ran: list[int] = []
+    second, third = errands.submit(ran.append, 2), errands.submit(ran.append, 3)
+    assert second.cancel()
+    hold.set()
+    assert first.result(20)
+    third.result(20)
+    assert ran == [3]
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    errands = Errands(name, 1)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            errands.submit(abs, 1)
+    assert errands.submit(abs, -2).result(20) == 2

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from hermes_memory_pgvector.model import Add, Counters, Recall, Remove, Scope, TurnTaken, now
+
+
+def test_every_event_gets_an_id_of_its_own_that_postgres_takes() -> None:
+    events = [TurnTaken(theme="t", user="u", assistant="a") for _ in range(100)]
+    assert len({UUID(event.id) for event in events}) == 100
+
+
+def test_an_event_carries_the_moment_of_its_hook_with_its_zone() -> None:
+    event = Add(theme="t", target="memory", content="c")
+    assert event.at.utcoffset() == timedelta(0)
+    assert datetime.now(UTC) - event.at < timedelta(minutes=1)
+    assert now().tzinfo is UTC
+
+
+def test_values_do_not_change_and_share_nothing() -> None:
+    event = Remove(theme="t", target="user")
+    with pytest.raises(FrozenInstanceError):
+        event.theme = "other"  # type: ignore[misc]
+    assert event.metadata is not Remove(theme="t", target="user").metadata
+    assert replace(event, theme="other").id == event.id
+
+
+def test_scopes_are_keys() -> None:
+    assert {Scope("a", ("a",)): 1}[Scope("a", ("a",))] == 1
+    assert Scope("a", ("a",)) != Scope("a", None)
+
+
+def test_nothing_found_is_not_degraded() -> None:
+    assert Recall() == Recall((), ())
+    assert Counters() == Counters(pending=0)

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hermes_memory_pgvector.errors import SettingsError
+from hermes_memory_pgvector.settings import ENV_PREFIX, Settings, load
+
+# Lowest first: each writes a value of `pool_max` to the place where that layer is read from.
+LAYERS: dict[str, Callable[[Path, dict[str, str], int], None]] = {
+    "plugins.pgvector": lambda home, env, value: add_yaml(home, "plugins", {"pool_max": value}),
+    "config.json": lambda home, env, value: write_json(home, {"pool_max": value}),
+    "memory.pgvector": lambda home, env, value: add_yaml(home, "memory", {"pool_max": value}),
+    ".env": lambda home, env, value: write_env(home, f"HERMES_PGVECTOR_POOL_MAX={value}\n"),
+    "environment": lambda home, env, value: env.update(HERMES_PGVECTOR_POOL_MAX=str(value)),
+}
+
+
+def add_yaml(home: Path, section: str, values: dict[str, Any]) -> None:
+    # JSON is YAML, too.
+    path = home / "config.yaml"
+    document = json.loads(path.read_text()) if path.exists() else {"model": {"default": "x"}}
+    document[section] = {"provider": "pgvector", "pgvector": values}
+    path.write_text(json.dumps(document))
+
+
+def write_json(home: Path, values: Any) -> None:
+    (home / "pgvector").mkdir(exist_ok=True)
+    (home / "pgvector" / "config.json").write_text(json.dumps(values))
+
+
+def write_env(home: Path, text: str) -> None:
+    (home / ".env").write_text(text)
+
+
+def message(home: Path, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(home, environ or {})
+    return str(caught.value)
+
+
+def test_without_any_layer_the_defaults_hold(tmp_path: Path) -> None:
+    assert load(tmp_path, {}) == Settings()
+    assert load(tmp_path / "nowhere", {}) == Settings()
+
+
+@pytest.mark.parametrize("highest", range(len(LAYERS)))
+def test_a_higher_layer_wins_over_all_lower_ones(tmp_path: Path, highest: int) -> None:
+    environ: dict[str, str] = {}
+    for value, write in enumerate(list(LAYERS.values())[: highest + 1], start=4):
+        write(tmp_path, environ, value)
+    assert load(tmp_path, environ).pool_max == 4 + highest
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_alone_is_enough(tmp_path: Path, layer: str) -> None:
+    environ: dict[str, str] = {}
+    LAYERS[layer](tmp_path, environ, 7)
+    assert load(tmp_path, environ).pool_max == 7
+
+
+def test_layers_are_merged_key_by_key(tmp_path: Path) -> None:
+    add_yaml(tmp_path, "plugins", {"pool_max": 4, "batch_max": 5, "prefetch_limit": 6})
+    write_json(tmp_path, {"batch_max": 7})
+    settings = load(tmp_path, {"HERMES_PGVECTOR_PREFETCH_LIMIT": "8"})
+    assert (settings.pool_max, settings.batch_max, settings.prefetch_limit) == (4, 7, 8)
+
+
+def test_an_empty_value_means_unset(tmp_path: Path) -> None:
+    add_yaml(tmp_path, "plugins", {"pool_max": 4, "batch_max": None})
+    write_env(tmp_path, "HERMES_PGVECTOR_POOL_MAX=\n")
+    settings = load(tmp_path, {"HERMES_PGVECTOR_POOL_MAX": ""})
+    assert (settings.pool_max, settings.batch_max) == (4, Settings().batch_max)
+    write_env(tmp_path, "HERMES_PGVECTOR_POOL_MAX=9\n")
+    assert load(tmp_path, {"HERMES_PGVECTOR_POOL_MAX": ""}).pool_max == 9
+
+
+def test_an_env_file_is_taken_as_it_stands(tmp_path: Path) -> None:
+    write_env(
+        tmp_path,
+        "# a comment\nOTHER=x\nexport HERMES_PGVECTOR_EMBED_MODEL='my model'\n"
+        "HERMES_PGVECTOR_DSN=postgresql://u:pa${HOME}$$w@h/d\n",
+    )
+    settings = load(tmp_path, {})
+    assert settings.embed_model == "my model"
+    assert settings.dsn.get_secret_value() == "postgresql://u:pa${HOME}$$w@h/d"
+
+
+def test_unknown_keys_and_foreign_sections_are_ignored(tmp_path: Path) -> None:
+    write_json(tmp_path, {"unknown": 1, "pool_max": 5})
+    (tmp_path / "config.yaml").write_text("memory: [1, 2]\nplugins: text\n")
+    assert load(tmp_path, {"HERMES_PGVECTOR_NO_SUCH_KEY": "1", "HERMES_HOME": "x"}).pool_max == 5
+
+
+def test_lists_and_mappings_come_from_the_environment_as_json(tmp_path: Path) -> None:
+    environ = {
+        "HERMES_PGVECTOR_ALLOWED_THEMES": '["ops", "billing"]',
+        "HERMES_PGVECTOR_THEME_ALIASES": '{"operations": "ops"}',
+        "HERMES_PGVECTOR_CROSS_THEME_RECALL": '{"ops": ["billing"]}',
+    }
+    settings = load(tmp_path, environ)
+    assert settings.allowed_themes == ["ops", "billing"]
+    assert settings.theme_aliases == {"operations": "ops"}
+    assert settings.cross_theme_recall == {"ops": ["billing"]}
+    assert load(tmp_path, {"HERMES_PGVECTOR_CROSS_THEME_RECALL": "none"}).cross_theme_recall == "none"
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("no", False), ("False", False)])
+def test_switches_come_from_the_environment_as_words(tmp_path: Path, text: str, value: bool) -> None:
+    assert load(tmp_path, {"HERMES_PGVECTOR_SPOOL_FSYNC": text}).spool_fsync is value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("pool_max", "0", "greater than or equal to 2"),
+        ("pool_max", "many", "valid integer"),
+        ("prefetch_budget_s", "99", "less than or equal to 7"),
+        ("embed_url", "localhost:11434", "must start with http:// or https://"),
+        ("embed_api", "grpc", "'auto', 'openai' or 'ollama'"),
+        ("scope_default", "mine", "'current', 'session' or 'all'"),
+        ("sync_turns", "perhaps", "valid boolean"),
+        ("allowed_themes", "ops,billing", "valid list"),
+        ("allowed_themes", '["ops"', "not valid JSON"),
+        ("theme_aliases", '["ops"]', "valid dictionary"),
+        ("cross_theme_recall", "some", "'all' or 'none'"),
+        ("min_similarity", "2", "less than or equal to 1"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_key_itself_and_what_is_allowed(
+    tmp_path: Path, key: str, value: str, allowed: str
+) -> None:
+    told = message(tmp_path, {f"{ENV_PREFIX}{key.upper()}": value})
+    assert f"{ENV_PREFIX}{key.upper()}" in told
+    assert value in told
+    assert allowed in told
+
+
+@pytest.mark.parametrize("layer", ["plugins.pgvector", "config.json", "memory.pgvector"])
+def test_a_bad_value_is_told_with_the_place_it_came_from(tmp_path: Path, layer: str) -> None:
+    LAYERS[layer](tmp_path, {}, 1000)
+    told = message(tmp_path)
+    assert "pool_max in" in told
+    assert layer in told
+    assert "1000" in told
+
+
+def test_every_bad_value_is_told_at_once(tmp_path: Path) -> None:
+    told = message(tmp_path, {"HERMES_PGVECTOR_POOL_MAX": "0", "HERMES_PGVECTOR_BATCH_MAX": "-3"})
+    assert "POOL_MAX is '0'" in told
+    assert "BATCH_MAX is '-3'" in told
+
+
+def test_a_long_bad_value_is_cut(tmp_path: Path) -> None:
+    assert len(message(tmp_path, {"HERMES_PGVECTOR_EMBED_API": "x" * 100_000})) < 500
+
+
+def test_the_dsn_is_never_shown(tmp_path: Path) -> None:
+    add_yaml(tmp_path, "memory", {"dsn": ["postgresql://u:hunter2@h/d"]})
+    told = message(tmp_path)
+    assert "dsn in memory.pgvector is (hidden)" in told
+    assert "hunter2" not in told
+    environ = {"HERMES_PGVECTOR_DSN": "postgresql://u:hunter2@h/d"}
+    assert "hunter2" not in message(tmp_path, {**environ, "HERMES_PGVECTOR_POOL_MAX": "0"})
+    settings = load(tmp_path / "nowhere", environ)
+    for shown in (repr(settings), str(settings), settings.model_dump_json(), repr(settings.model_dump())):
+        assert "hunter2" not in shown
+
+
+def test_a_password_in_a_wrong_url_is_not_shown(tmp_path: Path) -> None:
+    told = message(tmp_path, {"HERMES_PGVECTOR_EMBED_URL": "postgresql://user:hunter2@host/database"})
+    assert "hunter2" not in told
+    assert "@host/database" in told
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b'"text"'])
+def test_a_json_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "pgvector").mkdir()
+    (tmp_path / "pgvector" / "config.json").write_bytes(content)
+    assert "config.json" in message(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: ["])
+def test_a_yaml_file_that_cannot_be_read_is_named_without_its_content(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.yaml").write_bytes(content)
+    told = message(tmp_path)
+    assert "config.yaml" in told
+    assert "hunter2" not in told
+
+
+def test_an_env_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"HERMES_PGVECTOR_DSN=caf\xe9\n")
+    told = message(tmp_path)
+    assert ".env" in told
+    assert "caf" not in told
+
+
+def test_settings_are_frozen_and_every_one_is_described() -> None:
+    with pytest.raises(ValidationError):
+        Settings().pool_max = 5  # type: ignore[misc]
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert field.description.strip() == field.description
+
+
+def test_every_default_passes_its_own_check() -> None:
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in Settings.model_fields.items()}
+    assert Settings(**defaults) == Settings()
