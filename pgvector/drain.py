@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from .adoption import AdoptedSpool, orphans
 from .errands import Errands
 from .errors import BadEvent, Refused, Unavailable
 from .home import Home
@@ -18,7 +19,7 @@ from .model import Event, TurnTaken, Vector
 from .ports import Embedder
 from .records import Taken, encode
 from .settings import Settings
-from .spool import AdoptedSpool, Spool, orphans
+from .spool import Spool
 from .store import rows
 from .store.postgres import Database
 from .tally import Tally

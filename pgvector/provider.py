@@ -270,7 +270,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     # Session
 
     @_guarded(_nothing)
-    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ARG002
         """Note that a turn is open."""
         self._turn_open, self._overtaken = True, None
 

@@ -1,17 +1,19 @@
-"""Records on disk: how an event becomes bytes, and how a segment of them is read back.
+"""The spool folder of one process: how events become bytes in its segments, and how they are read back.
 
 A record is `magic, length, crc32` and a JSON payload. A torn or damaged stretch is passed over up to the next magic.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import struct
 import zlib
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from .errors import BadEvent
 from .model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
@@ -131,3 +133,38 @@ def _skip_damage(file: BinaryIO, number: int, offset: int, stop: int) -> Taken:
     length = len(stretch) if following < 0 else following
     file.seek(offset + length)
     return Taken(Position(number, offset + length), None, stretch[:length])
+
+
+def read_acknowledged(folder: Path) -> Position:
+    """Up to where a folder has been stored; its beginning when that is not known."""
+    try:
+        values: Any = json.loads((folder / "acknowledged").read_text(encoding="ascii"))
+        return Position(int(values["segment"]), int(values["offset"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Position(1, 0)
+
+
+def save_acknowledged(folder: Path, position: Position) -> None:
+    """Note, at once or not at all, up to where a folder has been stored. Raises OSError."""
+    fresh = folder / "acknowledged.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        json.dump({"segment": position.segment, "offset": position.offset}, file)
+    fresh.rename(folder / "acknowledged")
+
+
+def remove_if_empty(folder: Path, start: Position, end: Position) -> None:
+    """Remove the folder unless records stand between the two positions, which may lie in different segments."""
+    with contextlib.suppress(OSError):
+        if not read_records(folder, start, end, 1):
+            remove_folder(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a process, its lock last."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != "lock":
+                path.unlink(missing_ok=True)
+        (folder / "lock").unlink(missing_ok=True)
+        folder.rmdir()

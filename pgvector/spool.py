@@ -10,30 +10,31 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import logging
 import os
-import re
 import threading
-import time
 from collections import deque
-from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
 from uuid import uuid4
 
 from .model import Event
-from .records import HEADER, MAGIC, Position, Taken, frame, read_records, segment_path, segments
+from .records import (
+    Position,
+    Taken,
+    frame,
+    read_records,
+    remove_if_empty,
+    save_acknowledged,
+    segment_path,
+    segments,
+)
 
 log = logging.getLogger("hermes.pgvector")
 
 SEGMENT_BYTES_MAX = 8 << 20
 SPENT_SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
-_UNBORN = ".new-"
-_UNBORN_AGE_S_MAX = 3600
-_OURS = re.compile(f"({re.escape(_UNBORN)})?[0-9a-f]{{32}}")
+UNBORN = ".new-"
 
 
 class Spool:
@@ -113,7 +114,7 @@ class Spool:
             folder = self._folder
         if folder is not None:
             with contextlib.suppress(OSError):
-                _save_acknowledged(folder, self._acked)
+                save_acknowledged(folder, self._acked)
                 self._drop_segments(folder)
 
     def rewind(self) -> None:
@@ -129,7 +130,7 @@ class Spool:
             if self._fd >= 0:
                 os.close(self._fd)
             if self._folder is not None:
-                _remove_if_empty(self._folder, self._acked, self._end)
+                remove_if_empty(self._folder, self._acked, self._end)
             if self._lock_fd >= 0:
                 os.close(self._lock_fd)
             self._forget()
@@ -154,12 +155,12 @@ class Spool:
     def _create(self) -> None:
         self._parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # The folder gets its name only once it is locked: nobody can take it for an orphan in between.
-        fresh = self._parent / f"{_UNBORN}{uuid4().hex}"
+        fresh = self._parent / f"{UNBORN}{uuid4().hex}"
         fresh.mkdir(mode=0o700)
         lock_fd = os.open(fresh / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._folder = fresh.rename(self._parent / fresh.name.removeprefix(_UNBORN))
+            self._folder = fresh.rename(self._parent / fresh.name.removeprefix(UNBORN))
             self._open_segment(1)
         except OSError:
             os.close(lock_fd)
@@ -208,46 +209,6 @@ class Spool:
         for number, path in segments(folder):
             if number < self._acked.segment:
                 path.unlink(missing_ok=True)
-
-
-class AdoptedSpool(Spool):
-    """The folder of a dead process, locked by this one. It takes no new events."""
-
-    def __init__(self, folder: Path, lock_fd: int) -> None:
-        super().__init__(folder.parent, bytes_max=0, window_max=0)
-        self._folder, self._lock_fd = folder, lock_fd
-        self._acked = self._cursor = _read_acknowledged(folder)
-        found = segments(folder)
-        self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acked
-        self._on_disk = 1 if self._end > self._acked else 0
-
-    def append(self, event: Event) -> bool:  # noqa: ARG002
-        """Refuse: new events belong into the spool of the living process."""
-        return False
-
-    def take(self, limit: int) -> list[Taken]:
-        """The next records in order; an empty list means that the whole folder has been read."""
-        batch = read_records(self._folder, self._cursor, self._end, limit) if self._folder else []
-        self._cursor = batch[-1].position if batch else self._end
-        self.pending += len(batch)
-        return batch
-
-    def acknowledge(self, batch: list[Taken]) -> None:
-        """Forget these records."""
-        if batch:
-            self.pending = max(0, self.pending - len(batch))
-            self._acked = batch[-1].position
-            if self._folder is not None:
-                with contextlib.suppress(OSError):
-                    _save_acknowledged(self._folder, self._acked)
-
-    def close(self) -> None:
-        """Remove the folder when all of it has been stored, else leave it to the next adopter."""
-        if self._folder is not None:
-            _remove_if_empty(self._folder, self._acked, self._end)
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-        self._lock_fd, self._folder = -1, None
 
 
 class VolatileSpool(Spool):
@@ -302,113 +263,3 @@ def open_spool(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) ->
         return Spool(folder, bytes_max=bytes_max, window_max=window_max, fsync=fsync)
     log.warning("the spool folder %s cannot be written: memories are volatile until stored; set spool_dir", folder)
     return VolatileSpool(window_max=window_max)
-
-
-def orphans(folder: Path) -> Iterator[AdoptedSpool]:
-    """Lock and yield the folders of dead processes, oldest first. The caller drains and closes each."""
-    try:
-        found = sorted((path for path in folder.iterdir() if _OURS.fullmatch(path.name)), key=_changed_at)
-    except OSError:
-        return
-    for path in found:
-        if path.name.startswith(_UNBORN):
-            if time.time() - _changed_at(path) > _UNBORN_AGE_S_MAX:
-                _remove_folder(path)
-            continue
-        adopted = _adopt(path)
-        if adopted is not None:
-            yield adopted
-
-
-class Backlog(NamedTuple):
-    """What waits in the spools of a home. `oldest` is the time of the event that waits longest."""
-
-    processes: int = 0
-    events: int = 0
-    bytes: int = 0
-    oldest: datetime | None = None
-
-
-def backlog(folder: Path) -> Backlog:
-    """Count what living and dead processes have not stored yet. Locks nothing, so it may be a moment old."""
-    total = Backlog()
-    for path in folder.glob("[!.]*/"):
-        start = _read_acknowledged(path)
-        first: list[Taken] = []
-        events = size = 0
-        with contextlib.suppress(OSError):  # a living process removes what it has stored
-            for number, segment in segments(path):
-                if number >= start.segment:
-                    data = segment.read_bytes()[start.offset if number == start.segment else 0 :]
-                    events, size = events + _count_records(data), size + len(data)
-                    end = Position(number, segment.stat().st_size)
-                    first = first or read_records(path, start, end, 1)
-        if events:
-            times = [total.oldest, *(taken.event.at for taken in first if taken.event)]
-            oldest = min((at for at in times if at is not None), default=None)
-            total = Backlog(total.processes + 1, total.events + events, total.bytes + size, oldest)
-    return total
-
-
-def _count_records(data: bytes) -> int:
-    count, offset = 0, data.find(MAGIC)
-    while 0 <= offset <= len(data) - HEADER.size:
-        count += 1
-        end = offset + HEADER.size + HEADER.unpack_from(data, offset)[1]
-        offset = end if data.startswith(MAGIC, end) else data.find(MAGIC, offset + HEADER.size)
-    return count
-
-
-def _changed_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return time.time()
-
-
-def _adopt(path: Path) -> AdoptedSpool | None:
-    try:
-        fd = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        # A crash can leave a folder without its lock; then there is nothing else in it.
-        with contextlib.suppress(OSError):
-            path.rmdir()
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return AdoptedSpool(path, fd)
-    except OSError:
-        os.close(fd)
-        return None
-
-
-def _read_acknowledged(folder: Path) -> Position:
-    try:
-        values: Any = json.loads((folder / "acknowledged").read_text(encoding="ascii"))
-        return Position(int(values["segment"]), int(values["offset"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return Position(1, 0)
-
-
-def _remove_if_empty(folder: Path, start: Position, end: Position) -> None:
-    """Remove the folder unless records stand between the two positions, which may lie in different segments."""
-    with contextlib.suppress(OSError):
-        if not read_records(folder, start, end, 1):
-            _remove_folder(folder)
-
-
-def _remove_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            if path.name != "lock":
-                path.unlink(missing_ok=True)
-        (folder / "lock").unlink(missing_ok=True)
-        folder.rmdir()
-
-
-def _save_acknowledged(folder: Path, position: Position) -> None:
-    fresh = folder / "acknowledged.new"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="ascii") as file:
-        json.dump({"segment": position.segment, "offset": position.offset}, file)
-    fresh.rename(folder / "acknowledged")

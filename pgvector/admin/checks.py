@@ -13,11 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from ..backlog import backlog
 from ..embedding import factory
 from ..errors import PgvectorError
 from ..home import Home
 from ..settings import Settings
-from ..spool import backlog
 from ..store import insight
 from ..version import __version__
 from . import link

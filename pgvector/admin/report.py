@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..backlog import Backlog, backlog
 from ..home import Home
 from ..render import safe_line
 from ..settings import Settings, load
-from ..spool import Backlog, backlog
 from .console import Console, age, counted, facts_table, local, rows_table, size
 from .survey import Survey, survey
 

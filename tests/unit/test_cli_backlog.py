@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.backlog import Backlog, backlog
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.records import segments
-from hermes_memory_pgvector.spool import Backlog, Spool, backlog
+from hermes_memory_pgvector.spool import Spool
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

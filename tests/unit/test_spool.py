@@ -18,16 +18,18 @@ from uuid import uuid4
 import pytest
 
 from hermes_memory_pgvector import spool as module
+from hermes_memory_pgvector.adoption import AdoptedSpool, orphans
 from hermes_memory_pgvector.model import Event, TurnTaken
 from hermes_memory_pgvector.records import Taken, frame
-from hermes_memory_pgvector.spool import AdoptedSpool, Spool, VolatileSpool, open_spool, orphans
+from hermes_memory_pgvector.spool import Spool, VolatileSpool, open_spool
 
 SOURCE = str(Path(module.__file__).parent.parent)
 PROLOGUE = """
 import os, signal, sys, time
 from pathlib import Path
 from hermes_memory_pgvector.model import TurnTaken
-from hermes_memory_pgvector.spool import Spool, orphans
+from hermes_memory_pgvector.adoption import orphans
+from hermes_memory_pgvector.spool import Spool
 folder = Path(sys.argv[1])
 spool = Spool(folder, bytes_max=1 << 30, window_max=5)
 def turn(n, size=10):
@@ -518,7 +520,7 @@ def test_a_crash_at_any_step_repeats_nothing_acknowledged_and_loses_nothing_else
 
         monkeypatch.setattr(module, name, wrapped)
 
-    step("_save_acknowledged")
+    step("save_acknowledged")
     step("segments")
     unlink = Path.unlink
 
