@@ -28,7 +28,7 @@ def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall
         degraded.update(dict.fromkeys(recall.degraded))
         # A turn of the running session is in the model's context already.
         hits += [hit for hit in recall.hits if not hit.role or hit.session_id != session_id]
-    return Recall(tuple(_relevant(hits, runtime.floor())[: settings.prefetch_limit]), tuple(degraded))
+    return Recall(tuple(_relevant(hits, runtime.fitting.floor)[: settings.prefetch_limit]), tuple(degraded))
 
 
 def _relevant(hits: list[Hit], floor: float | None) -> list[Hit]:

@@ -347,7 +347,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         session = session_id or self._session_id
         theme = runtime.theme(self._identity, running_session_key() if self._identity.gateway_session_key else None)
         event = make({"theme": theme, "home": runtime.home.id, "session_id": session})
-        accepted = runtime.change_entry(event) if isinstance(event, Add | Replace | Remove) else runtime.accept(event)
+        accepted = runtime.files.change(event) if isinstance(event, Add | Replace | Remove) else runtime.accept(event)
         if not accepted:
             log.warning("the spool refuses events: it is full or cannot be written; run: hermes-pgvector doctor")
 

@@ -58,14 +58,14 @@ def entries(database: str) -> list[tuple[str, str, str]]:
 
 def reconciled(runtime: Runtime, identity: Identity = AGENT) -> None:
     """Reconcile, and wait until it is stored."""
-    runtime._reconcile(runtime.theme(identity, None) if not identity.gateway_session_key else "default", "s")
+    runtime.files.reconcile(runtime.theme(identity, None) if not identity.gateway_session_key else "default", "s")
     assert runtime.writer.flush(10)
 
 
 def change(runtime: Runtime, event: Add | Replace | Remove, *after: str) -> None:
     """What the host does: it writes the file, then it calls the hook."""
     edit(runtime, *after)
-    assert runtime.change_entry(event)
+    assert runtime.files.change(event)
     assert runtime.writer.flush(10)
 
 
@@ -124,7 +124,7 @@ def test_what_a_theme_wrote_is_not_copied_into_the_theme_of_the_home(
     change(runtime, Add(content="billing only", **common(runtime, "billing")), "billing only")
     reconciled(runtime)
     (runtime.home.state / "snapshot.jsonl").unlink()
-    runtime._files_seen = {}
+    runtime.files._seen = {}
     reconciled(runtime)
     assert entries(database) == [("billing", "memory", "billing only")]
 
@@ -154,7 +154,7 @@ def test_an_entry_removed_elsewhere_is_not_brought_back_by_the_file(
     reconciled(runtime)
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("delete from memory_entries where content = 'one'")
-    runtime._files_seen = {}
+    runtime.files._seen = {}
     reconciled(runtime)
     assert entries(database) == [("default", "memory", "two")]
 
@@ -213,15 +213,15 @@ def test_ambient_recall_keeps_out_what_is_unrelated_and_what_was_just_said(start
 def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime], endpoint: Endpoint) -> None:
     runtime = start()
     deadline = time.monotonic() + 10
-    while runtime.floor() is None and time.monotonic() < deadline:
+    while runtime.fitting.floor is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert runtime.floor() is not None
+    assert runtime.fitting.floor is not None
     asked = endpoint.texts
     release(runtime)
     again = start()
     time.sleep(0.3)
     assert again is not runtime
-    assert again.floor() == runtime.floor()
+    assert again.fitting.floor == runtime.fitting.floor
     assert endpoint.texts <= asked + 1
 
 

@@ -1,0 +1,71 @@
+"""MEMORY.md and USER.md of a home, kept in step with the database in both ways that they change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from . import mirror
+from .home import Home
+from .model import TARGETS, Add, Event, Remove, Replace, Target
+
+log = logging.getLogger("hermes.pgvector")
+
+ORIGIN = {"origin": "file"}
+
+
+class FileMirror:
+    """Turns what happens to the memory files into events for `accept`. Safe for any thread and several processes."""
+
+    def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
+        self._home, self._accept = home, accept
+        self._seen: dict[Target, tuple[str, ...] | None] = {}
+
+    def change(self, event: Add | Replace | Remove) -> bool:
+        """Take a change that the host has just made to a file, and keep the snapshot in step with it."""
+        try:
+            with self._home.snapshot() as snapshot:
+                event = self._resolved(event, snapshot[event.target])
+                accepted = self._accept(event)
+                if accepted:
+                    snapshot[event.target] = mirror.apply(snapshot[event.target], event)
+                return accepted
+        except OSError:
+            # Without a snapshot the event stands for itself; should it have been taken already, its id is known.
+            return self._accept(self._resolved(event, ()))
+
+    def reconcile(self, theme: str, session_id: str) -> None:
+        """Compare the files with their snapshot; what differs becomes events of the home's own theme."""
+        try:
+            files = {target: self._home.entries(target) for target in TARGETS}
+            if files == self._seen:
+                return
+            readable = {target: entries for target, entries in files.items() if entries is not None}
+            with self._home.snapshot() as snapshot:
+                for target, entries in readable.items():
+                    if not self._take_in(theme, session_id, target, snapshot[target], entries):
+                        return
+                    snapshot[target] = entries
+            self._seen = files
+        except OSError as error:
+            log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
+
+    def _take_in(
+        self, theme: str, session_id: str, target: Target, before: tuple[str, ...], now: tuple[str, ...]
+    ) -> bool:
+        changes = mirror.diff(now, before, ())
+        common: dict[str, Any] = {
+            "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN
+        }  # fmt: skip
+        events: list[Event] = [Remove(previous=entry, **common) for entry in changes.remove]
+        events += [Add(content=entry, from_file=True, **common) for entry in changes.add]
+        return all(self._accept(event) for event in events)
+
+    def _resolved(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
+        """A replace or remove that names the whole old entry where that can be told, and what the file holds now."""
+        if isinstance(event, Add) or event.previous:
+            return event
+        now = self._home.entries(event.target) or ()
+        return replace(event, previous=mirror.resolve(event.old_text, before, now) or "", surviving=now)

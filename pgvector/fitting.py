@@ -1,0 +1,130 @@
+"""The embedder of a process and whether its vectors fit those in the database."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from .embedding import factory
+from .embedding.calibration import noise_floor
+from .errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
+from .home import Home
+from .ports import Embedder
+from .settings import Settings
+from .store.postgres import Database
+
+log = logging.getLogger("hermes.pgvector")
+
+DEFAULT_DIMENSIONS = 768
+PROBE_S_MAX = 3.0
+
+
+class Fitting:
+    """Makes the embedder on first use and matches it with the database. Safe for any thread; `match` is for one."""
+
+    def __init__(self, settings: Settings, home: Home, database: Database) -> None:
+        self._settings, self._home, self._database = settings, home, database
+        self._lock = threading.Lock()
+        self._embedder: Embedder | None = None
+        self._none_because = ""
+        self._misfit = "the memory is starting"
+        self._measured_floor: float | None = None
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedder of the settings; None when there is none."""
+        with self._lock:
+            if self._embedder is None and not self._none_because:
+                try:
+                    self._embedder = factory.build(self._settings)
+                except SettingsError as error:
+                    log.warning("recall is by words only: %s", error)
+                    self._none_because = f"by words only: {error}"
+            return self._embedder
+
+    def usable(self) -> Embedder | str:
+        """The embedder whose vectors fit the database, or the reason why meaning is not searched."""
+        return self._misfit or self.embedder or self._none_because
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the embedder has not answered yet, so that it is not known whether it fits."""
+        return bool(self._misfit) and self._embedder is not None and self._embedder.dimensions is None
+
+    @property
+    def floor(self) -> float | None:
+        """The similarity below which a row has nothing to do with a query; None until it is known."""
+        chosen = self._settings.min_similarity
+        return self._measured_floor if chosen is None else chosen
+
+    def wanted_dimensions(self) -> int:
+        """The vector length for a database that this process creates itself.
+
+        Raises EmbedderUnavailable when only an embedder that is silent knows it.
+        """
+        embedder = self.embedder
+        if self._database.server is None or self._database.state is not None or embedder is None:
+            return DEFAULT_DIMENSIONS
+        if embedder.dimensions is None:
+            try:
+                embedder.embed_query("dimensions", PROBE_S_MAX)
+            except EmbedderUnavailable as error:
+                raise EmbedderUnavailable(
+                    f"the vector length of {embedder.model} is unknown until it answers ({error}); "
+                    "set embed_dimensions to go on without it"
+                ) from None
+        return embedder.dimensions or DEFAULT_DIMENSIONS
+
+    def match(self, stored: int) -> bool:
+        """Compare with the database, whose vectors have `stored` numbers; a new reason not to fit is logged once."""
+        misfit = self._reason(stored)
+        if misfit and misfit != self._misfit and not self.undecided:
+            log.warning("%s", misfit)
+        self._misfit = misfit
+        return not misfit
+
+    def calibrate(self) -> None:
+        """Learn the floor of this model: from the home, else by measuring it, once."""
+        embedder = self.embedder
+        if embedder is None or self._settings.min_similarity is not None:
+            return
+        kept = self._home.recollect("calibration")
+        known = kept if isinstance(kept, dict) else {}
+        if isinstance(known.get(embedder.model), float):
+            self._measured_floor = known[embedder.model]
+            return
+        try:
+            self._measured_floor = noise_floor(embedder, self._settings.embed_timeout_s)
+        except (Unavailable, Refused) as error:
+            log.info("ambient recall has no floor yet: %s", error)
+            return
+        self._home.remember("calibration", {**known, embedder.model: self._measured_floor})
+
+    def close(self) -> None:
+        """Close the embedder; the next use makes another."""
+        with self._lock:
+            embedder, self._embedder = self._embedder, None
+        if embedder is not None:
+            embedder.close()
+
+    def _reason(self, stored: int) -> str:
+        embedder = self.embedder
+        if embedder is None:
+            return self._none_because
+        if embedder.dimensions is None:
+            try:
+                embedder.embed_query("dimensions", PROBE_S_MAX)
+            except (Unavailable, Refused) as error:
+                return f"by words only: {error}"
+        if embedder.dimensions != stored:
+            return (
+                f"by words only: {embedder.model} makes vectors of {embedder.dimensions} numbers, the database holds "
+                f"vectors of {stored}; set embed_model and embed_url to the model that made them"
+            )
+        model = self._database.claim_model(embedder.model)
+        if model != embedder.model:
+            return (
+                f"by words only: the database holds vectors of {model}, this process uses {embedder.model}; "
+                "use the same model"
+            )
+        return ""
