@@ -31,6 +31,7 @@ T = TypeVar("T")
 NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpx", "pydantic")
 READERS_ONLY = frozenset({"cron", "subagent", "flush"})
 TRANSCRIPT_TURNS_MAX = 2000
+SUMMARY_MARKS = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
 SYSTEM_PROMPT = (
     "Long-term memory (pgvector): what you save with the memory tool and what is said here is kept for this theme, "
     "across sessions and hosts. Memories that may help are put beside a message in a memory-context block; they are "
@@ -360,13 +361,18 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for message in messages:
         role, content = message.get("role"), message.get("content")
-        text = content if isinstance(content, str) else ""
+        text = content if isinstance(content, str) and not _is_summary(message, content) else ""
         if role == "user":
-            # A picture without words still begins an exchange, or its answer would be taken for the one before.
+            # A message without words still begins an exchange, or its answer would be taken for the one before.
             pairs.append((text, ""))
         elif role == "assistant" and text.strip() and pairs and not message.get("tool_calls"):
             pairs[-1] = (pairs[-1][0], text)
     return pairs
+
+
+def _is_summary(message: Mapping[str, Any], content: str) -> bool:
+    """Whether the host put it in place of turns that it compressed; those were kept when they were said."""
+    return bool(message.get("_compressed_summary")) or content.lstrip().startswith(SUMMARY_MARKS)
 
 
 def _substantive(user: str, assistant: str, settings: Settings) -> tuple[str, str]:

@@ -187,7 +187,9 @@ _runtimes: dict[tuple[Path, str], tuple[Runtime, int]] = {}
 
 def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
     """The runtime of this process for these settings and this home; made on first use. Raises SettingsError."""
-    key = (Path(hermes_home).expanduser().resolve(), settings.model_dump_json())
+    # A dump hides the DSN, and two databases must not be taken for one.
+    named = settings.model_dump_json() + settings.dsn.get_secret_value()
+    key = (Path(hermes_home).expanduser().resolve(), named)
     with _lock:
         runtime, users = _runtimes.get(key) or (Runtime(settings, key[0]), 0)
         _runtimes[key] = (runtime, users + 1)

@@ -32,7 +32,7 @@ CONNECT = """\
   hermes-pgvector migrate --dsn postgresql://admin:…@db.internal/memory
 
 [b]On every host[/]
-  pip install hermes-memory-pgvector    [dim]# where hermes-agent is installed[/]
+  pip install .    [dim]# in this clone, with the pip of hermes-agent[/]
   hermes-pgvector install               [dim]# links it into HERMES_HOME[/]
   hermes config set memory.provider pgvector
 

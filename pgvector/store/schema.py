@@ -6,6 +6,7 @@ At run time nothing here changes the database; `verify` reads one row.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -160,14 +161,23 @@ def migration_files(folder: Path | None = None) -> list[Migration]:
     Raises SchemaNotApplied when they are not beside the package, as in a bare copy of its folder.
     """
     package = Path(__file__).resolve().parent.parent
-    for place in [folder] if folder else [package / "migrations", package.parent / "migrations"]:
+    for place in [folder] if folder else [package / "migrations", package.parent / "migrations", *_installed()]:
         paths = sorted(place.glob("[0-9][0-9][0-9]_*.sql"))
-        if paths:
+        if paths and (folder or int(paths[-1].name[:3]) == LATEST):
             return [Migration(int(path.name[:3]), path.stem, path.read_text(encoding="utf-8")) for path in paths]
     raise SchemaNotApplied(
         f"the migration files are not beside {package}; pip install hermes-memory-pgvector has them, "
         "as has the folder migrations/ of the repository"
     )
+
+
+def _installed() -> list[Path]:
+    """Where pip put the migrations, for a folder that a host fetched from git beside the installed package."""
+    try:
+        found = importlib.util.find_spec("hermes_memory_pgvector.migrations")
+    except ModuleNotFoundError:
+        return []
+    return [Path(place) for place in found.submodule_search_locations or ()] if found else []
 
 
 def _apply_missing(connection: Connection, migrations: Sequence[Migration], progress: Progress) -> list[str]:

@@ -225,6 +225,14 @@ def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime]
     assert endpoint.texts <= asked + 1
 
 
+def test_another_database_is_another_runtime(
+    start: Callable[..., Runtime], make_database: Callable[..., str], database: str
+) -> None:
+    other = make_database()
+    assert start() is not start(dsn=other)
+    assert start(dsn=other).database.dsn != start().database.dsn
+
+
 def test_the_last_release_closes_and_the_next_use_starts_anew(start: Callable[..., Runtime]) -> None:
     one = start()
     two = start()
