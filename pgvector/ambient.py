@@ -10,11 +10,15 @@ from .model import Hit, Recall, RecallRequest, Scope
 if TYPE_CHECKING:
     from .runtime import Runtime
 
+BUDGET_AWAY_S = 0.3
+
 
 def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall:
     """The best entries and, by setting, turns of other sessions, within `prefetch_budget_s`."""
     settings = runtime.settings
-    deadline = time.monotonic() + settings.prefetch_budget_s
+    # While the database is away, a turn must not wait the whole budget for nothing, and still notices its return.
+    budget_s = settings.prefetch_budget_s
+    deadline = time.monotonic() + (min(budget_s, BUDGET_AWAY_S) if runtime.writer.health.problem else budget_s)
     hits: list[Hit] = []
     degraded: dict[str, None] = {}
     for kind in ("entries", "turns") if settings.prefetch_turns else ("entries",):

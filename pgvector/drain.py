@@ -88,6 +88,7 @@ class Drain:
         self._write(flight)
         flight.source.acknowledge(flight.taken)
         self._flights.popleft()
+        self._tally.add()
         return True
 
     def give_up_on_head(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import re
+import socket
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,9 +30,14 @@ class Home:
     def __init__(self, path: str | os.PathLike[str], spool_dir: str = "") -> None:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
-        self.spool = Path(spool_dir).expanduser() if spool_dir else self.state / "spool"
+        self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self._id = ""
         self._secret: bytes | None = None
+
+    def _name_among_homes(self) -> str:
+        """A folder of its own in a shared one: what one host or home has spooled is for itself to store."""
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        return f"{socket.gethostname()}-{digest}"
 
     @property
     def id(self) -> str:

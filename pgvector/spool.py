@@ -40,7 +40,8 @@ UNBORN = ".new-"
 class Spool:
     """The queue of one process. `append` may be called from any thread; the other methods by the drain thread alone.
 
-    `window_max` bounds the events held in memory, `bytes_max` what all segments may take on disk.
+    `window_max` bounds the events held in memory, `bytes_max` what all segments may take on disk. `appended`
+    and `pending` count events: all that were taken in, and those of them that are not acknowledged.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
@@ -54,7 +55,7 @@ class Spool:
         self._end = self._cursor = self._acked = Position(1, 0)
         self._window: deque[Taken] = deque()
         self._on_disk = 0
-        self.pending = 0
+        self.appended = self.pending = 0
 
     @property
     def folder(self) -> Path | None:
@@ -76,6 +77,7 @@ class Spool:
             except OSError as error:
                 log.warning("an event could not be spooled: %s", error.strerror or type(error).__name__)
                 return False
+            self.appended += 1
             self.pending += 1
             taken = Taken(self._end, event)
             if self._on_disk == 0 and len(self._window) < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
@@ -223,6 +225,7 @@ class VolatileSpool(Spool):
         with self._lock:
             if self.pending >= self._window_max:
                 return False
+            self.appended += 1
             self.pending += 1
             self._end = Position(1, self._end.offset + 1)
             self._window.append(Taken(self._end, event))

@@ -77,15 +77,15 @@ class AsyncWriter:
             self._start()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that is pending now is stored or set aside; False when `timeout_s` seconds were not enough."""
-        goal = self._tally.settled + self.pending()
-        if self.pending() == 0:
+        """Wait until all that was accepted by now is settled; False when `timeout_s` seconds were not enough."""
+        goal = self._spool.appended
+        if self._spool.pending == 0:
             return True
         self._hurried += 1
         self.wake()
         self._tally.add()
         try:
-            return self._tally.wait_until(lambda: self._tally.settled >= goal or self.pending() == 0, timeout_s)
+            return self._tally.wait_until(lambda: self._spool.appended - self._spool.pending >= goal, timeout_s)
         finally:
             self._hurried -= 1
 

@@ -31,6 +31,7 @@ import psycopg  # noqa: E402
 from psycopg import sql  # noqa: E402
 from psycopg.conninfo import make_conninfo  # noqa: E402
 
+MEMORY_BYTES_MIN = 2 << 30
 VERSIONS = ["dsn"] if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VERSIONS", "18,16").split(",")
 
 
@@ -47,7 +48,7 @@ class Server:
         name = f"hermes_test_{uuid.uuid4().hex[:16]}"
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(name), sql.Identifier(template))
             )
         return name
 
@@ -89,9 +90,16 @@ def _account() -> dict[str, int | list[int]]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
+def _fast_folder() -> str:
+    """Memory, where there is enough of it: a database of its own for each test is mostly writing files."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES_MIN
+    return str(memory) if roomy else "/tmp"
+
+
 def _start(binaries: Path) -> Iterator[Server]:
     """A server with a socket in a folder that only its account can enter, and nothing synced to disk."""
-    folder = Path(tempfile.mkdtemp(prefix="hpg", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hpg", dir=_fast_folder()))
     account = _account()
     if account:
         os.chown(folder, account["user"], account["group"])  # type: ignore[arg-type]

@@ -367,7 +367,10 @@ def test_a_bare_copy_of_the_package_says_where_the_files_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database: str
 ) -> None:
     monkeypatch.setattr(schema, "__file__", str(tmp_path / "pgvector" / "store" / "schema.py"))
+    assert schema.migrate(database) == []  # the files of the package that is installed here
+    monkeypatch.setattr(schema, "LATEST", schema.LATEST + 1)
     with pytest.raises(SchemaNotApplied, match="pip install"):
         schema.migrate(database)
+    monkeypatch.setattr(schema, "LATEST", schema.LATEST - 1)
     with psycopg.connect(database) as connection:
         assert schema.verify(connection).version == schema.LATEST

@@ -103,6 +103,9 @@ def test_no_call_is_lost_when_threads_end_all_the_time(name: str, monkeypatch: p
 def test_a_call_that_comes_as_the_last_thread_goes_is_run(name: str) -> None:
     errands = Errands(name, 1)
     errands.submit(abs, 1).result(20)
+    deadline = time.monotonic() + 20
+    while errands._waiting and time.monotonic() < deadline:
+        time.sleep(0.001)
     ran = threading.Event()
     with errands._lock:
         time.sleep(0.3)  # the idle thread has given up, and waits for the lock to say so

@@ -162,17 +162,24 @@ def test_a_damaged_snapshot_is_an_empty_one(tmp_path: Path, content: str) -> Non
 
 
 def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> None:
-    script = """
-        for n in range(25):
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    script = f"""
+        import pathlib, time
+        gate, until = pathlib.Path({str(gate)!r}), time.monotonic() + 30
+        (gate / sys.argv[2]).touch()
+        while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
+            pass
+        for n in range(50):
             with home.snapshot() as snapshot:
-                snapshot["memory"] = (*snapshot["memory"], f"{sys.argv[2]}-{n}")
+                snapshot["memory"] = (*snapshot["memory"], f"{{sys.argv[2]}}-{{n}}")
         """
     in_processes(4, script, str(tmp_path))
     with Home(tmp_path).snapshot() as snapshot:
         entries = snapshot["memory"]
-    assert len(entries) == 100
+    assert len(entries) == 200
     for process in range(4):
-        assert [entry for entry in entries if entry.startswith(f"{process}-")] == [f"{process}-{n}" for n in range(25)]
+        assert [entry for entry in entries if entry.startswith(f"{process}-")] == [f"{process}-{n}" for n in range(50)]
     assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["snapshot.jsonl", "snapshot.lock"]
 
 
@@ -224,4 +231,6 @@ def test_a_value_that_is_damaged_or_missing_is_none(tmp_path: Path) -> None:
 
 def test_the_spool_can_be_elsewhere(tmp_path: Path) -> None:
     assert Home(tmp_path).spool == tmp_path.resolve() / "pgvector" / "spool"
-    assert Home(tmp_path, str(tmp_path / "fast")).spool == tmp_path / "fast"
+    one, two = (Home(tmp_path / name, str(tmp_path / "fast")).spool for name in ("one", "two"))
+    assert one.parent == two.parent == tmp_path / "fast"
+    assert one != two  # in a shared folder, each home stores what is its own
