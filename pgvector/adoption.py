@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from .model import Event
@@ -22,6 +24,8 @@ from .records import (
     segments,
 )
 from .spool import UNBORN, Spool
+
+log = logging.getLogger("hermes.pgvector")
 
 _UNBORN_AGE_S_MAX = 3600
 _OURS = re.compile(f"({re.escape(UNBORN)})?[0-9a-f]{{32}}")
@@ -43,11 +47,22 @@ class AdoptedSpool(Spool):
         return False
 
     def take(self, limit: int) -> list[Taken]:
-        """The next records in order; an empty list means that the whole folder has been read."""
-        batch = read_records(self._folder, self._cursor, self._end, limit) if self._folder else []
+        """The next records in order; an empty list means that all that can be read of the folder has been."""
+        if self._folder is None or self._cursor == self._end:
+            return []
+        try:
+            batch = read_records(self._folder, self._cursor, self._end, limit)
+        except OSError as error:
+            _log_unreadable(self._folder, error.strerror or type(error).__name__)
+            batch = []
         self._cursor = batch[-1].position if batch else self._end
         self.pending += len(batch)
         return batch
+
+    @property
+    def finished(self) -> bool:
+        """Whether all that can be read was taken and acknowledged."""
+        return self._cursor == self._end and self.pending == 0
 
     def acknowledge(self, batch: list[Taken]) -> None:
         """Forget these records."""
@@ -81,6 +96,12 @@ def orphans(folder: Path) -> Iterator[AdoptedSpool]:
         adopted = _adopt(path)
         if adopted is not None:
             yield adopted
+
+
+@lru_cache(maxsize=1000)
+def _log_unreadable(folder: Path, reason: str) -> None:
+    """Say it once, though the folder is adopted again and again: it may become readable."""
+    log.warning("the spool %s of a process that died cannot be read and is left as it is: %s", folder, reason)
 
 
 def _changed_at(path: Path) -> float:

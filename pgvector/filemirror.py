@@ -14,6 +14,7 @@ from .model import TARGETS, Add, Event, Remove, Replace, Target
 log = logging.getLogger("hermes.pgvector")
 
 ORIGIN = {"origin": "file"}
+RECONCILE_WAIT_S = 5.0
 
 
 class FileMirror:
@@ -21,10 +22,11 @@ class FileMirror:
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
-        self._seen: dict[Target, tuple[str, ...] | None] = {}
 
     def change(self, event: Add | Replace | Remove) -> bool:
         """Take a change that the host has just made to a file, and keep the snapshot in step with it."""
+        if event.target not in TARGETS:
+            return self._accept(event)
         try:
             with self._home.snapshot() as snapshot:
                 event = self._resolved(event, snapshot[event.target])
@@ -39,16 +41,15 @@ class FileMirror:
     def reconcile(self, theme: str, session_id: str) -> None:
         """Compare the files with their snapshot; what differs becomes events of the home's own theme."""
         try:
-            files = {target: self._home.entries(target) for target in TARGETS}
-            if files == self._seen:
-                return
-            readable = {target: entries for target, entries in files.items() if entries is not None}
-            with self._home.snapshot() as snapshot:
-                for target, entries in readable.items():
+            with self._home.snapshot(RECONCILE_WAIT_S) as snapshot:
+                for target in TARGETS:
+                    # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
+                    entries = self._home.entries(target)
+                    if entries is None:
+                        continue
                     if not self._take_in(theme, session_id, target, snapshot[target], entries):
                         return
                     snapshot[target] = entries
-            self._seen = files
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 

@@ -20,6 +20,7 @@ from .snapshot import Snapshot, opened
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
+SNAPSHOT_WAIT_S = 0.2
 _SECRET = re.compile("[0-9a-f]{64}")
 _FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
@@ -32,6 +33,7 @@ class Home:
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self._id = ""
+        self._files_aside = -1
         self._secret: bytes | None = None
 
     def _name_among_homes(self) -> str:
@@ -59,21 +61,25 @@ class Home:
             log.warning("%s cannot be read (%s); nothing is removed because of it", path.name, type(error).__name__)
             return None
 
-    def snapshot(self) -> contextlib.AbstractContextManager[Snapshot]:
-        """The snapshot of the memory files, to be read and changed in place, by one process at a time.
+    def snapshot(self, wait_s: float = SNAPSHOT_WAIT_S) -> contextlib.AbstractContextManager[Snapshot]:
+        """The snapshot of the memory files, to be read and changed in place, by one thread of one process at a time.
 
-        Raises OSError when the home cannot be written.
+        Raises OSError when the home cannot be written, or when another holds it for longer than `wait_s` seconds.
         """
-        return opened(self.state)
+        return opened(self.state, wait_s)
 
     def set_aside(self, event_id: str, reason: str, raw: str, *, files_max: int = 10_000) -> bool:
         """Keep an event that cannot be stored where an operator finds it. False when there is no room."""
         folder = self.state / "aside"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if sum(1 for _ in folder.iterdir()) >= files_max:
+            if self._files_aside < 0:
+                self._files_aside = sum(1 for _ in folder.iterdir())
+            if self._files_aside >= files_max:
+                self._files_aside = -1
                 return False
             _replace(folder / f"{event_id}.json", json.dumps({"reason": reason, "event": raw}))
+            self._files_aside += 1
         except OSError:
             return False
         return True

@@ -38,7 +38,8 @@ def prepare(event: Event, settings: Settings) -> Event:
         case SessionEnded():
             parent = clean(event.parent_session_id)
             turns = tuple((text(user), text(assistant)) for user, assistant in event.turns)
-            return replace(event, turns=turns, parent_session_id=parent)
+            ancestors = tuple(clean(session) for session in event.ancestors)
+            return replace(event, turns=turns, parent_session_id=parent, ancestors=ancestors)
 
 
 def _prepare_entry(event: Add | Replace | Remove, settings: Settings) -> Event:

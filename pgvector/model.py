@@ -84,10 +84,14 @@ class TurnTaken(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnded(_Accepted):
-    """The (user, assistant) pairs of a session as the host replays them; only the turns that are missing are stored."""
+    """The (user, assistant) pairs of a session as the host replays them; only the turns that are missing are stored.
+
+    The transcript of a branch or of a compressed session begins with turns of its `ancestors`, the sessions before it.
+    """
 
     turns: tuple[tuple[str, str], ...]
     parent_session_id: str = ""
+    ancestors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,8 +48,9 @@ def decode(payload: bytes) -> Event:
         values["at"] = datetime.fromisoformat(values["at"])
         if "turns" in values:
             values["turns"] = tuple((str(user), str(assistant)) for user, assistant in values["turns"])
-        if "surviving" in values:
-            values["surviving"] = tuple(values["surviving"])
+        for name in ("surviving", "ancestors"):
+            if name in values:
+                values[name] = tuple(values[name])
         return kind(**values)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadEvent(f"a spooled record of {len(payload)} bytes cannot be read ({type(error).__name__})") from None
@@ -75,6 +76,14 @@ class Taken:
     position: Position
     event: Event | None
     raw: bytes = b""
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone. Raises OSError."""
+    for path in reversed(folder.parents):
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def segment_path(folder: Path, number: int) -> Path:

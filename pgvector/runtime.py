@@ -33,12 +33,14 @@ log = logging.getLogger("hermes.pgvector")
 
 FLUSH_SHARE = 0.2
 READY_SHARE = 0.5
+HOPELESS_DRAIN_S = 0.3
 STRANGERS_MAX = 100
 
 
 class Runtime:
-    """Everything one home needs in this process. Safe for any thread; the constructor does no I/O beyond path maths.
+    """Everything one home needs in this process. Safe for any thread; making one touches nothing but the spool folder.
 
+    `turn_lock` orders the turns of conversations with their replays; it is here because a fork renews what is here.
     Raises SettingsError when there is no database to use.
     """
 
@@ -60,6 +62,7 @@ class Runtime:
         self._person_key = b""
         self._strangers: set[str] = set()
         self._ready = threading.Event()
+        self.turn_lock = threading.Lock()
 
     # Writing
 
@@ -152,7 +155,8 @@ class Runtime:
 
     def close(self, drain_s: float) -> None:
         """Drain for at most `drain_s` seconds and release everything; what is left waits in the spool."""
-        self.writer.stop(drain_s)
+        # While Postgres is known to be away, waiting for it only keeps a person from their prompt.
+        self.writer.stop(min(drain_s, HOPELESS_DRAIN_S) if self.writer.health.problem else drain_s)
         self._spool.close()
         self.database.close()
         self.fitting.close()
@@ -166,6 +170,7 @@ class Runtime:
         self.fitting = Fitting(self.settings, self.home, self.database)
         self._errands = Errands("hermes-pgvector-errand", 1)
         self._ready = threading.Event()
+        self.turn_lock = threading.Lock()
 
     def _make_ready(self) -> Embedder | None:
         """Called by the drain thread before each batch: connect, migrate or verify, and match the embedder."""

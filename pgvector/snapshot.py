@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -20,18 +21,20 @@ from .model import TARGETS, Target
 Snapshot: TypeAlias = dict[Target, tuple[str, ...]]
 
 FILE_BYTES_MAX = 256 << 10
+POLL_S = 0.001
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Snapshot]:
+def opened(folder: Path, wait_s: float) -> Iterator[Snapshot]:
     """The snapshot in a folder, to be read and changed in place; it is saved when the block ends without an error.
 
-    Safe for several processes and threads: one at a time is inside. Raises OSError when the folder cannot be written.
+    Safe for several processes and threads: one at a time is inside. Raises OSError when the folder cannot be written,
+    or when somebody else is inside for longer than `wait_s` seconds.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(folder / "snapshot.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock, wait_s)
         path = folder / "snapshot.jsonl"
         before = _last(path)
         values = dict(before)
@@ -39,7 +42,20 @@ def opened(folder: Path) -> Iterator[Snapshot]:
         if values != before:
             _append(path, values)
     finally:
+        # Closing alone would leave the lock with a child that was forked meanwhile.
+        fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
+
+
+def _lock(descriptor: int, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
 
 
 def _last(path: Path) -> Snapshot:

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from uuid import uuid4
@@ -22,7 +23,9 @@ from .records import (
     Position,
     Taken,
     frame,
+    make_private,
     read_records,
+    remove_folder,
     remove_if_empty,
     save_acknowledged,
     segment_path,
@@ -34,6 +37,7 @@ log = logging.getLogger("hermes.pgvector")
 SEGMENT_BYTES_MAX = 8 << 20
 SPENT_SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
+REFUSALS_LOGGED_EVERY_S = 60.0
 UNBORN = ".new-"
 
 
@@ -41,7 +45,8 @@ class Spool:
     """The queue of one process. `append` may be called from any thread; the other methods by the drain thread alone.
 
     `window_max` bounds the events held in memory, `bytes_max` what all segments may take on disk. `appended`
-    and `pending` count events: all that were taken in, and those of them that are not acknowledged.
+    and `pending` count events: all that were taken in, and those of them that are not acknowledged; `handed_over` those
+    that were pending when an earlier folder was closed, and wait there for an adopter.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
@@ -55,7 +60,9 @@ class Spool:
         self._end = self._cursor = self._acked = Position(1, 0)
         self._window: deque[Taken] = deque()
         self._on_disk = 0
-        self.appended = self.pending = 0
+        self._closed_bytes: dict[int, int] = {}
+        self._log_at = 0.0
+        self.appended = self.pending = self.handed_over = 0
 
     @property
     def folder(self) -> Path | None:
@@ -67,15 +74,11 @@ class Spool:
         record = frame(event)
         with self._lock:
             try:
-                if self._folder is None:
-                    self._create()
-                if self._unacknowledged_bytes() + len(record) > self._bytes_max:
-                    return False
-                if self._end.offset >= SEGMENT_BYTES_MAX:
-                    self._open_segment(self._end.segment + 1)
-                self._write(record)
+                self._store(record)
             except OSError as error:
-                log.warning("an event could not be spooled: %s", error.strerror or type(error).__name__)
+                if time.monotonic() >= self._log_at:
+                    self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
+                    log.warning("events cannot be spooled: %s", error.strerror or type(error).__name__)
                 return False
             self.appended += 1
             self.pending += 1
@@ -95,6 +98,7 @@ class Spool:
                 return batch
             if not self._on_disk or self._folder is None:
                 return []
+            self._restore()
             folder, start, end = self._folder, self._cursor, self._end
         # Hooks go on appending behind `end` while the disk is read.
         batch = read_records(folder, start, end, limit)
@@ -113,11 +117,18 @@ class Spool:
             self._acked = batch[-1].position
             # Several damaged records can come out as one.
             self.pending = max(0, self.pending - len(batch)) if self._acked < self._end else 0
+            for number in [number for number in self._closed_bytes if number < self._acked.segment]:
+                del self._closed_bytes[number]
+            with contextlib.suppress(OSError):
+                self._restore()
+                if self._acked == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
+                    self._begin_segment()
             folder = self._folder
         if folder is not None:
+            # First the room is made, which the note needs on a full disk.
             with contextlib.suppress(OSError):
-                save_acknowledged(folder, self._acked)
                 self._drop_segments(folder)
+                save_acknowledged(folder, self._acked)
 
     def rewind(self) -> None:
         """Give out again, from the oldest on, what was taken and not acknowledged."""
@@ -129,6 +140,8 @@ class Spool:
     def close(self) -> None:
         """Release the files. A folder with nothing left in it is removed; any other waits for its adopter."""
         with self._lock:
+            with contextlib.suppress(OSError):
+                self._restore()
             if self._fd >= 0:
                 os.close(self._fd)
             if self._folder is not None:
@@ -145,41 +158,83 @@ class Spool:
                     os.close(fd)
         self._lock = threading.Lock()
         self._forget()
-        self.pending = 0
+        self.pending = self.handed_over = 0
 
     def _forget(self) -> None:
         self._fd = self._lock_fd = -1
         self._folder = None
         self._window.clear()
         self._on_disk = 0
+        self._closed_bytes.clear()
         self._end = self._cursor = self._acked = Position(1, 0)
 
-    def _create(self) -> None:
-        self._parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def _store(self, record: bytes) -> None:
+        self._restore()
+        if self._folder is None:
+            self._create(self._end.segment)
+            # What was pending when an earlier folder was closed waits there for its adopter.
+            self.handed_over += self.pending
+            self.pending = 0
+        if self._unacknowledged_bytes() + len(record) > self._bytes_max:
+            raise OSError(errno.ENOSPC, "spool_max_mb is reached, because Postgres does not take them")
+        if self._end.offset >= SEGMENT_BYTES_MAX:
+            self._open_segment(self._end.segment + 1)
+        try:
+            self._write(record)
+        except OSError:
+            if self._acked != self._end or self._end.offset == 0:
+                raise
+            # The disk is full, but all that this segment takes of it is stored.
+            self._begin_segment()
+            self._drop_segments(self._folder)
+            self._write(record)
+
+    def _create(self, segment: int, content: bytes = b"") -> None:
+        make_private(self._parent)
         # The folder gets its name only once it is locked: nobody can take it for an orphan in between.
         fresh = self._parent / f"{UNBORN}{uuid4().hex}"
         fresh.mkdir(mode=0o700)
-        lock_fd = os.open(fresh / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        opened: list[int] = []
         try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._folder = fresh.rename(self._parent / fresh.name.removeprefix(UNBORN))
-            self._open_segment(1)
+            opened.append(os.open(fresh / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            opened.append(_open(segment_path(fresh, segment)))
+            with open(opened[1], "wb", closefd=False) as file:
+                file.write(content)
+            folder = fresh.rename(self._parent / fresh.name.removeprefix(UNBORN))
         except OSError:
-            os.close(lock_fd)
-            self._folder = None
+            for fd in opened:
+                os.close(fd)
+            remove_folder(fresh)
             raise
-        self._lock_fd = lock_fd
-        # What was pending when an earlier folder was closed waits there for its adopter.
-        self.pending = self._on_disk = 0
-        self._cursor = self._acked = Position(1, 0)
+        for fd in (self._fd, self._lock_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._folder, (self._lock_fd, self._fd) = folder, opened
+
+    def _restore(self) -> None:
+        """When somebody deleted the folder, give what the open segment holds another one, at the same positions."""
+        if self._fd < 0 or os.fstat(self._fd).st_nlink > 0:
+            return
+        self._create(self._end.segment, os.pread(self._fd, self._end.offset, 0))
+        log.warning("the spool of this process was deleted and is made anew; leave it alone while hermes runs")
+        if self._closed_bytes:
+            log.error("memories were lost with %d MB of the spool", sum(self._closed_bytes.values()) >> 20)
+            self._closed_bytes.clear()
+
+    def _begin_segment(self) -> None:
+        """Leave a segment of which everything is acknowledged."""
+        # A fresh number, not a truncation: after a crash an old acknowledged offset could skip new records.
+        self._open_segment(self._end.segment + 1)
+        self._closed_bytes.clear()
+        self._cursor = self._acked = self._end
 
     def _open_segment(self, number: int) -> None:
         assert self._folder is not None
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(segment_path(self._folder, number), flags, 0o600)
-        if self._fd >= 0:
-            os.close(self._fd)
+        fd = _open(segment_path(self._folder, number))
+        os.close(self._fd)
         self._fd = fd
+        self._closed_bytes[self._end.segment] = self._end.offset
         self._end = Position(number, os.fstat(fd).st_size)
 
     def _write(self, record: bytes) -> None:
@@ -199,18 +254,16 @@ class Spool:
         self._end = Position(self._end.segment, start + len(record))
 
     def _unacknowledged_bytes(self) -> int:
-        segments = self._end.segment - self._acked.segment
-        return segments * SEGMENT_BYTES_MAX + self._end.offset - self._acked.offset
+        return sum(self._closed_bytes.values()) + self._end.offset - self._acked.offset
 
     def _drop_segments(self, folder: Path) -> None:
-        with self._lock:
-            if self._acked == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
-                # A fresh number, not a truncation: after a crash an old acknowledged offset could skip new records.
-                self._open_segment(self._end.segment + 1)
-                self._cursor = self._acked = self._end
         for number, path in segments(folder):
             if number < self._acked.segment:
                 path.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 class VolatileSpool(Spool):
@@ -258,7 +311,7 @@ class VolatileSpool(Spool):
 def open_spool(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) -> Spool:
     """The spool of this process: on disk where the folder can be written, else in memory, which is said in the log."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError:
         writable = False

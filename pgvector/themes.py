@@ -100,8 +100,10 @@ def theme_of(
         return home_theme(identity, aliases=aliases)
     key = session_key or identity.gateway_session_key
     messaging = _SESSION_KEY.fullmatch(key)
-    if messaging and messaging[3] in _CHAT_TYPES:
-        if identity.platform == "api_server":
+    over_api = identity.platform == "api_server"
+    # Only the API server's keys come from clients; a chat of a type that is not known yet is still not public.
+    if messaging and (messaging[3] in _CHAT_TYPES or not over_api):
+        if over_api:
             raise BadArgument("X-Hermes-Session-Key has the form of a messaging session; name a theme instead")
         return aliased(_messaging_theme(identity, key, messaging, person_key), aliases)
     return _named(key, aliases)

@@ -213,6 +213,9 @@ def wrap_errors() -> Iterator[None]:
         raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None
     except _TRY_AGAIN as error:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
+    except psycopg.Error as error:
+        # Read-only after a failover, a feature that is off, a corrupt index: nothing of it is the fault of the data.
+        raise DatabaseUnavailable(f"Postgres cannot do it now ({_reason(error)})") from None
 
 
 def _object_of(error: psycopg.Error) -> str:

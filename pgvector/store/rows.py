@@ -130,6 +130,9 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
         return 0
     match event:
         case Add():
+            if not event.from_file:
+                key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
+                connection.execute(QUERIES["disown_entry"], key)
             _add_entry(connection, planned, event.theme, event, event.at, from_file=event.from_file)
         case Replace():
             found = _take_out(connection, event)
@@ -177,7 +180,7 @@ def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, dat
 def _resolve(connection: Connection, event: Replace | Remove) -> str:
     """The whole text of the entry that held `old_text`, empty when none or several did.
 
-    Rows of the home in the theme come first, then those of other homes in the theme, then those of the home elsewhere.
+    Only rows of the home count, and those that no home has claimed; the theme's own come first.
     """
     if not event.old_text:
         return ""
@@ -194,14 +197,13 @@ def _resolve(connection: Connection, event: Replace | Remove) -> str:
             "surviving": surviving,
         },
     ).fetchall()
-    own = [row for row in rows if row["agent_identity"] == event.theme]
-    nearest = [row for row in own if row["home"] == event.home] or own or rows
+    nearest = [row for row in rows if row["agent_identity"] == event.theme] or rows
     return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
     stored = connection.execute(
-        QUERIES["session_answers"], {"theme": event.theme, "session": event.session_id}
+        QUERIES["session_answers"], {"theme": event.theme, "sessions": [event.session_id, *event.ancestors]}
     ).fetchall()
     missing = missing_turns(event.turns, {row["content"]: row["times"] for row in stored})
     turns = [

@@ -325,10 +325,26 @@ def test_another_homes_row_of_the_same_theme_is_not_meant_while_the_own_home_has
     assert memory.contents() == ["tea at B's", "coffee at A's"]
 
 
-def test_a_row_that_another_home_stored_first_is_meant_when_it_is_the_only_one(memory: Memory) -> None:
+def test_a_row_that_another_home_stored_first_is_removed_by_its_whole_text_only(memory: Memory) -> None:
     memory.apply(add("shared tea", home="B"), add("shared tea"))
     memory.apply(remove(old_text="tea"))
+    assert memory.contents() == ["shared tea"]
+    memory.apply(remove(previous="shared tea"))
     assert memory.contents() == []
+
+
+def test_a_removal_takes_the_row_of_its_own_home_though_another_home_has_an_equal_one_nearer(memory: Memory) -> None:
+    memory.apply(add("tea", home="B"), add("tea", theme="elsewhere"))
+    memory.apply(remove(previous="tea"))
+    assert memory.contents() == ["tea"]
+    assert memory.contents(theme="elsewhere") == []
+
+
+def test_what_was_read_from_a_file_goes_to_the_theme_that_claims_it(memory: Memory) -> None:
+    memory.apply(add("tea", from_file=True, metadata={"origin": "file"}))
+    memory.apply(add("tea", theme="billing"))
+    assert memory.contents() == []
+    assert memory.contents(theme="billing") == ["tea"]
 
 
 def test_a_row_of_the_own_home_in_another_theme_is_meant_when_the_own_theme_has_none(memory: Memory) -> None:

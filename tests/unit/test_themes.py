@@ -251,3 +251,10 @@ def test_a_person_reads_itself_and_nobody_else_reads_it() -> None:
             themes.readable(reader, PERSON, cross_theme_recall=rule)
         everything = themes.readable(reader, "all", cross_theme_recall=rule)
         assert everything is None or PERSON not in everything
+
+
+def test_a_chat_of_a_type_nobody_knows_yet_is_not_public() -> None:
+    identity = Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
+    theme = theme_of(identity, aliases={}, person_key=b"k" * 32)
+    assert reserved(theme)
+    assert "4917012345" not in theme

@@ -1,9 +1,4 @@
--- The first writer names the model of the vectors; everybody learns what it is.
-with claimed as (
-  insert into hermes_pgvector_settings (name, value) values ('embedding_model', %(model)s)
-  on conflict do nothing returning value
-)
-select value from claimed
-union all
-select value from hermes_pgvector_settings where name = 'embedding_model'
-limit 1
+-- The first writer names the model of the vectors; everybody learns what it is, also who came second by a moment.
+insert into hermes_pgvector_settings (name, value) values ('embedding_model', %(model)s)
+on conflict (name) do update set value = hermes_pgvector_settings.value
+returning value

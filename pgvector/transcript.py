@@ -1,0 +1,40 @@
+"""A transcript as the host keeps it, and the turns of it that are worth keeping. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import capture
+from .settings import Settings
+
+SUMMARY_MARKS = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
+
+
+def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The (user, last answer) pairs of a transcript.
+
+    Calls of tools and their results are left out, and what was said while calling: an answer follows.
+    """
+    pairs: list[tuple[str, str]] = []
+    for message in messages:
+        role, content = message.get("role"), message.get("content")
+        text = content if isinstance(content, str) and not _is_summary(message, content) else ""
+        if role == "user":
+            # A message without words still begins an exchange, or its answer would be taken for the one before.
+            pairs.append((text, ""))
+        elif role == "assistant" and text.strip() and pairs and not message.get("tool_calls"):
+            pairs[-1] = (pairs[-1][0], text)
+    return pairs
+
+
+def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
+    """What of a turn is stored: no recalled text, no side that only acknowledges, nothing without substance."""
+    told = capture.without_recalled(user) if isinstance(user, str) else ""
+    answered = capture.without_recalled(assistant) if isinstance(assistant, str) else ""
+    return capture.substantive(told, answered, min_chars=settings.turn_min_chars)
+
+
+def _is_summary(message: Mapping[str, Any], content: str) -> bool:
+    """Whether the host put it in place of turns that it compressed; those were kept when they were said."""
+    return bool(message.get("_compressed_summary")) or content.lstrip().startswith(SUMMARY_MARKS)

@@ -1,0 +1,67 @@
+"""A host with a model, an embedder and a database of its own for each scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hostrig.hermes import Hermes
+from hostrig.model import ModelEndpoint
+from hostrig.rows import Rows
+from loopback import Endpoint
+from psycopg.conninfo import make_conninfo
+
+if TYPE_CHECKING:
+    from conftest import Host
+
+PASSWORD = "vertraulich-7731"
+
+
+@pytest.fixture
+def model() -> Iterator[ModelEndpoint]:
+    endpoint = ModelEndpoint()
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def embedder() -> Iterator[Endpoint]:
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def rows(database: str) -> Rows:
+    return Rows(database)
+
+
+@pytest.fixture
+def make_hermes(
+    host: Host, database: str, model: ModelEndpoint, embedder: Endpoint, tmp_path: Path
+) -> Iterator[Callable[..., Hermes]]:
+    """`make_hermes(**settings)`: a host whose home is set up, with settings of the plugin on top of the usual ones."""
+    made: list[Hermes] = []
+
+    def make(config: dict[str, Any] | None = None, **settings: Any) -> Hermes:
+        # The server trusts every local user, so the password is only there to be looked for.
+        usual = {
+            "dsn": make_conninfo(database, password=PASSWORD),
+            "embed_url": embedder.url,
+            "embed_model": "bag-of-words",
+        }
+        hermes = Hermes(host.name, host.python, tmp_path / "user", model, {**usual, **settings})
+        made.append(hermes.set_up(**(config or {})))
+        return hermes
+
+    yield make
+    # Shown when the test fails.
+    for hermes in made:
+        print("\n".join(hermes.complaints()[-50:]))
+
+
+@pytest.fixture
+def hermes(make_hermes: Callable[..., Hermes]) -> Hermes:
+    return make_hermes()

@@ -1,0 +1,122 @@
+"""Interactive sessions: several turns, and the host's commands that end, resume, undo and compress a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hostrig.hermes import Hermes
+from hostrig.marks import one_server
+from hostrig.model import Call, ModelEndpoint
+from hostrig.rows import Rows
+
+pytestmark = one_server
+
+PORT = "The staging database listens on port 5433."
+BOAT = "The boat to Rapperswil sails at nine from the north pier."
+ABOUT_PORT = "On which port listens the staging database?"
+ABOUT_BOAT = "When sails the boat to Rapperswil?"
+
+
+def remember(hermes: Hermes, model: ModelEndpoint, *facts: str) -> None:
+    model.says([Call("memory", {"action": "add", "target": "memory", "content": fact}) for fact in facts], "Saved.")
+    hermes.ask("Save these facts, they will be needed")
+    model.reset()
+
+
+def test_a_new_session_of_the_same_process_is_a_session_of_its_own(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    first, second = "Which mountain is the highest of the Alps?", "Which river flows through the city of Basel?"
+    model.says("The highest one is Mont Blanc, with 4806 metres.", "That is the Rhine, which bends northwards there.")
+    with hermes.chat() as chat:
+        chat.ask(first)
+        chat.command("/new")
+        chat.ask(second)
+        assert chat.leave() == 0
+    turns = rows.turns()
+    assert [(turn.role, turn.content[:20]) for turn in turns] == [
+        ("user", first[:20]),
+        ("assistant", "The highest one is M"),
+        ("user", second[:20]),
+        ("assistant", "That is the Rhine, w"),
+    ]
+    assert [turns[0].session, turns[2].session] == [turns[1].session, turns[3].session] == hermes.sessions()
+    assert all(turn.embedded for turn in turns)
+    assert all(request.streamed for request in model.requests)
+    assert hermes.complaints() == []
+
+
+@pytest.mark.slow
+def test_each_turn_gets_what_belongs_to_it_and_small_talk_between_does_not_matter(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint
+) -> None:
+    hermes = make_hermes(min_similarity=0.45, prefetch_turns=False)
+    remember(hermes, model, PORT, BOAT)
+    with hermes.chat() as chat:
+        for prompt in (ABOUT_PORT, ABOUT_BOAT, "thanks!", ABOUT_PORT):
+            chat.ask(prompt)
+    recalled = ["".join(request.recalled) for request in model.requests]
+    assert [(PORT in text, BOAT in text) for text in recalled] == [
+        (True, False),
+        (False, True),
+        (False, False),
+        (True, False),
+    ]
+
+
+@pytest.mark.slow
+def test_a_resumed_session_goes_on_under_its_id(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+    with hermes.chat() as chat:
+        chat.ask("Which mountain is the highest of the Alps?")
+        chat.leave()
+    (session,) = hermes.sessions()
+    with hermes.chat("--resume", session) as chat:
+        chat.ask("And how high is the second highest of them?")
+        chat.command("/new")
+        chat.ask("Which river flows through the city of Basel?")
+        chat.command(f"/resume {session}")
+        chat.ask("And which one is the third highest of them?")
+        chat.leave()
+    users = [(turn.session == session, turn.content) for turn in rows.turns() if turn.role == "user"]
+    assert users == [
+        (True, "Which mountain is the highest of the Alps?"),
+        (True, "And how high is the second highest of them?"),
+        (False, "Which river flows through the city of Basel?"),
+        (True, "And which one is the third highest of them?"),
+    ]
+    assert len(rows.turns()) == 8
+
+
+@pytest.mark.slow
+def test_an_undone_turn_does_not_double_the_others(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+    with hermes.chat() as chat:
+        chat.ask("Which mountain is the highest of the Alps?")
+        chat.ask("Which mountain is the highest of Texas?")
+        chat.command("/undo")
+        chat.ask("Which river flows through the city of Basel?")
+        chat.leave()
+    users = Counter(turn.content for turn in rows.turns() if turn.role == "user")
+    assert users["Which mountain is the highest of the Alps?"] == 1
+    assert users["Which river flows through the city of Basel?"] == 1
+    assert max(users.values()) == 1
+    assert len({turn.session for turn in rows.turns()}) == 1
+
+
+@pytest.mark.slow
+def test_a_compressed_session_keeps_every_turn_once(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+    asked = [f"Tell me about the history of bridge number {n} over the river Aare" for n in range(8)]
+    model.errand = "A summary: bridges over the Aare were discussed, from number 0 to number 5."
+    with hermes.chat() as chat:
+        for prompt in asked[:6]:
+            chat.ask(prompt)
+        chat.command("/compress")
+        assert len(model.seen) > len(model.requests), "the host asked for no summary"
+        for prompt in asked[6:]:
+            chat.ask(prompt)
+        chat.leave()
+    for t in rows.turns():
+        print(t)
+    assert Counter(turn.content for turn in rows.turns() if turn.role == "user") == Counter(asked)
+    assert len(rows.turns()) == 2 * len(asked)

@@ -1,0 +1,119 @@
+"""The host's own commands, profiles and errands know the provider, and the password stays where it was written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hostrig.hermes import Hermes
+from hostrig.marks import one_server
+from hostrig.model import Call, ModelEndpoint
+from hostrig.rows import Rows
+
+pytestmark = one_server
+
+PASSWORD = "vertraulich-7731"
+PROMPT = "Which port does the staging database listen on these days?"
+
+
+def test_the_host_lists_the_provider_as_active_and_available(hermes: Hermes) -> None:
+    status = hermes.run("memory", "status")
+    assert status.returncode == 0, status.stderr
+    assert re.search(r"Provider:\s+pgvector", status.stdout)
+    assert re.search(r"Plugin:\s+installed", status.stdout)
+    assert re.search(r"Status:\s+available", status.stdout)
+    assert re.search(r"pgvector .*active", status.stdout)
+    assert "hermes_test" in status.stdout
+    assert PASSWORD not in status.stdout + status.stderr
+    assert "pgvector provider active" in hermes.run("doctor").stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_plugin_are_commands_of_the_host(hermes: Hermes, model: ModelEndpoint) -> None:
+    model.says("The staging database listens on 5433, behind pgbouncer.")
+    hermes.ask(PROMPT)
+    told = hermes.run("pgvector", "--help")
+    assert told.returncode == 0
+    assert {"status", "search", "doctor", "backfill"} <= set(told.stdout.split())
+    status = hermes.run("pgvector", "status", "--json")
+    assert status.returncode == 0, status.stderr
+    assert json.loads(status.stdout)
+    found = hermes.run("pgvector", "search", "staging database", "--json")
+    assert found.returncode == 0, found.stderr
+    assert "behind pgbouncer" in found.stdout
+    wrong = hermes.run("pgvector", "search", "staging database", "--top-k", "none")
+    assert wrong.returncode == 2
+
+
+@pytest.mark.slow
+def test_the_doctor_of_the_plugin_finds_nothing_wrong(hermes: Hermes) -> None:
+    hermes.ask(PROMPT)
+    doctor = hermes.run("pgvector", "doctor")
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+
+
+@pytest.mark.slow
+def test_a_named_profile_has_a_memory_of_its_own(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+    fact = "The staging database listens on port 5433."
+    model.says(Call("memory", {"action": "add", "target": "memory", "content": fact}), "It is saved in my notes now.")
+    hermes.ask("Save the port of the staging database, it is 5433")
+    work = hermes.named("work")
+    work.ask(PROMPT)
+    assert "5433" not in model.requests[-1].user
+    work.ask("Which of these databases was it that we talked about?")
+    assert PROMPT in model.requests[-1].recalled[0]
+    assert {turn.theme for turn in rows.turns() if turn.content == PROMPT} == {"work"}
+    assert rows.entries(theme="work") == []
+    hermes.ask(PROMPT)
+    assert fact in model.requests[-1].recalled[0]
+    assert rows.entries(theme="default") == [fact]
+
+
+@pytest.mark.slow
+def test_the_password_is_nowhere_but_in_the_settings(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes = make_hermes(config={"logging": {"level": "DEBUG"}})
+    model.says(
+        [Call("memory", {"action": "add", "target": "memory", "content": "The port is 5433."}),
+         Call("recall_memory", {"query": "port"})],
+    )  # fmt: skip
+    with hermes.chat() as chat:
+        chat.ask(PROMPT)
+        chat.leave()
+        assert PASSWORD not in chat.text
+    assert len(rows.turns()) == 2
+    assert PASSWORD not in "".join(request.raw for request in model.seen)
+    assert PASSWORD not in hermes.logs()
+    assert PASSWORD not in rows.text()
+    holding = [
+        path.relative_to(hermes.folder).as_posix()
+        for path in hermes.folder.rglob("*")
+        if path.is_file() and not path.is_symlink() and PASSWORD.encode() in path.read_bytes()
+    ]
+    # A host may copy its own config.yaml, with what stands in it.
+    assert all("config" in name for name in holding), holding
+
+
+@pytest.mark.slow
+def test_a_scheduled_job_recalls_and_leaves_no_turn(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+    if hermes.host == "a":
+        pytest.skip("this host runs scheduled jobs without a memory provider")
+    fact = "The staging database listens on port 5433."
+    model.says(Call("memory", {"action": "add", "target": "memory", "content": fact}), "It is saved in my notes now.")
+    hermes.ask("Save the port of the staging database, it is 5433")
+    before = rows.said()
+    created = hermes.run("cron", "create", "every 2h", PROMPT, "--name", "port-watch", "--deliver", "local")
+    assert created.returncode == 0, created.stdout + created.stderr
+    (job,) = re.findall(r"\b[0-9a-f]{12}\b", created.stdout)
+    model.reset()
+    model.says("The staging database still listens on 5433, as noted.")
+    for command in (("run", job), ("tick",)):
+        done = hermes.run("cron", *command)
+        assert done.returncode == 0, done.stdout + done.stderr
+    request = next(request for request in model.requests if PROMPT in request.user)
+    assert "recall_memory" in request.tools
+    assert fact in "".join(request.recalled)
+    assert rows.said() == before

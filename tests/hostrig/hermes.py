@@ -1,0 +1,164 @@
+"""A host in a home of its own: the real `hermes` command, told to use our model and our memory, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hostrig.chat import Chat
+from hostrig.gateway import Gateway
+from hostrig.model import NAME, ModelEndpoint
+
+ASK_S_MAX = 90
+_DELIMITER = "\n§\n"
+
+
+@dataclass(frozen=True)
+class Hermes:
+    """One profile of one host. `host` is `a` or `b`; `home` its HERMES_HOME; `folder` stands for the user's home."""
+
+    host: str
+    python: Path
+    folder: Path
+    model: ModelEndpoint
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = ""
+
+    @property
+    def home(self) -> Path:
+        root = self.folder / ".hermes"
+        return root / "profiles" / self.profile if self.profile else root
+
+    def set_up(self, **config: Any) -> Hermes:
+        """Write config.yaml, `config` on top of what every test needs, and link the plugin. Returns itself."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        whole = _merged(self._config(), config)
+        (self.home / "config.yaml").write_text(yaml.safe_dump(whole, allow_unicode=True))
+        done = self.run("install", program="hermes-pgvector")
+        assert done.returncode == 0, done.stderr
+        return self
+
+    def set(self, **settings: Any) -> None:
+        """Change settings of `memory.pgvector` in config.yaml."""
+        path = self.home / "config.yaml"
+        path.write_text(yaml.safe_dump(_merged(yaml.safe_load(path.read_text()), {"memory": {"pgvector": settings}})))
+
+    def named(self, profile: str) -> Hermes:
+        """Another profile of the same user, made by the host's own command, with the same settings."""
+        done = self.run("profile", "create", profile, "--no-alias")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Hermes(self.host, self.python, self.folder, self.model, self.settings, profile).set_up()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What its processes see: nothing of the developer's own settings and secrets."""
+        return {
+            "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder),
+            "HERMES_HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "xterm-256color", "NO_PROXY": "127.0.0.1",
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            # One host refuses to open ~/.hermes of a process that pytest started.
+            "HERMES_STATE_DB_GUARD_BYPASS": "1", **more,
+        }  # fmt: skip
+
+    def run(
+        self, *arguments: str, program: str = "hermes", timeout_s: float = ASK_S_MAX, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; none of its children outlives it."""
+        with self.start(*arguments, program=program, **environment) as process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def start(self, *arguments: str, program: str = "hermes", **environment: str) -> subprocess.Popen[str]:
+        """Start a command, in a process group of its own, with its output in pipes."""
+        return subprocess.Popen(
+            [self.python.with_name(program), *arguments], cwd=self.folder, env=self.environment(**environment),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def ask(self, prompt: str, *options: str, **environment: str) -> str:
+        """One turn in a process of its own; the answer as printed."""
+        done = self.run(*options, "-z", prompt, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    def hooks(self, *calls: tuple[str, list[Any], dict[str, Any]]) -> list[Any]:
+        """Call hooks of the provider, which the host's own loader loads, in one process; what they returned."""
+        done = self.run(str(Path(__file__).with_name("hook_calls.py")), json.dumps(calls), program="python")
+        assert done.returncode == 0, done.stderr
+        answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
+        return answers
+
+    def chat(self, *options: str, **environment: str) -> Chat:
+        """An interactive session; use it as a context manager."""
+        command = [self.python.with_name("hermes"), "chat", "--cli", *options]
+        return Chat(command, self.folder, self.environment(**environment), self.model)
+
+    def gateway(self, **environment: str) -> Gateway:
+        """A gateway with the API server; use it as a context manager."""
+        return Gateway(self.python.with_name("hermes"), self.folder, self.environment(**environment), self.home)
+
+    def sessions(self) -> list[str]:
+        """The ids of the host's sessions, oldest first."""
+        with closing(sqlite3.connect(self.home / "state.db", timeout=10)) as database:
+            return [row[0] for row in database.execute("SELECT id FROM sessions ORDER BY started_at, id")]
+
+    def entries(self, target: str) -> list[str]:
+        """The entries of MEMORY.md (`memory`) or USER.md (`user`)."""
+        path = self.file(target)
+        return [entry.strip() for entry in path.read_text().split(_DELIMITER)] if path.exists() else []
+
+    def write(self, target: str, entries: list[str]) -> None:
+        """Put entries into MEMORY.md or USER.md by hand."""
+        self.file(target).parent.mkdir(exist_ok=True)
+        self.file(target).write_text(_DELIMITER.join(entries))
+
+    def file(self, target: str) -> Path:
+        return self.home / "memories" / f"{target.upper() if target == 'user' else 'MEMORY'}.md"
+
+    def spooled(self) -> int:
+        """How many bytes of spools ended processes left on this host; a spool that was emptied is removed."""
+        return sum(path.stat().st_size for path in (self.home / "pgvector" / "spool").rglob("*.log"))
+
+    def logs(self) -> str:
+        """All that the host logged."""
+        return "\n".join(path.read_text(errors="replace") for path in sorted((self.home / "logs").rglob("*.log*")))
+
+    def complaints(self) -> list[str]:
+        """What the provider logged as a warning or worse."""
+        lines = (line for line in self.logs().splitlines() if "hermes.pgvector" in line and " INFO " not in line)
+        # A host writes what is wrong into two files.
+        return list(dict.fromkeys(lines))
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "model": {
+                "default": NAME, "provider": "custom", "base_url": self.model.url, "api_key": "no-key",
+                "context_length": 200_000,
+            },
+            "memory": {"provider": "pgvector", "pgvector": dict(self.settings)},
+            "auxiliary": {"title_generation": {"enabled": False}},
+            "display": {"cli_refresh_interval": 0},
+            "approvals": {"destructive_slash_confirm": False},
+            "telemetry": {"shared_metrics": {"enabled": False, "send": False, "offer_version": 2}},
+            "updates": {"check": False},
+        }  # fmt: skip
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = _merged(result[key], value) if both else value
+    return result
