@@ -254,7 +254,7 @@ def test_a_person_reads_itself_and_nobody_else_reads_it() -> None:
 
 
 def test_a_chat_of_a_type_nobody_knows_yet_is_not_public() -> None:
-    identity = Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
-    theme = theme_of(identity, aliases={}, person_key=b"k" * 32)
-    assert reserved(theme)
+    identity = themes.Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
+    theme = themes.theme_of(identity, aliases={}, person_key=b"k" * 32)
+    assert themes.reserved(theme)
     assert "4917012345" not in theme
