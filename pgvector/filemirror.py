@@ -56,7 +56,7 @@ class FileMirror:
     def _take_in(
         self, theme: str, session_id: str, target: Target, before: tuple[str, ...], now: tuple[str, ...]
     ) -> bool:
-        changes = mirror.diff(now, before, ())
+        changes = mirror.diff(now, before)
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN
         }  # fmt: skip

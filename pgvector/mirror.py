@@ -27,17 +27,17 @@ def parse(text: str) -> tuple[str, ...]:
     return _distinct(entry.strip() for entry in lines.split(DELIMITER))
 
 
-def diff(file: Iterable[str], snapshot: Iterable[str], stored: Collection[str]) -> Changes:
-    """Compare a file with its snapshot (the file as last reconciled) and the rows of the database.
+def diff(file: Iterable[str], snapshot: Iterable[str]) -> Changes:
+    """Compare a file with its snapshot, the file as last reconciled.
 
-    What is new in the file is added unless a row holds it, what is gone from it is removed. Rows that only the database
-    has belong to another home and stay; an entry of file and snapshot without a row was removed elsewhere and is not
-    added again. A removal is asked for without a row, too: its add may still wait in a spool.
+    What is new in the file is added, what is gone from it is removed. An entry of both is left alone even when the
+    database lacks it: it was removed elsewhere. What the database alone holds is another home's. Whether an entry is
+    stored already is for the database to say, when the change arrives there.
     """
-    now, before, rows = _distinct(file), _distinct(snapshot), frozenset(stored)
+    now, before = _distinct(file), _distinct(snapshot)
     known, present = frozenset(before), frozenset(now)
     return Changes(
-        add=tuple(entry for entry in now if entry not in known and entry not in rows),
+        add=tuple(entry for entry in now if entry not in known),
         remove=tuple(entry for entry in before if entry not in present),
     )
 
