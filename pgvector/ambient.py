@@ -24,14 +24,14 @@ def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall
     for kind in ("entries", "turns") if settings.prefetch_turns else ("entries",):
         request = RecallRequest(
             query=query,
-            scope=Scope(theme, (theme,)),
+            # A turn of the running session is in the model's context already.
+            scope=Scope(theme, (theme,), without_session=session_id),
             limit=2 * settings.prefetch_limit,
             budget_s=max(0.1, deadline - time.monotonic()),
         )
         recall = runtime.recall(kind, request)
         degraded.update(dict.fromkeys(recall.degraded))
-        # A turn of the running session is in the model's context already.
-        hits += [hit for hit in recall.hits if not hit.role or hit.session_id != session_id]
+        hits += recall.hits
     return Recall(tuple(_relevant(hits, runtime.fitting.floor)[: settings.prefetch_limit]), tuple(degraded))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from .embedding import factory
 from .embedding.calibration import noise_floor
@@ -17,6 +18,8 @@ log = logging.getLogger("hermes.pgvector")
 
 DEFAULT_DIMENSIONS = 768
 PROBE_S_MAX = 3.0
+CALIBRATION_WAIT_S_MIN = 30.0
+CALIBRATION_WAIT_S_MAX = 3600.0
 
 
 class Fitting:
@@ -29,6 +32,8 @@ class Fitting:
         self._none_because = ""
         self._misfit = "the memory is starting"
         self._measured_floor: float | None = None
+        self._calibration_at = 0.0
+        self._calibration_wait_s = CALIBRATION_WAIT_S_MIN
 
     @property
     def embedder(self) -> Embedder | None:
@@ -83,8 +88,21 @@ class Fitting:
         self._misfit = misfit
         return not misfit
 
+    def calibration_due(self) -> bool:
+        """Whether to call `calibrate` now: the embedder fits and its floor is not known.
+
+        True claims the try: the next one is due only after a while, which doubles from 30 seconds to an hour.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if self._misfit or self.floor is not None or self._embedder is None or now < self._calibration_at:
+                return False
+            self._calibration_at = now + self._calibration_wait_s
+            self._calibration_wait_s = min(2 * self._calibration_wait_s, CALIBRATION_WAIT_S_MAX)
+            return True
+
     def calibrate(self) -> None:
-        """Learn the floor of this model: from the home, else by measuring it, once."""
+        """Learn the floor of this model: from the home, else by measuring it. Without an answer it stays unknown."""
         embedder = self.embedder
         if embedder is None or self._settings.min_similarity is not None:
             return

@@ -111,12 +111,13 @@ class Scope:
     """Which rows a recall for theme `own` may see.
 
     `themes` is None for `own` and every theme that is not reserved for one person or room; a `session_id` narrows to
-    one session.
+    one session, `without_session` leaves out the turns of one.
     """
 
     own: str
     themes: tuple[str, ...] | None
     session_id: str = ""
+    without_session: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

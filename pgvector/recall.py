@@ -25,20 +25,33 @@ log = logging.getLogger("hermes.pgvector")
 LEG_LIMIT = 100
 QUERIES_CACHED_MAX = 128
 SIZE_AGE_S_MAX = 60.0
+QUERY_CHARS_MAX = 4000
 EMBED_SHARE = 0.6
+# Of the time left, for each try of the near leg: what it leaves is for the rows.
+NEAR_SHARE = 0.6
 SLICE_S_MIN = 0.05
 # Enough for the graph index to give LEG_LIMIT rows of one theme among many.
-INDEXED = {"hnsw__ef_search": "400", "hnsw__iterative_scan": "relaxed_order", "enable_sort": "off"}
+INDEXED: dict[str, LiteralString] = {
+    "hnsw__ef_search": "400",
+    "hnsw__iterative_scan": "relaxed_order",
+    "hnsw__max_scan_tuples": "400000",
+    "hnsw__scan_mem_multiplier": "8",
+    "enable_sort": "off",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the legs brought: similarities and BM25 scores by row, out of how many rows, by which plan."""
+    """What the legs brought: similarities and BM25 scores by row, out of how many rows, by which plan.
+
+    `lacking` tells why the near leg may have missed rows; empty when it has not.
+    """
 
     rows: int
     plan: str
     near: dict[Key, float]
     words: dict[Key, float]
+    lacking: str = ""
 
 
 class Recaller:
@@ -61,23 +74,27 @@ class Recaller:
         """Memory entries that answer the request; as `turns`."""
         return self._recall("entries", request)
 
-    def warm(self, query: str, budget_s: float) -> None:
-        """Embed a query ahead of its recall, so that the vector is at hand."""
-        self._vector(query, budget_s)
+    def abandon(self) -> None:
+        """Begin anew in a forked child: the lock may be held by a thread of the parent."""
+        self._lock = threading.Lock()
+        self._vectors, self._sizes = OrderedDict(), OrderedDict()
 
     def _recall(self, kind: Kind, request: RecallRequest) -> Recall:
         started = time.monotonic()
         deadline = started + request.budget_s
-        vector, degraded = self._vector(request.query, request.budget_s * EMBED_SHARE)
+        query = _bounded(request.query)
+        vector, degraded = self._vector(query, request.budget_s * EMBED_SHARE)
         embedded = time.monotonic()
         where = Where(kind, request.scope, request.target or "")
         try:
-            found = self._legs(where, request.query, vector, deadline)
+            found = self._legs(where, query, vector, deadline)
             searched = time.monotonic()
             hits = self._hits(kind, request.limit, vector, found, deadline)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
-        if vector is not None and found.rows and not found.near:
+        if found.lacking:
+            degraded = (*degraded, found.lacking)
+        elif vector is not None and found.rows and not found.near:
             degraded = (*degraded, "no row of this scope has a vector yet")
         explanation = Explanation(
             rows=found.rows,
@@ -118,8 +135,28 @@ class Recaller:
                 return _Found(rows, "words only", {}, words)
             if rows <= self._settings.exact_rows_max:
                 return _Found(rows, "exact", legs.near(connection, where, vector, LEG_LIMIT, exact=True), words)
-        with self._transaction(deadline, **INDEXED) as connection:
-            return _Found(rows, "graph index", legs.near(connection, where, vector, LEG_LIMIT, exact=False), words)
+        return self._indexed(where, vector, deadline, _Found(rows, "words only", {}, words))
+
+    def _indexed(self, where: Where, vector: Vector, deadline: float, found: _Found) -> _Found:
+        """The near leg by the graph index and, when that finds too few, by comparing all rows, as far as time allows.
+
+        The index finds too few when the rows of other themes are nearer: it gives up before it meets enough of ours.
+        """
+        wanted = min(LEG_LIMIT, found.rows)
+        for plan, exact, local in (("graph index", False, INDEXED), ("exact, after the graph index", True, {})):
+            try:
+                with self._transaction(_part(deadline, NEAR_SHARE), **local) as connection:
+                    near = legs.near(connection, where, vector, LEG_LIMIT, exact=exact)
+            except Unavailable as error:
+                log.debug("%s: %s", plan, error)
+                continue
+            found = replace(found, plan=plan, near=near)
+            if exact or len(near) >= wanted:
+                return found
+        return replace(found, lacking=(
+            f"searching by meaning found {len(found.near)} of {wanted} rows in time: raise recall_budget_s, or "
+            "exact_rows_max above the size of the theme"
+        ))  # fmt: skip
 
     def _transaction(self, deadline: float, **local: LiteralString) -> AbstractContextManager[Connection]:
         left_s = max(SLICE_S_MIN, deadline - time.monotonic())
@@ -131,7 +168,7 @@ class Recaller:
             at, size = self._sizes.get(where, (0.0, -1))
         if size >= 0 and time.monotonic() - at < SIZE_AGE_S_MAX:
             return size
-        size = legs.count(connection, where, self._settings.exact_rows_max + 1)
+        size = legs.count(connection, where, max(self._settings.exact_rows_max + 1, LEG_LIMIT))
         with self._lock:
             self._sizes[where] = (time.monotonic(), size)
             if len(self._sizes) > QUERIES_CACHED_MAX:
@@ -163,3 +200,17 @@ def _scored(
         replace(rows[key], score=scores[key], similarity=related[key].similarity, words=related[key].words)
         for key in best
     )
+
+
+def _bounded(query: str) -> str:
+    """The beginning and the end of a long query, because that is where people put the question when they paste."""
+    if len(query) <= QUERY_CHARS_MAX:
+        return query
+    half = QUERY_CHARS_MAX // 2
+    return f"{query[: half - 1]}\n{query[-half:]}"
+
+
+def _part(deadline: float, share: float) -> float:
+    """The moment at which this share of the time until the deadline is over."""
+    now = time.monotonic()
+    return now + share * max(0.0, deadline - now)

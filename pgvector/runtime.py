@@ -98,10 +98,6 @@ class Runtime:
         request = replace(request, budget_s=max(0.1, deadline - time.monotonic()))
         return self._recaller.turns(request) if kind == "turns" else self._recaller.entries(request)
 
-    def warm(self, query: str) -> None:
-        """Have the query's vector at hand, in the background."""
-        self._errands.submit(self._recaller.warm, query, self.settings.prefetch_budget_s)
-
     # Themes
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
@@ -171,17 +167,18 @@ class Runtime:
         self._errands = Errands("hermes-pgvector-errand", 1)
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
+        self._recaller.abandon()
 
     def _make_ready(self) -> Embedder | None:
         """Called by the drain thread before each batch: connect, migrate or verify, and match the embedder."""
         if not self._ready.is_set() or self.writer.health.problem:
             state = self.database.prepare(self.fitting.wanted_dimensions())
-            fits = self.fitting.match(state.dimensions)
+            self.fitting.match(state.dimensions)
             self._ready.set()
-            if fits:
-                self._errands.submit(self.fitting.calibrate)
         elif self.fitting.undecided and self.database.state is not None:
             self.fitting.match(self.database.state.dimensions)
+        if self.fitting.calibration_due():
+            self._errands.submit(self.fitting.calibrate)
         embedder = self.usable_embedder()
         return None if isinstance(embedder, str) else embedder
 

@@ -13,7 +13,6 @@ from .render import as_json
 from .runtime import Runtime
 
 LIMIT_DEFAULT = 10
-QUERY_CHARS_MAX = 4000
 
 _QUERY = {"type": "string", "description": "What to look for, in plain words or as a question"}
 _SCOPE = {
@@ -98,7 +97,7 @@ def _query(arguments: Mapping[str, Any]) -> str:
     query = clean(_text(arguments, "query")).strip()
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
-    return query[:QUERY_CHARS_MAX]
+    return query
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:

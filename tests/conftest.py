@@ -48,7 +48,9 @@ class Server:
         name = f"hermes_test_{uuid.uuid4().hex[:16]}"
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(name), sql.Identifier(template))
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+                    sql.Identifier(name), sql.Identifier(template)
+                )
             )
         return name
 

@@ -188,6 +188,7 @@ class EmbeddedServer:
         os_account.make_private_folder(paths.sockets, account)
         admitted = {Account.of(os.geteuid()).name, Account.of(0).name}
         pg_cluster.write_authentication(paths.state, admitted, 0o644 if as_root() else 0o600)
+        pg_cluster.sweep(paths.data)
         if not paths.data.exists():
             pg_cluster.create(paths.data, account, programs, deadline)
         pg_cluster.check_version(paths.data)

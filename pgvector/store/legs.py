@@ -38,6 +38,7 @@ class Where:
             "own": self.scope.own,
             "reserved": RESERVED_PATTERN,
             "session": self.scope.session_id,
+            "without_session": self.scope.without_session,
             "target": self.target,
         }
 

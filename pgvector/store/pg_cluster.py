@@ -39,13 +39,17 @@ _TUNING = {
 }
 
 
+def sweep(data: Path) -> None:
+    """Remove what makers that died have left; one of their programs may still have written after the last sweep."""
+    for leftover in data.parent.glob(f"{data.name}.part-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
 def create(data: Path, account: Account, programs: Path, deadline: float) -> None:
     """Make a data folder with our database and the vector extension.
 
     It is built under another name: it is there complete or not at all, whenever this process may die.
     """
-    for leftover in data.parent.glob(f"{data.name}.part-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
     part = part_of(data)
     make_private_folder(part, account)
     _initdb(part, account, programs, deadline)

@@ -8,21 +8,25 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from loopback import vector
+from loopback import Endpoint, vector
 from psycopg.conninfo import conninfo_to_dict
 
+from hermes_memory_pgvector.ambient import ambient
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
+from hermes_memory_pgvector.fitting import CALIBRATION_WAIT_S_MIN, Fitting
+from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
-from hermes_memory_pgvector.recall import LEG_LIMIT, Recaller
+from hermes_memory_pgvector.recall import INDEXED, LEG_LIMIT, QUERY_CHARS_MAX, Recaller
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
 from hermes_memory_pgvector.store.legs import BM25_B, BM25_K1, Kind, Where
@@ -248,7 +252,7 @@ def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, ex
     memory.add(*events)
     query = vector("kelp frog frog")
     where = Where("turns", OPS)
-    with memory.recaller._transaction(time.monotonic() + 20, **({} if exact_rows_max else legs_settings())) as open_:
+    with memory.recaller._transaction(time.monotonic() + 20, **({} if exact_rows_max else INDEXED)) as open_:
         found = legs.near(open_, where, query, LEG_LIMIT, exact=bool(exact_rows_max))
     cosines = [
         sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
@@ -256,12 +260,6 @@ def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, ex
     best = sorted(cosines, reverse=True)[:LEG_LIMIT]
     assert list(found.values()) == pytest.approx(best, abs=2e-3)
     assert memory.ask("kelp frog frog").explanation.plan == ("exact" if exact_rows_max else "graph index")
-
-
-def legs_settings() -> dict[str, Any]:
-    from hermes_memory_pgvector.recall import INDEXED
-
-    return dict(INDEXED)
 
 
 def test_the_graph_index_answers_what_the_exact_search_does(make: Callable[..., Memory]) -> None:
@@ -272,6 +270,77 @@ def test_the_graph_index_answers_what_the_exact_search_does(make: Callable[..., 
         # The farthest of the rows found sets the scale of the scores, and among equals that may be another one.
         assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in second.hits], abs=1e-2)
         assert first.hits
+
+
+def nearer_neighbours(memory: Memory, ours: int = 300, theirs: int = 3000) -> None:
+    """Turns of `ops`, and more of another theme that are all nearer to the question `kelp`."""
+    for theme, word, number in (("ops", "frog", ours), ("billing", "kelp", theirs)):
+        memory.run(
+            "insert into conversations (agent_identity, session_id, role, content, embedding) "
+            "select %s, 's', 'user', 'row ' || n, (select array_agg((v + random() / 50)::real) "
+            "from unnest(%s::float8[]) as v where n > 0)::vector::halfvec from generate_series(1, %s) as n",
+            theme, vector(word), number,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def shortsighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph index gives up early, as it does by itself among some hundred thousand rows."""
+    monkeypatch.setitem(INDEXED, "hnsw__max_scan_tuples", "500")
+    monkeypatch.setitem(INDEXED, "hnsw__ef_search", "40")
+
+
+def test_where_the_graph_index_finds_too_few_all_rows_are_compared(
+    make: Callable[..., Memory], shortsighted: None
+) -> None:
+    memory = make(exact_rows_max=100)
+    nearer_neighbours(memory)
+    recall = memory.ask("kelp")
+    assert recall.explanation.plan == "exact, after the graph index"
+    assert recall.explanation.near == LEG_LIMIT
+    assert recall.degraded == ()
+
+
+def test_a_near_leg_that_found_too_few_in_its_time_says_so(
+    make: Callable[..., Memory], shortsighted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make(exact_rows_max=100)
+    nearer_neighbours(memory)
+    slow = legs.QUERIES["near_turns_exact"].replace("where", "where pg_sleep(1) is not null and", 1)
+    monkeypatch.setattr(legs, "QUERIES", {**legs.QUERIES, "near_turns_exact": slow})
+    memory.add(turn("the lamp"))
+    recall = memory.ask("kelp kelp kelp lamp", budget_s=3.0)
+    assert "the lamp" in [hit.content for hit in recall.hits]
+    assert recall.explanation.near < LEG_LIMIT
+    assert f"of {LEG_LIMIT} rows in time" in recall.degraded[0]
+
+
+def test_the_graph_index_sees_past_nearer_rows_of_other_themes(make: Callable[..., Memory]) -> None:
+    assert int(INDEXED["hnsw__max_scan_tuples"]) >= 400_000
+    memory = make(exact_rows_max=100)
+    nearer_neighbours(memory)
+    assert memory.ask("kelp").explanation.near == LEG_LIMIT
+
+
+def test_the_turns_of_one_session_can_be_left_out(make: Callable[..., Memory]) -> None:
+    for memory in (make(), make(exact_rows_max=0), make("by words only")):
+        memory.clear()
+        memory.add(turn("kelp lamp frog", session="old"), *(turn("kelp", session="now") for _ in range(150)))
+        hits = memory.ask("kelp", Scope("ops", ("ops",), without_session="now"), limit=5).hits
+        assert [hit.session_id for hit in hits] == ["old"]
+
+
+def test_ambient_recall_finds_older_sessions_behind_a_long_running_one(memory: Memory) -> None:
+    class Quiet:
+        settings, writer = memory.settings, SimpleNamespace(health=SimpleNamespace(problem=""))
+        fitting = SimpleNamespace(floor=None)
+
+        def recall(self, kind: str, request: RecallRequest) -> Recall:
+            return memory.recaller.turns(request) if kind == "turns" else memory.recaller.entries(request)
+
+    memory.add(turn("kelp lamp frog", session="old"), *(turn("kelp", session="now") for _ in range(150)), entry("kelp"))
+    found = ambient(Quiet(), "ops", "kelp", "now").hits  # type: ignore[arg-type]
+    assert {(hit.content, hit.session_id) for hit in found} == {("kelp", ""), ("kelp lamp frog", "old")}
 
 
 def test_the_best_of_both_legs_comes_first_and_scores_are_in_order(memory: Memory) -> None:
@@ -336,6 +405,16 @@ def test_only_the_newest_rows_that_hold_a_common_word_are_ranked(make: Callable[
     memory.add(*(turn(f"kelp {number}", session=str(number)) for number in range(150)))
     found = [hit.content for hit in memory.ask("kelp", limit=500).hits]
     assert sorted(found) == sorted(f"kelp {number}" for number in range(50, 150))
+
+
+@pytest.mark.parametrize("kind", ["turns", "entries"])
+def test_a_rare_word_is_found_behind_newer_rows_with_a_common_one(make: Callable[..., Memory], kind: Kind) -> None:
+    memory = make("by words only", word_candidates_max=100)
+    texts = ["kelp of zx81", *(f"kelp {number}" for number in range(150))]
+    memory.add(*(turn(text, session=text) if kind == "turns" else entry(text) for text in texts))
+    recall = memory.ask("kelp zx81", kind=kind)
+    assert recall.hits[0].content == "kelp of zx81"
+    assert recall.hits[0].words > recall.hits[1].words
 
 
 HOSTILE = [
@@ -419,6 +498,74 @@ def test_a_question_is_embedded_once_and_a_failure_is_not_kept(make: Callable[..
     assert memory.ask("kelp").degraded == ("by words only: the model has changed",)
 
 
+def test_a_long_question_is_cut_in_the_middle_before_it_is_embedded(make: Callable[..., Memory]) -> None:
+    embedder = Words()
+    memory = make(embedder)
+    memory.add(turn("the kelp is green"))
+    for middle in (2 * QUERY_CHARS_MAX, 3 * QUERY_CHARS_MAX):
+        assert memory.ask("lamp? " + "x" * middle + " what colour is the kelp").hits[0].words > 0
+    (asked,) = embedder.asked
+    assert len(asked) == QUERY_CHARS_MAX
+    assert asked.startswith("lamp? ")
+    assert asked.endswith(" what colour is the kelp")
+
+
+def test_a_recaller_whose_lock_a_fork_left_held_works_again_once_abandoned(memory: Memory) -> None:
+    memory.add(turn("kelp"))
+    assert memory.ask("kelp").hits
+    memory.recaller._lock.acquire()
+    memory.recaller.abandon()
+    assert in_time(lambda: memory.ask("kelp")).hits
+    assert isinstance(memory.embedder, Words)
+    assert memory.embedder.asked == ["kelp", "kelp"]
+
+
+# --- the floor
+
+
+def test_a_floor_that_could_not_be_measured_is_due_again_after_a_while(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Endpoint()) as endpoint:
+        endpoint.status = 503
+        chosen = Settings(dsn=memory.dsn, embed_url=endpoint.url, embed_model="m")
+        fitting = Fitting(chosen, Home(tmp_path, ""), memory.database)
+        assert not fitting.match(384)
+        assert not fitting.calibration_due()
+        endpoint.status = 200
+        later = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        for waited in (CALIBRATION_WAIT_S_MIN, 2 * CALIBRATION_WAIT_S_MIN):
+            later += 3600
+            if not fitting.match(384):
+                pytest.fail(str(fitting.usable()))
+            assert fitting.calibration_due()
+            assert not fitting.calibration_due()
+            endpoint.status = 503
+            fitting.calibrate()
+            assert fitting.floor is None
+            later += waited - 1
+            assert not fitting.calibration_due()
+            later += 1
+            endpoint.status = 200
+        later += 3600
+        assert fitting.calibration_due()
+        fitting.calibrate()
+        assert fitting.floor is not None
+        later += 7200
+        assert not fitting.calibration_due()
+        fitting.close()
+
+
+def test_no_floor_is_measured_where_one_is_chosen(memory: Memory, tmp_path: Path) -> None:
+    with closing(Endpoint()) as endpoint:
+        chosen = Settings(dsn=memory.dsn, embed_url=endpoint.url, embed_model="m", min_similarity=0.5)
+        fitting = Fitting(chosen, Home(tmp_path, ""), memory.database)
+        assert fitting.match(384)
+        assert not fitting.calibration_due()
+        fitting.close()
+
+
 # --- worse, and saying so
 
 
@@ -462,6 +609,20 @@ def test_a_row_of_zeros_put_in_by_hand_does_not_spoil_the_answer(memory: Memory)
     assert {hit.content: hit.score for hit in hits} == pytest.approx(before)
     assert all(math.isfinite(hit.score) for hit in hits)
     assert all(hit.similarity is None or math.isfinite(hit.similarity) for hit in hits)
+
+
+@pytest.mark.parametrize("kind", ["turns", "entries"])
+def test_many_rows_of_zeros_do_not_hide_the_others(memory: Memory, kind: Kind) -> None:
+    memory.add(turn("frog"), entry("frog"))
+    table, columns = ("conversations", "session_id, role") if kind == "turns" else ("memory_entries", "home, target")
+    memory.run(
+        f"insert into {table} (agent_identity, {columns}, content, embedding) select 'ops', 'z', %s, 'zeros ' || n, "
+        "array_fill(0, array[384])::vector::halfvec from generate_series(1, %s) as n",
+        "user", LEG_LIMIT,
+    )  # fmt: skip
+    recall = memory.ask("kelp", kind=kind)
+    assert [hit.content for hit in recall.hits] == ["frog"]
+    assert recall.degraded == ()
 
 
 def test_a_vector_of_another_length_degrades(make: Callable[..., Memory]) -> None:

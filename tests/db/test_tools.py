@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from loopback import Endpoint
 
 from hermes_memory_pgvector.model import Add, TurnTaken
+from hermes_memory_pgvector.recall import QUERY_CHARS_MAX
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.tools import QUERY_CHARS_MAX, SCHEMAS, call
+from hermes_memory_pgvector.tools import SCHEMAS, call
 
 PERSON = "dm-telegram-0123456789abcdef"
 TOOLS = [schema["name"] for schema in SCHEMAS]

@@ -7,9 +7,13 @@ import json
 import logging
 import math
 import os
+import socket
 import struct
+import subprocess
+import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -406,11 +410,16 @@ def live_endpoint() -> Iterator[tuple[str, str]]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/") as process:
         try:
             deadline = time.monotonic() + 60
-            while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
+            while not _listens(port) and time.monotonic() < deadline:
                 time.sleep(0.1)
             yield f"http://127.0.0.1:{port}/v1", "e5"
         finally:
             process.terminate()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_live_endpoint_finds_the_answer_to_a_question(live_endpoint: tuple[str, str]) -> None:

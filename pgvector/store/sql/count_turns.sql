@@ -3,4 +3,5 @@ select count(*) as rows from (
   where (agent_identity = any (%(themes)s::text[])
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
   and (%(session)s = '' or session_id = %(session)s)
+  and (%(without_session)s = '' or session_id <> %(without_session)s)
   limit %(limit)s) as counted

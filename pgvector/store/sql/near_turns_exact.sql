@@ -1,9 +1,11 @@
 -- Ordering by an expression that no index serves keeps the plan exact: every row of the scope is compared.
-select agent_identity, id, 1 - (embedding <=> %(vector)s::halfvec) as score
+-- The cosine of a row of zeros is NaN, which Postgres would sort before all numbers.
+select agent_identity, id, nullif(1 - (embedding <=> %(vector)s::halfvec), 'NaN') as score
 from conversations
 where embedding is not null
   and (agent_identity = any (%(themes)s::text[])
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
   and (%(session)s = '' or session_id = %(session)s)
-order by score desc, agent_identity, id
+  and (%(without_session)s = '' or session_id <> %(without_session)s)
+order by score desc nulls last, agent_identity, id
 limit %(limit)s

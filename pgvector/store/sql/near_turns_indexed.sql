@@ -5,5 +5,6 @@ where embedding is not null
   and (agent_identity = any (%(themes)s::text[])
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
   and (%(session)s = '' or session_id = %(session)s)
+  and (%(without_session)s = '' or session_id <> %(without_session)s)
 order by embedding <=> %(vector)s::halfvec
 limit %(limit)s
