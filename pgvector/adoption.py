@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .model import Event
 from .records import (
+    UNBORN,
     Position,
     Taken,
     read_acknowledged,
@@ -23,7 +24,7 @@ from .records import (
     save_acknowledged,
     segments,
 )
-from .spool import UNBORN, Spool
+from .spool import Spool
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 
 from .adoption import AdoptedSpool, orphans
 from .errands import Errands
-from .errors import BadEvent, Refused, Unavailable
+from .errors import BadEvent, PgvectorError, Refused, Unavailable
 from .home import Home
 from .intake import prepare
-from .model import Event, TurnTaken, Vector
+from .model import Delegated, Event, TurnTaken, Vector
 from .ports import Embedder
 from .records import Taken, encode
 from .settings import Settings
@@ -27,18 +28,23 @@ from .tally import Tally
 log = logging.getLogger("hermes.pgvector")
 
 FLIGHTS_MAX = 2
+ADOPTED_MAX = 4
 SESSIONS_REMEMBERED_MAX = 1000
 UNEXPECTED_MAX = 5
 
 
 @dataclass(slots=True)
 class _Flight:
-    """A batch on its way. It shrinks as its events are settled, so a retry repeats none of them."""
+    """A batch on its way. It shrinks as its events are settled, so a retry repeats none of them.
+
+    `became` counts what became of them; the tally learns it when all are settled, as the source does.
+    """
 
     source: Spool
     taken: list[Taken]
     planned: list[rows.Planned] = field(default_factory=list)
     rejected: deque[tuple[Taken, str]] = field(default_factory=deque)
+    became: Counter[str] = field(default_factory=Counter)
     vectors: Future[list[Vector]] | None = None
     embed_by: float = 0.0
     ready: bool = False
@@ -58,8 +64,11 @@ class Drain:
         self._spool, self._home, self._database, self._settings = spool, home, database, settings
         self._errands, self._tally = errands, tally
         self._flights: deque[_Flight] = deque()
-        self._adopted: deque[AdoptedSpool] = deque()
+        self._orphans: Iterator[AdoptedSpool] | None = None
+        self._adopted: list[AdoptedSpool] = []
         self._adopt_at = 0.0
+        self._own_next = False
+        self._held: list[Taken] = []
         self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
         self.unembedded = False
 
@@ -69,7 +78,7 @@ class Drain:
         return sum(adopted.pending for adopted in list(self._adopted))
 
     def step(self, embedder: Embedder | None) -> bool:
-        """Settle one batch; False when there was none.
+        """Settle one batch; False when there is nothing more to do for now.
 
         Raises Unavailable or SchemaNotApplied when it must be tried again later, OSError when a bad event cannot be set
         aside; nothing is lost or repeated by calling again.
@@ -77,66 +86,100 @@ class Drain:
         self._adopt()
         self._board(embedder)
         if not self._flights:
-            return False
+            return self._orphans is not None
         flight = self._flights[0]
-        if not flight.ready:
-            self._plan(flight, embedder)
-        while flight.rejected:
-            self._set_aside(*flight.rejected[0])
-            flight.rejected.popleft()
-        self._collect_vectors(flight)
-        self._write(flight)
-        flight.source.acknowledge(flight.taken)
+        try:
+            self._settle(flight, embedder)
+        except (PgvectorError, OSError):
+            raise
+        except Exception:
+            self._count_unexpected(flight)
+            raise
         self._flights.popleft()
+        self._tally.add(**flight.became)
+        flight.source.acknowledge(flight.taken)
         self._tally.add()
         return True
 
-    def give_up_on_head(self) -> None:
-        """Count an unforeseen error. After some, the batch goes on singly, and an event that still fails is set aside:
-        it must not block the queue for ever.
+    def _settle(self, flight: _Flight, embedder: Embedder | None) -> None:
+        if not flight.ready:
+            self._plan(flight, embedder)
+        while flight.rejected:
+            self._set_aside(flight, *flight.rejected[0])
+            flight.rejected.popleft()
+        self._collect_vectors(flight)
+        self._write(flight)
+
+    def _count_unexpected(self, flight: _Flight) -> None:
+        """After some unforeseen errors the batch goes on singly, and an event that still fails is set aside: it must
+        not block the queue for ever.
         """
-        if not self._flights:
-            return
-        flight = self._flights[0]
         flight.unexpected += 1
         if flight.unexpected < UNEXPECTED_MAX:
             return
         flight.unexpected = 0
         if flight.singly and flight.planned:
-            self._set_aside_event(flight.planned[0].event, "an unexpected error; the log names it")
+            self._set_aside_event(flight, flight.planned[0].event, "an unexpected error; the log names it")
             del flight.planned[0]
         flight.singly = True
 
     def let_go(self) -> None:
         """Leave everything that is not acknowledged to the next run, here or in another process."""
         self._flights.clear()
+        self._held = []
+        self._tally.add(adopted=-self.adopted_pending)
         while self._adopted:
-            self._adopted.popleft().close()
-        self._adopt_at = 0.0
+            self._adopted.pop().close()
+        self._orphans, self._adopt_at = None, 0.0
         self._spool.rewind()
 
+    def abandon(self) -> None:
+        """Let go of the inherited locks in a forked child, so that the parent alone holds them."""
+        for adopted in self._adopted:
+            adopted.abandon()
+
     def _adopt(self) -> None:
-        if time.monotonic() < self._adopt_at:
-            return
-        self._adopt_at = time.monotonic() + self._settings.adopt_interval_s
-        for orphan in orphans(self._home.spool):
-            log.info("adopting the spool of a process that died: %s", orphan.folder and orphan.folder.name)
-            self._adopted.append(orphan)
+        """Hold a few spools of dead processes at a time: each takes a descriptor of the agent's process."""
+        for adopted in [adopted for adopted in self._adopted if adopted.finished]:
+            self._adopted.remove(adopted)
+            adopted.close()
+        if self._orphans is None and time.monotonic() >= self._adopt_at:
+            self._adopt_at = time.monotonic() + self._settings.adopt_interval_s
+            self._orphans = orphans(self._home.spool)
+        while self._orphans is not None and len(self._adopted) < ADOPTED_MAX:
+            orphan = next(self._orphans, None)
+            if orphan is None:
+                self._orphans = None
+            else:
+                log.info("adopting the spool of a process that died: %s", orphan.folder and orphan.folder.name)
+                self._adopted.append(orphan)
 
     def _board(self, embedder: Embedder | None) -> None:
-        """Take batches until enough are on their way; spools of dead processes go first."""
+        """Take batches until enough are on their way, from our own spool and those of dead processes by turns."""
         while len(self._flights) < FLIGHTS_MAX:
-            source: Spool = self._adopted[0] if self._adopted else self._spool
-            taken = source.take(self._settings.batch_max)
-            if taken:
-                self._tally.add(adopted=len(taken) if source is not self._spool else 0)
-                flight = _Flight(source, taken)
-                self._flights.append(flight)
-                self._plan(flight, embedder)
-            elif not self._adopted or any(flight.source is source for flight in self._flights):
+            self._own_next = not self._own_next
+            first, second = (self._own, self._foreign) if self._own_next else (self._foreign, self._own)
+            flight = first() or second()
+            if flight is None:
                 return
-            else:
-                self._adopted.popleft().close()
+            self._flights.append(flight)
+            self._plan(flight, embedder)
+
+    def _own(self) -> _Flight | None:
+        # Only a turn may overtake what a dead process left: a change of an entry, or the end of a session, depends on
+        # the events before it.
+        taken = self._held or self._spool.take(self._settings.batch_max)
+        free = list(takewhile(_stands_alone, taken)) if self._adopted else taken
+        self._held = taken[len(free) :]
+        return _Flight(self._spool, free) if free else None
+
+    def _foreign(self) -> _Flight | None:
+        for adopted in self._adopted:
+            taken = adopted.take(self._settings.batch_max)
+            if taken:
+                self._tally.add(adopted=len(taken))
+                return _Flight(adopted, taken)
+        return None
 
     def _plan(self, flight: _Flight, embedder: Embedder | None) -> None:
         planned: list[rows.Planned] = []
@@ -204,9 +247,13 @@ class Drain:
                 if len(part) > 1:
                     size = len(part) // 2
                     continue
-                self._set_aside_event(part[0].event, str(error))
+                if any(part[0].vectors):
+                    # The vectors may be what does not fit; then those of the whole batch do not.
+                    flight.planned = [_without_vectors(planned) for planned in flight.planned]
+                    continue
+                self._set_aside_event(flight, part[0].event, str(error))
             else:
-                self._tally.add(applied=fresh, already_there=len(part) - fresh)
+                flight.became.update(applied=fresh, already_there=len(part) - fresh)
                 self.unembedded |= any(None in planned.vectors for planned in part)
             del flight.planned[: len(part)]
             size = len(flight.planned)
@@ -216,20 +263,29 @@ class Drain:
         with self._database.transaction(*limits) as connection:
             return rows.apply(connection, part)
 
-    def _set_aside(self, item: Taken, reason: str) -> None:
+    def _set_aside(self, flight: _Flight, item: Taken, reason: str) -> None:
         if item.event is not None:
-            self._set_aside_event(item.event, reason)
+            self._set_aside_event(flight, item.event, reason)
             return
-        name = f"damaged-{item.position.segment}-{item.position.offset}-{int(time.time())}"
-        self._keep(name, reason, item.raw.decode("latin-1"))
+        folder = flight.source.folder
+        name = f"damaged-{folder.name if folder else 'own'}-{item.position.segment}-{item.position.offset}"
+        self._keep(flight, name, reason, item.raw.decode("latin-1"))
 
-    def _set_aside_event(self, event: Event, reason: str) -> None:
-        self._keep(event.id, reason, encode(event).decode("ascii"))
+    def _set_aside_event(self, flight: _Flight, event: Event, reason: str) -> None:
+        self._keep(flight, event.id, reason, encode(event).decode("ascii"))
 
-    def _keep(self, name: str, reason: str, text: str) -> None:
+    def _keep(self, flight: _Flight, name: str, reason: str, text: str) -> None:
         if not self._home.set_aside(name, reason, text):
             raise OSError(
                 f"{self._home.state / 'aside'} cannot be written or is full: free it, nothing is lost meanwhile"
             )
         log.warning("an event was set aside: %s; run: hermes-pgvector doctor", reason)
-        self._tally.add(set_aside=1)
+        flight.became.update(set_aside=1)
+
+
+def _stands_alone(item: Taken) -> bool:
+    return item.event is None or isinstance(item.event, TurnTaken | Delegated)
+
+
+def _without_vectors(planned: rows.Planned) -> rows.Planned:
+    return replace(planned, vectors=(None,) * len(planned.vectors))

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from uuid import uuid4
 
 from .errands import Errands
-from .errors import PgvectorError, Refused, Unavailable
+from .errors import BadEvent, PgvectorError, Refused, Unavailable
 from .model import Vector
 from .ports import Embedder
 from .settings import Settings
@@ -50,8 +50,15 @@ class Healer:
         """There is something to heal: look at the next step."""
         self._due = 0.0
 
+    def postpone(self) -> None:
+        """After an error: leave what was at work, and begin again a little later."""
+        self._rows, self._vectors, self._due = [], None, self._soonest()
+
     def step(self, embedder: Embedder | None) -> bool:
-        """Add words, store vectors that came, or ask for some; returns whether rows changed. Raises Unavailable."""
+        """Add words, store vectors that came, or ask for some; returns whether rows changed.
+
+        Raises PgvectorError; call `postpone` then.
+        """
         self._prune()
         if self._vectors is not None:
             return self._collect(self._vectors)
@@ -115,10 +122,17 @@ class Healer:
         except (Refused, ValueError) as error:
             self._narrow(found, error)
             return True
-        with self._database.transaction(
-            self._settings.connect_timeout_s, self._settings.statement_timeout_s
-        ) as connection:
-            self.healed += healing.embed(connection, found, vectors)
+        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        try:
+            with self._database.transaction(*limits) as connection:
+                healed = healing.embed(connection, found, vectors)
+        except BadEvent as error:
+            self._narrow(found, error)
+            if len(found) == 1:
+                # The column may fit no vector at all: not a warning for every row of it, one after the other.
+                self._due = self._soonest()
+            return len(found) > 1
+        self.healed += healed
         self._chunk_max = min(2 * self._chunk_max, CHUNK_ROWS_MAX)
         self._due = 0.0
         return True

@@ -15,6 +15,7 @@ from uuid import uuid4
 from .host import scrubbed
 from .mirror import parse
 from .model import Target
+from .records import make_private
 from .snapshot import Snapshot, opened
 
 log = logging.getLogger("hermes.pgvector")
@@ -72,7 +73,7 @@ class Home:
         """Keep an event that cannot be stored where an operator finds it. False when there is no room."""
         folder = self.state / "aside"
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(folder)
             if self._files_aside < 0:
                 self._files_aside = sum(1 for _ in folder.iterdir())
             if self._files_aside >= files_max:
@@ -95,7 +96,7 @@ class Home:
     def remember(self, name: str, value: object) -> None:
         """Keep a small value in the home's state folder; lost when the home cannot be written."""
         with contextlib.suppress(OSError):
-            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.state)
             _replace(self.state / f"{name}.json", json.dumps(value))
 
     def recollect(self, name: str) -> object:
@@ -118,7 +119,7 @@ class Home:
     def _read_or_make_secret(self) -> bytes:
         path = self.state / "person_key"
         with contextlib.suppress(OSError):
-            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.state)
             if not path.exists():
                 _create(path, os.urandom(32).hex())
             if _SECRET.fullmatch(kept := path.read_text(encoding="ascii", errors="replace").strip()):
@@ -134,7 +135,7 @@ class Home:
     def _read_or_make_id(self) -> str:
         path = self.state / "home_id"
         try:
-            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.state)
             if not path.exists():
                 _create(path, uuid4().hex)
             return path.read_text(encoding="ascii").strip()

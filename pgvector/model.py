@@ -180,6 +180,7 @@ class Counters:
     """What became of the events of one process. Two identities hold at any quiet moment:
 
     offered = accepted + refused, and accepted + adopted = applied + already_there + pending + set_aside.
+    What a runtime leaves to an adopter when it closes is taken out of them.
     """
 
     offered: int = 0

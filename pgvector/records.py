@@ -6,6 +6,7 @@ A record is `magic, length, crc32` and a JSON payload. A torn or damaged stretch
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import struct
@@ -14,10 +15,12 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+from uuid import uuid4
 
 from .errors import BadEvent
 from .model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
 
+UNBORN = ".new-"
 MAGIC = b"\xf5hm1"
 HEADER = struct.Struct("<4sII")
 
@@ -89,6 +92,35 @@ def make_private(folder: Path) -> None:
 def segment_path(folder: Path, number: int) -> Path:
     """The file of one segment."""
     return folder / f"{number:08d}.log"
+
+
+def open_segment(folder: Path, number: int) -> int:
+    """A descriptor that appends to a segment, which is made when it is not there. Raises OSError."""
+    return os.open(segment_path(folder, number), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def new_folder(parent: Path, segment: int, content: bytes) -> tuple[Path, int, int]:
+    """A new folder with one segment, and the descriptors of its lock, which is held, and of the segment.
+
+    Raises OSError.
+    """
+    # The folder gets its name only once it is locked: nobody can take it for an orphan in between.
+    fresh = parent / f"{UNBORN}{uuid4().hex}"
+    fresh.mkdir(mode=0o700)
+    opened: list[int] = []
+    try:
+        opened.append(os.open(fresh / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        opened.append(open_segment(fresh, segment))
+        with open(opened[1], "wb", closefd=False) as file:
+            file.write(content)
+        folder = fresh.rename(parent / fresh.name.removeprefix(UNBORN))
+    except OSError:
+        for fd in opened:
+            os.close(fd)
+        remove_folder(fresh)
+        raise
+    return folder, opened[0], opened[1]
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from .model import TARGETS, Target
+from .records import make_private
 
 Snapshot: TypeAlias = dict[Target, tuple[str, ...]]
 
@@ -31,7 +32,7 @@ def opened(folder: Path, wait_s: float) -> Iterator[Snapshot]:
     Safe for several processes and threads: one at a time is inside. Raises OSError when the folder cannot be written,
     or when somebody else is inside for longer than `wait_s` seconds.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(folder)
     lock = os.open(folder / "snapshot.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock(lock, wait_s)

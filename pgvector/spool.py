@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import threading
 import time
 from collections import deque
 from pathlib import Path
-from uuid import uuid4
 
 from .model import Event
 from .records import (
@@ -24,11 +22,11 @@ from .records import (
     Taken,
     frame,
     make_private,
+    new_folder,
+    open_segment,
     read_records,
-    remove_folder,
     remove_if_empty,
     save_acknowledged,
-    segment_path,
     segments,
 )
 
@@ -38,7 +36,6 @@ SEGMENT_BYTES_MAX = 8 << 20
 SPENT_SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
 REFUSALS_LOGGED_EVERY_S = 60.0
-UNBORN = ".new-"
 
 
 class Spool:
@@ -117,8 +114,7 @@ class Spool:
             self._acked = batch[-1].position
             # Several damaged records can come out as one.
             self.pending = max(0, self.pending - len(batch)) if self._acked < self._end else 0
-            for number in [number for number in self._closed_bytes if number < self._acked.segment]:
-                del self._closed_bytes[number]
+            self._closed_bytes = {n: size for n, size in self._closed_bytes.items() if n >= self._acked.segment}
             with contextlib.suppress(OSError):
                 self._restore()
                 if self._acked == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
@@ -127,7 +123,7 @@ class Spool:
         if folder is not None:
             # First the room is made, which the note needs on a full disk.
             with contextlib.suppress(OSError):
-                self._drop_segments(folder)
+                self._drop_segments()
                 save_acknowledged(folder, self._acked)
 
     def rewind(self) -> None:
@@ -171,7 +167,7 @@ class Spool:
     def _store(self, record: bytes) -> None:
         self._restore()
         if self._folder is None:
-            self._create(self._end.segment)
+            self._create()
             # What was pending when an earlier folder was closed waits there for its adopter.
             self.handed_over += self.pending
             self.pending = 0
@@ -186,41 +182,27 @@ class Spool:
                 raise
             # The disk is full, but all that this segment takes of it is stored.
             self._begin_segment()
-            self._drop_segments(self._folder)
+            self._drop_segments()
             self._write(record)
 
-    def _create(self, segment: int, content: bytes = b"") -> None:
+    def _create(self, content: bytes = b"") -> Path:
         make_private(self._parent)
-        # The folder gets its name only once it is locked: nobody can take it for an orphan in between.
-        fresh = self._parent / f"{UNBORN}{uuid4().hex}"
-        fresh.mkdir(mode=0o700)
-        opened: list[int] = []
-        try:
-            opened.append(os.open(fresh / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            opened.append(_open(segment_path(fresh, segment)))
-            with open(opened[1], "wb", closefd=False) as file:
-                file.write(content)
-            folder = fresh.rename(self._parent / fresh.name.removeprefix(UNBORN))
-        except OSError:
-            for fd in opened:
-                os.close(fd)
-            remove_folder(fresh)
-            raise
-        for fd in (self._fd, self._lock_fd):
+        before = self._lock_fd, self._fd
+        self._folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment, content)
+        for fd in before:
             if fd >= 0:
                 os.close(fd)
-        self._folder, (self._lock_fd, self._fd) = folder, opened
+        return self._folder
 
     def _restore(self) -> None:
         """When somebody deleted the folder, give what the open segment holds another one, at the same positions."""
         if self._fd < 0 or os.fstat(self._fd).st_nlink > 0:
             return
-        self._create(self._end.segment, os.pread(self._fd, self._end.offset, 0))
+        save_acknowledged(self._create(os.pread(self._fd, self._end.offset, 0)), self._acked)
         log.warning("the spool of this process was deleted and is made anew; leave it alone while hermes runs")
         if self._closed_bytes:
             log.error("memories were lost with %d MB of the spool", sum(self._closed_bytes.values()) >> 20)
-            self._closed_bytes.clear()
+        self._closed_bytes.clear()
 
     def _begin_segment(self) -> None:
         """Leave a segment of which everything is acknowledged."""
@@ -231,7 +213,7 @@ class Spool:
 
     def _open_segment(self, number: int) -> None:
         assert self._folder is not None
-        fd = _open(segment_path(self._folder, number))
+        fd = open_segment(self._folder, number)
         os.close(self._fd)
         self._fd = fd
         self._closed_bytes[self._end.segment] = self._end.offset
@@ -256,14 +238,10 @@ class Spool:
     def _unacknowledged_bytes(self) -> int:
         return sum(self._closed_bytes.values()) + self._end.offset - self._acked.offset
 
-    def _drop_segments(self, folder: Path) -> None:
-        for number, path in segments(folder):
+    def _drop_segments(self) -> None:
+        for number, path in segments(self._folder) if self._folder else ():
             if number < self._acked.segment:
                 path.unlink(missing_ok=True)
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 class VolatileSpool(Spool):

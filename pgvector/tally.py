@@ -41,12 +41,6 @@ class Tally:
         """The health of the writer."""
         return self._health
 
-    @property
-    def settled(self) -> int:
-        """Events that have reached their end: stored, found stored, or set aside."""
-        counts = self._counts
-        return counts.applied + counts.already_there + counts.set_aside
-
     def add(self, **numbers: int) -> None:
         """Add to counters by name, and wake whoever waits for a change."""
         with self.changed:

@@ -51,7 +51,7 @@ class AsyncWriter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._hurried = 0
+        self._hurried = self._flushes = 0
         self._woken = threading.Event()
         errands = Errands("hermes-pgvector-embed", ERRAND_THREADS_MAX)
         self._drain = Drain(self._spool, self._home, self._database, self._settings, errands, self._tally)
@@ -81,13 +81,16 @@ class AsyncWriter:
         goal = self._spool.appended
         if self._spool.pending == 0:
             return True
-        self._hurried += 1
+        with self._lock:
+            self._hurried += 1
+            self._flushes += 1
         self.wake()
         self._tally.add()
         try:
             return self._tally.wait_until(lambda: self._spool.appended - self._spool.pending >= goal, timeout_s)
         finally:
-            self._hurried -= 1
+            with self._lock:
+                self._hurried -= 1
 
     def stop(self, timeout_s: float) -> bool:
         """Write what is pending, for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
@@ -112,8 +115,9 @@ class AsyncWriter:
 
     @property
     def counters(self) -> Counters:
-        """What became of the events so far."""
-        return replace(self._tally.counts, pending=self.pending())
+        """What became of the events so far, without those that are left to an adopter, be it this process again."""
+        counts, left = self._tally.counts, self._spool.handed_over
+        return replace(counts, offered=counts.offered - left, accepted=counts.accepted - left, pending=self.pending())
 
     @property
     def health(self) -> Health:
@@ -131,6 +135,7 @@ class AsyncWriter:
 
     def abandon(self) -> None:
         """Begin anew in a forked child, where the thread does not exist and its locks mean nothing."""
+        self._drain.abandon()
         self._reset()
 
     def _start(self) -> None:
@@ -144,6 +149,7 @@ class AsyncWriter:
         pause_s = 0.0
         while self._goes_on():
             self._woken.clear()
+            flushes = self._flushes
             try:
                 busy = self._step()
                 pause_s = 0.0
@@ -153,11 +159,10 @@ class AsyncWriter:
                 log.warning("the writer met an unexpected %s", type(error).__name__)
                 log.debug("the writer met an unexpected error", exc_info=error)
                 pause_s = self._failed(error, pause_s)
-                self._drain.give_up_on_head()
             else:
                 if busy:
                     continue
-            self._rest(pause_s)
+            self._rest(pause_s, flushes)
 
     def _goes_on(self) -> bool:
         with self._lock:
@@ -179,12 +184,27 @@ class AsyncWriter:
             self._drain.unembedded = False
             self._healer.soon()
         self._tally.succeeded()
-        return busy or self._healer.step(embedder)
+        return busy or self._heal(embedder)
 
-    def _rest(self, pause_s: float) -> None:
-        """Wait for work, or out the pause after a failure. A lone event waits the linger for company."""
+    def _heal(self, embedder: Embedder | None) -> bool:
+        """What goes wrong here keeps no event from being stored: the writer is well, and new events do not wait."""
+        try:
+            return self._healer.step(embedder)
+        except PgvectorError as error:
+            log.info("rows must wait for their vectors and words: %s", error)
+        except Exception as error:
+            log.warning("filling in vectors and words met an unexpected %s", type(error).__name__)
+            log.debug("filling in vectors and words met an unexpected error", exc_info=error)
+        self._healer.postpone()
+        return False
+
+    def _rest(self, pause_s: float, flushes: int) -> None:
+        """Wait for work, or out the pause after a failure, which a flush that began since `flushes` were counted ends.
+
+        A lone event waits the linger for company.
+        """
         if pause_s:
-            self._tally.wait_until(lambda: self._stopping, pause_s)
+            self._tally.wait_until(lambda: self._stopping or self._flushes != flushes, pause_s)
             return
         if self._woken.wait(IDLE_S_MAX) and not (self._hurried or self._stopping):
             enough = self._settings.batch_max

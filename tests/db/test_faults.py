@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,18 @@ import psycopg
 import pytest
 from loopback import Endpoint
 
-from hermes_memory_pgvector.model import Add, Recall, RecallRequest, Remove, Replace, Scope, TurnTaken
+from hermes_memory_pgvector.adoption import orphans
+from hermes_memory_pgvector.drain import ADOPTED_MAX
+from hermes_memory_pgvector.errors import SchemaNotApplied
+from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Remove, Replace, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.spool import Spool
 from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
+from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.writer import AsyncWriter
 
 QUICK = {"retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1}
 
@@ -454,3 +462,236 @@ def test_nothing_secret_reaches_the_log(
     for text in (caplog.text, status):
         assert "tiger-secret" not in text
         assert "swordfish" not in text
+
+
+def leave_behind(home: Path, *events: Event) -> Path:
+    """What a process that died left in a home."""
+    spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 30, window_max=1)
+    for event in events:
+        assert spool.append(event)
+    folder = spool.folder
+    assert folder is not None
+    spool.close()
+    return folder
+
+
+@contextmanager
+def ledger_locked(dsn: str) -> Iterator[None]:
+    """Nothing can be stored while the block runs."""
+    with psycopg.connect(dsn) as blocker:
+        blocker.execute("lock table memory_events in access exclusive mode")
+        yield
+        blocker.rollback()
+
+
+@contextmanager
+def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: Any) -> Iterator[AsyncWriter]:
+    """A writer whose `ready` is the test's."""
+    settings = Settings(dsn=dsn, batch_linger_s=0, **changed)  # type: ignore[arg-type]
+    home = Home(folder)
+    spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
+    database = Database(settings, folder)
+    writer = AsyncWriter(spool, home, database, ready, settings)
+    try:
+        yield writer
+    finally:
+        writer.stop(1)
+        spool.close()
+        database.close()
+
+
+def test_an_error_elsewhere_sets_no_event_aside(database: str, tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    def ready() -> None:
+        tries.append(1)
+        if 1 < len(tries) < 20:
+            raise RuntimeError("not about any event")
+
+    with writer_with(database, tmp_path, ready, retry_max_s=0.1) as writer:
+        assert writer.accept(turn(0))
+        assert writer.flush(20)
+        for number in range(1, 4):
+            assert writer.accept(turn(number))
+        wait_for(lambda: len(tries) > 20)
+        assert writer.flush(20)
+        assert writer.counters.set_aside == 0
+        assert writer.counters.applied == 4
+
+
+def test_a_flush_ends_the_pause_after_a_failure(database: str, tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    def ready() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise SchemaNotApplied("run the migrations")
+
+    with writer_with(database, tmp_path, ready, retry_max_s=300) as writer:
+        assert writer.accept(turn(0))
+        wait_for(lambda: bool(writer.health.problem))
+        assert writer.flush(3)
+
+
+def test_a_healer_that_fails_is_no_failure_of_storing(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(heal_interval_s=1)
+    runtime.wait_ready(10)
+    with psycopg.connect(database) as connection:
+        connection.execute("alter table hermes_pgvector_leases rename to elsewhere")
+        connection.execute("insert into conversations (agent_identity, role, content) values ('ops', 'user', 'bare')")
+    problems = set()
+    for number in range(25):
+        assert runtime.accept(turn(number))
+        time.sleep(0.1)
+        problems.add(runtime.writer.health.problem)
+    assert runtime.writer.flush(10)
+    assert problems == {""}
+    assert unembedded(database) == 1
+
+
+def test_vectors_that_do_not_fit_the_column_cost_no_text(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    runtime.accept(turn(0))
+    wait_for(lambda: bool(turns_stored(database)) and unembedded(database) == 0)
+    with psycopg.connect(database) as connection:
+        connection.execute("drop index conversations_meaning")
+        connection.execute("alter table conversations alter column embedding type halfvec(768) using null")
+    for number in range(1, 8):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(20)
+    assert turns_stored(database) == expected(8)
+    assert runtime.writer.counters.set_aside == 0
+
+
+def test_many_orphans_are_stored_at_once_but_few_are_held_open(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    for number in range(60):
+        leave_behind(tmp_path / "home", turn(number))
+    runtime = start(adopt_interval_s=3600)
+    runtime.wait_ready(10)
+    most = 0
+    deadline = time.monotonic() + 30
+    while len(turns_stored(database)) < 120 and time.monotonic() < deadline:
+        links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if fd_is_open(fd)]
+        most = max(most, sum(link.startswith(str(tmp_path)) and link.endswith("/lock") for link in links))
+    assert turns_stored(database) == expected(60)
+    assert 0 < most <= ADOPTED_MAX
+    wait_for(lambda: not list((tmp_path / "home" / "pgvector" / "spool").iterdir()))
+    identities_hold(runtime)
+
+
+def fd_is_open(fd: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{fd}")
+
+
+def test_an_orphan_that_cannot_be_read_stops_nobody(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    broken = leave_behind(tmp_path / "home", turn(0))
+    (broken / "00000001.log").unlink()
+    (broken / "00000001.log").mkdir()
+    leave_behind(tmp_path / "home", turn(1))
+    runtime = start()
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(10)
+    wait_for(lambda: turns_stored(database) == expected(2))
+    assert runtime.writer.health.problem == ""
+    assert broken.is_dir()
+
+
+def test_damaged_records_of_two_orphans_are_both_kept(start: Callable[..., Runtime], tmp_path: Path) -> None:
+    for number in range(2):
+        folder = leave_behind(tmp_path / "home", turn(number))
+        os.truncate(folder / "00000001.log", 40)
+    runtime = start()
+    runtime.wait_ready(10)
+    wait_for(lambda: runtime.writer.counters.set_aside == 2)
+    assert len(runtime.home.aside()) == 2
+    identities_hold(runtime)
+
+
+def test_the_books_balance_when_the_writer_stops_and_starts_again(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    leave_behind(tmp_path / "home", *[turn(number) for number in range(5)])
+    runtime = start(statement_timeout_s=1, batch_max=2)
+    with ledger_locked(database):
+        runtime.wait_ready(10)
+        runtime.accept(turn(5))
+        wait_for(lambda: runtime.writer.counters.adopted > 0)
+        runtime.writer.stop(0.1)
+        wait_for(lambda: not runtime.writer.alive())
+        assert runtime.writer.counters.adopted == 0
+        identities_hold(runtime)
+    runtime.writer.wake()
+    wait_for(lambda: turns_stored(database) == expected(6) and runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.applied == 6)
+    identities_hold(runtime)
+
+
+def test_the_books_balance_when_a_closed_runtime_is_used_again(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(statement_timeout_s=1)
+    runtime.wait_ready(10)
+    with ledger_locked(database):
+        runtime.accept(turn(0))
+        runtime.close(0.1)
+        wait_for(lambda: not runtime.writer.alive())
+        identities_hold(runtime)
+    runtime.accept(turn(1))
+    wait_for(lambda: turns_stored(database) == expected(2) and runtime.writer.pending() == 0)
+    identities_hold(runtime)
+
+
+def test_our_own_turns_do_not_wait_behind_a_long_backlog(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    leave_behind(tmp_path / "home", *[turn(number) for number in range(1000)])
+    runtime = start(batch_max=5, batch_linger_s=0)
+    with ledger_locked(database):
+        runtime.wait_ready(10)
+        runtime.accept(turn(2000, "mine"))
+    assert runtime.writer.flush(20)
+    stored = turns_stored(database)
+    assert turn(2000).user in stored
+    assert len(stored) < 2000
+
+
+def test_a_change_of_an_entry_waits_for_what_a_dead_process_left(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    runtime = start(batch_max=2, batch_linger_s=0)
+    common: dict[str, Any] = {"theme": "ops", "home": runtime.home.id, "target": "memory"}
+    left = [*[turn(number) for number in range(20)], Add(content="the port is 5432", **common)]
+    leave_behind(tmp_path / "home", *left)
+    for event in (turn(20), Remove(old_text="port", **common), turn(21)):
+        assert runtime.accept(event)
+    assert runtime.writer.flush(20)
+    wait_for(lambda: turns_stored(database) == expected(22))
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert rows(database, "select content from memory_entries") == []
+    identities_hold(runtime)
+
+
+def test_a_forked_child_does_not_keep_the_locks_of_adopted_spools(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    folder = leave_behind(tmp_path / "home", turn(0))
+    runtime = start(statement_timeout_s=1)
+    with ledger_locked(database):
+        runtime.wait_ready(10)
+        wait_for(lambda: runtime.writer.counters.adopted > 0)
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        try:
+            runtime.writer.stop(0.1)
+            wait_for(lambda: not runtime.writer.alive())
+            found = list(orphans(runtime.home.spool))
+            assert [orphan.folder for orphan in found] == [folder]
+            for orphan in found:
+                orphan.close()
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)

@@ -248,6 +248,49 @@ def test_the_bound_holds_across_segments(tmp_path: Path, monkeypatch: pytest.Mon
     spool.close()
 
 
+def test_the_bound_holds_for_records_larger_than_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    spool = make(tmp_path, bytes_max=10_000, window_max=1)
+    assert [spool.append(turn(number, size=3_000)) for number in range(6)] == [True] * 3 + [False] * 3
+    spool.acknowledge(spool.take(1))
+    assert spool.append(turn(6, size=3_000))
+    assert not spool.append(turn(7, size=3_000))
+    assert drained(spool) == [1, 2, 6]
+    spool.close()
+
+
+def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = child(
+        tmp_path,
+        """
+        import resource
+        from hermes_memory_pgvector.records import frame
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(frame(turn(0))) * 7 // 2, most))
+        accepted = [n for n in range(6) if spool.append(turn(n))]
+        spool.acknowledge(spool.take(2))
+        accepted += [n for n in range(6, 8) if spool.append(turn(n))]
+        spool.acknowledge(spool.take(1))
+        accepted += [n for n in range(8, 13) if spool.append(turn(n))]
+        print(accepted, spool.pending, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert line(process) == "[0, 1, 2, 8, 9, 10] 3"
+    process.wait()
+    assert adopted(tmp_path) == [8, 9, 10]
+
+
+def test_refusals_are_said_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spool = make(tmp_path, bytes_max=1_000)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        assert not any(spool.append(turn(number, size=2_000)) for number in range(20))
+    assert len(caplog.records) == 1
+    spool.close()
+
+
 def test_an_event_larger_than_the_bound_is_refused_and_harmless(tmp_path: Path) -> None:
     spool = make(tmp_path, bytes_max=1_000)
     assert not spool.append(turn(1, size=2_000))
@@ -324,7 +367,7 @@ def test_files_are_private_and_gone_after_a_clean_close(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert spool.folder is not None
-    assert mode(tmp_path / "state" / "spool") == mode(spool.folder) == 0o700
+    assert mode(tmp_path / "state") == mode(tmp_path / "state" / "spool") == mode(spool.folder) == 0o700
     files = {path.name: mode(path) for path in spool.folder.iterdir()}
     assert set(files) == {"lock", "acknowledged", "00000001.log"}
     assert set(files.values()) == {0o600}
@@ -384,6 +427,18 @@ def turn_in(spool: Spool) -> Event | None:
     return read_records(spool.folder, Position(1, 0), spool._end, 1)[0].event
 
 
+def test_a_reused_spool_tells_what_it_has_left_to_an_adopter(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(3):
+        spool.append(turn(number))
+    spool.close()
+    assert (spool.pending, spool.handed_over) == (3, 0)
+    spool.append(turn(3))
+    assert (spool.pending, spool.handed_over) == (1, 3)
+    spool.close()
+    assert sorted(adopted(tmp_path)) == [0, 1, 2, 3]
+
+
 def test_a_reused_spool_counts_only_what_it_can_give_out(tmp_path: Path) -> None:
     spool = make(tmp_path)
     spool.append(turn(0))
@@ -409,6 +464,43 @@ def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path
     assert spool.pending == 0
     spool.close()
     assert not folders(tmp_path)
+
+
+@pytest.mark.parametrize("window_max", [1, 50])
+def test_a_folder_deleted_behind_our_back_is_made_anew_with_all_that_is_pending(
+    tmp_path: Path, window_max: int
+) -> None:
+    spool = make(tmp_path / "spool", window_max=window_max)
+    for number in range(10):
+        spool.append(turn(number))
+    spool.acknowledge(spool.take(1))
+    late = spool.take(3)
+    shutil.rmtree(tmp_path / "spool")
+    assert spool.append(turn(10))
+    assert len(folders(tmp_path / "spool")) == 1
+    spool.acknowledge(late)
+    found = numbers(spool.take(3))
+    shutil.rmtree(tmp_path / "spool")
+    found += drained_without_acknowledging(spool)
+    assert spool.append(turn(11))
+    found += drained_without_acknowledging(spool)
+    assert found == list(range(1 + len(late), 12))
+    die(spool)
+    assert adopted(tmp_path / "spool") == found
+
+
+def test_a_deleted_folder_that_cannot_be_made_again_refuses_events(tmp_path: Path) -> None:
+    parent = tmp_path / "spool"
+    spool = make(parent)
+    assert spool.append(turn(0))
+    shutil.rmtree(parent)
+    parent.write_text("in the way")
+    assert not spool.append(turn(1))
+    parent.unlink()
+    assert spool.append(turn(2))
+    assert drained(spool) == [0, 2]
+    spool.close()
+    assert not folders(parent)
 
 
 # --- the death of a process
@@ -613,6 +705,27 @@ def test_an_acknowledged_position_that_cannot_be_read_repeats_rather_than_loses(
     (spool.folder / "acknowledged").write_text(content)
     die(spool)
     assert adopted(tmp_path) == [0, 1, 2, 3]
+
+
+def test_an_orphan_that_cannot_be_read_is_left_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1)
+    spool = make(tmp_path)
+    for number in range(3):
+        spool.append(turn(number))
+    assert spool.folder is not None
+    second = spool.folder / "00000002.log"
+    away = second.rename(tmp_path / "away")
+    second.mkdir()
+    die(spool)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        assert adopted(tmp_path) == []
+        assert adopted(tmp_path) == []
+    assert len(caplog.records) == 1
+    second.rmdir()
+    away.rename(second)
+    assert adopted(tmp_path) == [0, 1, 2]
 
 
 def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
