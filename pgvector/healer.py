@@ -43,7 +43,7 @@ class Healer:
         self._skipped: OrderedDict[tuple[Kind, int], None] = OrderedDict()
         self._rows: list[healing.Unembedded] = []
         self._vectors: Future[list[Vector]] | None = None
-        self._holds = False
+        self._holds = self._embedder_known = False
         self.healed = 0
 
     def soon(self) -> None:
@@ -60,6 +60,9 @@ class Healer:
         Raises PgvectorError; call `postpone` then.
         """
         self._prune()
+        if embedder is not None and not self._embedder_known:
+            self._due = 0.0
+        self._embedder_known = embedder is not None
         if self._vectors is not None:
             return self._collect(self._vectors)
         if time.monotonic() < self._due:

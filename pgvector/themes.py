@@ -99,12 +99,15 @@ def theme_of(
     if not identity.gateway_session_key:
         return home_theme(identity, aliases=aliases)
     key = session_key or identity.gateway_session_key
-    messaging = _SESSION_KEY.fullmatch(key)
-    over_api = identity.platform == "api_server"
-    # Only the API server's keys come from clients; a chat of a type that is not known yet is still not public.
-    if messaging and (messaging[3] in _CHAT_TYPES or not over_api):
-        if over_api:
+    if identity.platform == "api_server":
+        # Only here do keys come from clients, who may write them in any case or width.
+        claimed = _SESSION_KEY.fullmatch(unicodedata.normalize("NFKC", key).casefold())
+        if claimed and claimed[3] in _CHAT_TYPES:
             raise BadArgument("X-Hermes-Session-Key has the form of a messaging session; name a theme instead")
+        return _named(key, aliases)
+    messaging = _SESSION_KEY.fullmatch(key)
+    if messaging:
+        # A chat of a type that is not known yet is still not public.
         return aliased(_messaging_theme(identity, key, messaging, person_key), aliases)
     return _named(key, aliases)
 

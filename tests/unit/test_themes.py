@@ -170,7 +170,16 @@ def test_a_header_cannot_name_a_reserved_theme(header: str) -> None:
         theme_of(themes.Identity(agent_identity=header))
 
 
-@pytest.mark.parametrize("header", ["agent:main:telegram:dm:12345", "agent:coder:x:group", "agent:a:b:channel:c:d"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "agent:main:telegram:dm:12345",
+        "agent:coder:x:group",
+        "agent:a:b:channel:c:d",
+        "AGENT:Main:telegram:DM:12345",
+        "ａｇｅｎｔ:main:telegram:dm:12345",
+    ],
+)
 def test_a_header_cannot_pass_for_a_messaging_session(header: str) -> None:
     with pytest.raises(BadArgument, match="messaging session") as refusal:
         theme_of(themes.Identity(gateway_session_key=header, platform="api_server"))
@@ -178,7 +187,7 @@ def test_a_header_cannot_pass_for_a_messaging_session(header: str) -> None:
 
 
 def test_a_header_of_another_form_is_a_theme_like_any_other() -> None:
-    for header in ("Agent:main:telegram:dm:12345", "agent:main", "agent:one:two:three"):
+    for header in ("Agent:main", "agent:main", "agent:one:two:three"):
         assert theme_of(themes.Identity(gateway_session_key=header, platform="api_server")) == header.lower()
 
 
