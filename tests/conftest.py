@@ -10,6 +10,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # `python -m pytest` puts the root on the path, where our folder `pgvector` hides the distribution of that name.
 sys.path[:] = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != ROOT]
+# A run in the background of a shell is deaf to SIGINT, and so would be the programs that the tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Settings of the developer's own installation must not reach the tests.
 for name in [name for name in os.environ if name.startswith("HERMES_PGVECTOR_")]:
     del os.environ[name]
