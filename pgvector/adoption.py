@@ -86,12 +86,12 @@ class AdoptedSpool(Spool):
 def orphans(folder: Path) -> Iterator[AdoptedSpool]:
     """Lock and yield the folders of dead processes, oldest first. The caller drains and closes each."""
     try:
-        found = sorted((path for path in folder.iterdir() if _OURS.fullmatch(path.name)), key=_changed_at)
+        found = sorted((path for path in folder.iterdir() if _OURS.fullmatch(path.name)), key=_began_at)
     except OSError:
         return
     for path in found:
         if path.name.startswith(UNBORN):
-            if time.time() - _changed_at(path) > _UNBORN_AGE_S_MAX:
+            if time.time() - _began_at(path) > _UNBORN_AGE_S_MAX:
                 remove_folder(path)
             continue
         adopted = _adopt(path)
@@ -105,9 +105,10 @@ def _log_unreadable(folder: Path, reason: str) -> None:
     log.warning("the spool %s of a process that died cannot be read and is left as it is: %s", folder, reason)
 
 
-def _changed_at(path: Path) -> float:
+def _began_at(path: Path) -> float:
+    """When the process that made the folder began to spool; the folder itself changes with each acknowledgement."""
     try:
-        return path.stat().st_mtime
+        return (path / "lock").stat().st_mtime
     except OSError:
         return time.time()
 

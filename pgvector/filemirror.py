@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from . import mirror
 from .home import Home
-from .model import TARGETS, Add, Event, Remove, Replace, Target
+from .model import TARGETS, Add, Event, Remove, Replace, Target, now
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -22,6 +23,7 @@ class FileMirror:
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
+        self._last = now()
 
     def change(self, event: Add | Replace | Remove) -> bool:
         """Take a change that the host has just made to a file, and keep the snapshot in step with it."""
@@ -29,7 +31,8 @@ class FileMirror:
             return self._accept(event)
         try:
             with self._home.snapshot() as snapshot:
-                event = self._resolved(event, snapshot[event.target])
+                # The order of the snapshot is that of the home: what comes later is also newer, for all its processes.
+                event = replace(self._resolved(event, snapshot[event.target]), at=self._later())
                 accepted = self._accept(event)
                 if accepted:
                     snapshot[event.target] = mirror.apply(snapshot[event.target], event)
@@ -53,12 +56,18 @@ class FileMirror:
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
+    def _later(self) -> datetime:
+        """The time now, and never again the same or an earlier one, though the clock be set back."""
+        self._last = max(now(), self._last + timedelta(microseconds=1))
+        return self._last
+
     def _take_in(
-        self, theme: str, session_id: str, target: Target, before: tuple[str, ...], now: tuple[str, ...]
+        self, theme: str, session_id: str, target: Target, before: tuple[str, ...], entries: tuple[str, ...]
     ) -> bool:
-        changes = mirror.diff(now, before)
+        changes = mirror.diff(entries, before)
         common: dict[str, Any] = {
-            "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN
+            "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
+            "at": self._later(),
         }  # fmt: skip
         events: list[Event] = [Remove(previous=entry, **common) for entry in changes.remove]
         events += [Add(content=entry, from_file=True, **common) for entry in changes.add]
@@ -68,5 +77,5 @@ class FileMirror:
         """A replace or remove that names the whole old entry where that can be told, and what the file holds now."""
         if isinstance(event, Add) or event.previous:
             return event
-        now = self._home.entries(event.target) or ()
-        return replace(event, previous=mirror.resolve(event.old_text, before, now) or "", surviving=now)
+        entries = self._home.entries(event.target) or ()
+        return replace(event, previous=mirror.resolve(event.old_text, before, entries) or "", surviving=entries)

@@ -35,17 +35,24 @@ class Endpoint:
         self.requests = self.texts = 0
         self.released = threading.Event()
         self.released.set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._open(0)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def _open(self, port: int) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         # A client that hangs up is part of the tests.
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
         self.released.set()
         self._server.shutdown()
         self._server.server_close()
+
+    def reopen(self) -> None:
+        """Listen again, at the same address, after `close`."""
+        self._open(self._server.server_port)
 
     @contextmanager
     def hanging(self) -> Iterator[None]:

@@ -90,5 +90,6 @@ def add_words(connection: Connection, limit: int) -> int:
 
 
 def prune_events(connection: Connection, days: int) -> int:
-    """Forget applied events older than any spool can be. Returns how many."""
+    """Forget applied events, and the marks of removed entries, older than any spool can be. Returns how many events."""
+    connection.execute(QUERIES["prune_tombstones"], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount

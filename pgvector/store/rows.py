@@ -164,14 +164,20 @@ def _add_entry(
 
 
 def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, datetime] | None:
-    """Delete the one row that the event means; a row that is not there yet is kept from coming by a tombstone."""
+    """Delete the one row that the event means; an older add that is still to come is kept away by a tombstone.
+
+    Processes of a home store what they have in the order of each, but not in that of all.
+    """
     previous = event.previous or _resolve(connection, event)
     if not previous:
         return None
-    key = {"theme": event.theme, "home": event.home, "target": event.target, "content": previous}
+    key = {
+        "theme": event.theme, "home": event.home, "target": event.target, "content": previous, "at": event.at
+    }  # fmt: skip
+    if isinstance(event, Remove) or event.content != previous:
+        connection.execute(QUERIES["bury_entry"], key)
     row = connection.execute(QUERIES["find_entry"], key).fetchone()
     if row is None:
-        connection.execute(QUERIES["bury_entry"], {**key, "at": event.at})
         return None
     connection.execute(QUERIES["delete_entry"], {"theme": row["agent_identity"], "id": row["id"]})
     return row["agent_identity"], row["created_at"]

@@ -265,7 +265,12 @@ def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
         "insert into memory_events (agent_identity, event_id, applied_at) "
         "select 'ops', gen_random_uuid(), now() - n * interval '1 day' from generate_series(1, 100) as n"
     )
+    ward.run(
+        "insert into memory_tombstones (agent_identity, home, target, content_key, at) "
+        "select 'ops', 'h', 'memory', content_key(n::text), now() - n * interval '1 day' from generate_series(1, 100) as n"
+    )
     with ward.database.connection(10) as connection:
         assert healing.prune_events(connection, 90) == 11
         assert healing.prune_events(connection, 90) == 0
     assert ward.run("select count(*) from memory_events") == [(89,)]
+    assert ward.run("select count(*) from memory_tombstones") == [(89,)]

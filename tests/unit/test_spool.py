@@ -749,7 +749,7 @@ def test_what_a_crash_left_while_making_or_removing_a_folder_is_cleared_away(tmp
     assert list(orphans(tmp_path)) == []
     assert unborn.is_dir(), "it may still be in the making"
     assert not bare.exists()
-    os.utime(unborn, (0, 0))
+    os.utime(unborn / "lock", (0, 0))
     assert list(orphans(tmp_path)) == []
     assert not unborn.exists()
 
@@ -763,7 +763,9 @@ def test_the_oldest_orphan_comes_first(tmp_path: Path) -> None:
         spool = make(tmp_path)
         spool.append(turn(number))
         assert spool.folder is not None
-        os.utime(spool.folder, (number, number))
+        os.utime(spool.folder / "lock", (number, number))
+        # An adopter that stopped half-way has touched the folder since.
+        os.utime(spool.folder, (9 - number, 9 - number))
         die(spool)
     assert adopted(tmp_path) == [1, 2, 3]
 

@@ -1,0 +1,86 @@
+"""What an agent meant to do and what its hooks have taken, and the state of the memory that must follow from it.
+
+A line is written by one `write` call before a hook is called, and one after it has returned, so that of each agent
+that was killed at most the last act is in doubt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class Diary:
+    """Appends to the file of one home; several processes may."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def meant(self, key: str, kind: str, old: str = "", new: str = "") -> None:
+        self._write("meant", key, kind, old, new)
+
+    def done(self, key: str) -> None:
+        self._write("done", key)
+
+    def _write(self, *words: str) -> None:
+        line = json.dumps(words).encode() + b"\n"
+        assert os.write(self._fd, line) == len(line)
+
+
+@dataclass
+class Model:
+    """The state that the diary tells. `doubtful` are acts of which it is not known whether the hook took them."""
+
+    turns: set[str] = field(default_factory=set)
+    maybe_turns: set[str] = field(default_factory=set)
+    entries: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    doubtful: list[tuple[str, str]] = field(default_factory=list)
+    changes: int = 0
+
+    def permits(self, entries: set[str]) -> str:
+        """Why these entries cannot be the end of it; empty when they can."""
+        undecided: set[str] = set()
+        for old, new in self.doubtful:
+            if old and new and (old in entries) == (new in entries):
+                return f"of {old!r} and {new!r} not exactly one is there"
+            undecided |= {old, new}
+        if lost := self.entries - entries:
+            return f"lost: {sorted(lost)[:5]}"
+        if back := entries - self.entries - undecided:
+            return f"came back, or from nowhere: {sorted(back)[:5]}"
+        return ""
+
+
+def read(path: Path) -> Model:
+    """The model of a diary; entries that an act in doubt was about are left out of `entries` and `gone`."""
+    acts: dict[str, tuple[str, str, str]] = {}
+    model = Model()
+    for word, key, *rest in _lines(path):
+        if word == "meant":
+            acts[key] = (rest[0], rest[1], rest[2])
+            continue
+        kind, old, new = acts.pop(key)
+        if kind == "turn":
+            model.turns.add(new)
+        else:
+            model.changes += 1
+            model.entries = model.entries - {old} | ({new} - {""})
+            model.gone = (model.gone | ({old} - {""})) - {new}
+    for kind, old, new in acts.values():
+        if kind == "turn":
+            model.maybe_turns.add(new)
+        else:
+            model.doubtful.append((old, new))
+            model.entries -= {old, new}
+            model.gone -= {old, new}
+    return model
+
+
+def _lines(path: Path) -> Iterator[list[Any]]:
+    if path.exists():
+        yield from map(json.loads, path.read_text().splitlines())

@@ -1,0 +1,82 @@
+"""What a database holds at the end, compared with what was accepted."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+from faultrig.diary import Model
+
+from hermes_memory_pgvector.runtime import Runtime
+
+QUICK = {
+    "retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1, "statement_timeout_s": 5,
+    "embed_timeout_s": 1, "embed_wait_s": 0.3, "pool_idle_s": 2, "write_queue_maxsize": 20, "batch_max": 16,
+    "batch_linger_s": 0.02, "shutdown_drain_s": 0.3, "embed_model": "test",
+}  # fmt: skip
+
+_KEY = re.compile(r"machine (\S+?)(?:\?| is)")
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def settle(runtime: Runtime, dsn: str, timeout_s: float = 90.0) -> None:
+    """Wait until all that any process of the home has left is stored, and all rows have their vectors."""
+    assert runtime.wait_ready(20)
+    spool = runtime.home.spool
+
+    def stored() -> bool:
+        return runtime.writer.pending() == 0 and not any(path != _own(runtime) for path in spool.glob("[!.]*"))
+
+    wait_for(stored, timeout_s)
+    wait_for(lambda: bare_rows(dsn) == 0, timeout_s)
+    counts = runtime.writer.counters
+    assert counts.offered == counts.accepted + counts.refused
+    assert counts.accepted + counts.adopted == counts.applied + counts.already_there + counts.pending + counts.set_aside
+    assert runtime.home.aside() == []
+
+
+def _own(runtime: Runtime) -> Path | None:
+    return runtime._spool.folder
+
+
+def bare_rows(dsn: str) -> int:
+    """Rows without a vector or without words."""
+    with psycopg.connect(dsn) as connection:
+        return sum(
+            connection.execute(f"select count(*) from {table} where embedding is null or search is null").fetchone()[0]  # type: ignore[call-overload,index]
+            for table in ("conversations", "memory_entries")
+        )
+
+
+def entries(dsn: str) -> set[str]:
+    with psycopg.connect(dsn) as connection:
+        found = [row[0] for row in connection.execute("select content from memory_entries")]
+    assert len(found) == len(set(found)), "an entry is there twice"
+    return set(found)
+
+
+def turns_are_those_of(model: Model, dsn: str) -> None:
+    """Each accepted turn is stored once, with both of its sides; no other is, but those in doubt."""
+    with psycopg.connect(dsn) as connection:
+        sides = Counter(
+            (match.group(1), role)
+            for content, role in connection.execute("select content, role from conversations")
+            if (match := _KEY.search(content))
+        )
+    twice = [side for side, count in sides.items() if count > 1]
+    assert not twice, f"{len(twice)} applied twice: {twice[:5]}"
+    stored = {key for key, _ in sides}
+    assert len(sides) == 2 * len(stored)
+    lost = model.turns - stored
+    assert not lost, f"{len(lost)} of {len(model.turns)} accepted turns lost: {sorted(lost)[:5]}"
+    assert stored <= model.turns | model.maybe_turns

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from faultrig.agent import Agents
+from faultrig.postgres import own_postgres
+from loopback import Endpoint
+
+from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def agents() -> Iterator[Agents]:
+    started = Agents()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[EmbeddedServer]:
+    """A migrated Postgres that a test may stop and start; its DSN does not start it by itself."""
+    if not available():
+        pytest.skip("needs the extra [embedded]: a server that the test may stop")
+    with own_postgres() as server:
+        yield server
