@@ -1,0 +1,104 @@
+"""The arguments of each command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+
+Parser: TypeAlias = argparse.ArgumentParser
+
+
+def add_common(parser: Parser, home: str | None, as_json: str | bool) -> None:
+    """What every command takes."""
+    # Names of our own: the host's namespace is full of names, too.
+    parser.add_argument(
+        "--home",
+        dest="pgvector_home",
+        metavar="DIR",
+        default=home,
+        help="the HERMES_HOME to look at (default: the current)",
+    )
+    parser.add_argument(
+        "--json", dest="pgvector_json", action="store_true", default=as_json, help="print one JSON document on stdout"
+    )
+
+
+def add_setup(parser: Parser) -> None:
+    """`setup`: what it need not ask."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--embedded", action="store_true", help="use the embedded Postgres")
+    where.add_argument("--dsn", help="use this Postgres (a password belongs into HERMES_PGVECTOR_DSN, or ~/.pgpass)")
+    parser.add_argument("--embed-url", metavar="URL", help="the embedding endpoint; empty: the bundled model")
+    parser.add_argument("--embed-model", metavar="NAME", help="the model to ask for")
+    parser.add_argument("--yes", action="store_true", help="ask nothing; what is not given stays as it is set now")
+
+
+def add_migrate(parser: Parser) -> None:
+    """`migrate`: whose tables, for whom."""
+    parser.add_argument(
+        "--dsn",
+        default="",
+        help="the administrator's connection; default: HERMES_PGVECTOR_ADMIN_DSN, else the settings",
+    )
+    parser.add_argument("--runtime-role", metavar="NAME", help="let this role read and write rows, and nothing else")
+    parser.add_argument(
+        "--dimensions",
+        type=number(1, 4000),
+        metavar="N",
+        help="length of the vectors, for new tables (default: the embedder's)",
+    )
+
+
+def add_search(parser: Parser) -> None:
+    """`search`: the question and its scope."""
+    parser.add_argument("query", help="what to look for")
+    parser.add_argument("--top-k", type=number(1), default=10, metavar="N", help="most hits of each kind (default 10)")
+    parser.add_argument("--theme", default="", metavar="T", help="ask as this theme (default: default)")
+    parser.add_argument(
+        "--scope", default="", metavar="S", help="current, session, all or a theme (default: the setting)"
+    )
+    parser.add_argument("--session", default="", metavar="ID", help="the session of scope `session`")
+    parser.add_argument(
+        "--kind", choices=("memory", "turns", "both"), default="both", help="what to search (default both)"
+    )
+    parser.add_argument("--target", choices=("memory", "user"), help="only entries of MEMORY.md or of USER.md")
+    parser.add_argument("--explain", action="store_true", help="show how the answer came about")
+
+
+def add_server(parser: Parser) -> None:
+    """`server`: what to do."""
+    parser.add_argument("action", choices=("status", "start", "stop"))
+    parser.add_argument(
+        "--mode",
+        choices=("smart", "fast", "immediate"),
+        default="fast",
+        help="how to stop, as pg_ctl has it (default fast)",
+    )
+
+
+def add_backfill(parser: Parser) -> None:
+    """`backfill`: how much at a time, and how long to wait."""
+    parser.add_argument("--batch", type=number(1, 512), metavar="N", help="most rows in one request")
+    parser.add_argument("--limit", type=number(1), metavar="N", help="stop after this many rows")
+    parser.add_argument(
+        "--wait", type=number(0), default=45, metavar="S",
+        help="seconds to watch an agent that does it already, as long as it makes no progress (default 45)",
+    )  # fmt: skip
+
+
+def number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(
+                f"{number} is not {f'from {least} to {most}' if most else f'at least {least}'}"
+            )
+        return number
+
+    return parse

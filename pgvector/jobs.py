@@ -1,0 +1,91 @@
+"""From parsed arguments to the operators' jobs, which are imported when they run. Each returns an exit code."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .admin.console import Console
+
+
+def install(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Link the package into the home."""
+    from .admin import link
+
+    return link.install(home, console, remove=args.remove)
+
+
+def setup(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Choose, try, save and activate."""
+    from .admin import setup as dialogue
+
+    given = dialogue.Given(
+        embedded=args.embedded, dsn=args.dsn, embed_url=args.embed_url, embed_model=args.embed_model, yes=args.yes
+    )
+    return dialogue.setup(home, console, given)
+
+
+def migrate(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Create or upgrade the tables."""
+    from .admin import migration
+
+    return migration.migrate(home, console, dsn=args.dsn, role=args.runtime_role, dimensions=args.dimensions)
+
+
+def status(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Show what there is and what waits."""
+    from .admin import report
+
+    return report.status(home, console, themes_max=args.themes)
+
+
+def search(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Search as an agent would."""
+    from .admin import search as searching
+
+    return searching.search(
+        home,
+        console,
+        query=args.query,
+        top_k=args.top_k,
+        theme=args.theme,
+        scope=args.scope,
+        session=args.session,
+        kind=args.kind,
+        target=args.target,
+        explain=args.explain,
+    )
+
+
+def doctor(args: argparse.Namespace, home: Path, console: Console) -> int:  # noqa: ARG001
+    """Check everything."""
+    from .admin import doctor as checking
+
+    return checking.doctor(home, console)
+
+
+def server(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """The embedded Postgres by hand."""
+    from .admin import server as embedded
+
+    if args.action == "stop":
+        return embedded.stop(home, console, mode=args.mode)
+    return embedded.start(home, console) if args.action == "start" else embedded.status(home, console)
+
+
+def backfill(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Embed what has no vector."""
+    from .admin import upkeep
+
+    return upkeep.backfill(home, console, batch=args.batch, limit=args.limit, wait_s=args.wait)
+
+
+def version(args: argparse.Namespace, home: Path, console: Console) -> int:  # noqa: ARG001
+    """Show the version."""
+    console.data({"version": __version__})
+    console.show(f"hermes-pgvector {__version__}")
+    return 0
