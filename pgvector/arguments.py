@@ -87,6 +87,37 @@ def add_backfill(parser: Parser) -> None:
     )  # fmt: skip
 
 
+def add_spool(parser: Parser, add_action: Callable[[Parser], None]) -> None:
+    """`spool`: what to do with which events. `add_action` gives each action what every command takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def add(name: str, text: str) -> Parser:
+        action = actions.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
+        add_action(action)
+        return action
+
+    def choose(action: Parser) -> None:
+        which = action.add_mutually_exclusive_group(required=True)
+        which.add_argument("id", nargs="?", default="", metavar="ID", help="its id, or the beginning of it")
+        which.add_argument("--all", action="store_true", help="every event that was set aside")
+
+    def wait(action: Parser) -> None:
+        action.add_argument(
+            "--wait", type=number(1), default=30, metavar="S", help="seconds to go on trying (default 30)"
+        )
+
+    add("list", "list the events that were set aside, and the spools")
+    add("show", "print one event that was set aside, whole").add_argument("id", metavar="ID", help="its id")
+    retry = add("retry", "file events that were set aside once more, and store them")
+    choose(retry)
+    retry.add_argument("--theme", default="", metavar="T", help="file them under this theme")
+    wait(retry)
+    drop = add("drop", "delete events that were set aside")
+    choose(drop)
+    drop.add_argument("--yes", action="store_true", help="needed to delete all of them")
+    wait(add("flush", "store now what dead processes left in their spools"))
+
+
 def number(least: int, most: int | None = None) -> Callable[[str], int]:
     """A parser of whole numbers from `least` to `most`."""
 

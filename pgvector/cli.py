@@ -60,9 +60,12 @@ def register_cli(parser: Parser) -> None:
     def add(name: str, job: Job, text: str) -> Parser:
         command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
         command.set_defaults(pgvector_job=job)
+        common(command)
+        return command
+
+    def common(command: Parser) -> None:
         # A default here would undo what was given before the command's name.
         arguments.add_common(command, argparse.SUPPRESS, argparse.SUPPRESS)
-        return command
 
     install = add("install", jobs.install, "link this package into HERMES_HOME/plugins, where the host looks for it")
     install.add_argument("--remove", action="store_true", help="take the link away again")
@@ -76,6 +79,7 @@ def register_cli(parser: Parser) -> None:
     )
     arguments.add_search(add("search", jobs.search, "search the memory as an agent would"))
     add("doctor", jobs.doctor, "check everything and tell the remedies")
+    arguments.add_spool(add("spool", jobs.spool, "see and settle what was set aside, and what waits"), common)
     arguments.add_server(add("server", jobs.server, "show, start or stop the embedded Postgres"))
     arguments.add_backfill(add("backfill", jobs.backfill, "embed rows that have no vector yet, in the foreground"))
     add("version", jobs.version, "show the version")

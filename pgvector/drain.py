@@ -276,9 +276,7 @@ class Drain:
 
     def _keep(self, flight: _Flight, name: str, reason: str, text: str) -> None:
         if not self._home.set_aside(name, reason, text):
-            raise OSError(
-                f"{self._home.state / 'aside'} cannot be written or is full: free it, nothing is lost meanwhile"
-            )
+            raise OSError(f"{self._home.aside_folder} cannot be written or is full: free it, nothing is lost meanwhile")
         log.warning("an event was set aside: %s; run: hermes-pgvector doctor", reason)
         flight.became.update(set_aside=1)
 

@@ -12,6 +12,7 @@ import socket
 from pathlib import Path
 from uuid import uuid4
 
+from . import aside
 from .host import scrubbed
 from .mirror import parse
 from .model import Target
@@ -33,6 +34,7 @@ class Home:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
+        self.aside_folder = self.state / "aside"
         self._id = ""
         self._files_aside = -1
         self._secret: bytes | None = None
@@ -71,7 +73,7 @@ class Home:
 
     def set_aside(self, event_id: str, reason: str, raw: str, *, files_max: int = 10_000) -> bool:
         """Keep an event that cannot be stored where an operator finds it. False when there is no room."""
-        folder = self.state / "aside"
+        folder = self.aside_folder
         try:
             make_private(folder)
             if self._files_aside < 0:
@@ -87,11 +89,7 @@ class Home:
 
     def aside(self) -> list[tuple[str, str]]:
         """Events set aside, as (id, reason)."""
-        found = []
-        for path in sorted((self.state / "aside").glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                found.append((path.stem, str(json.loads(path.read_text(encoding="utf-8"))["reason"])))
-        return found
+        return [(item.id, item.reason) for item in aside.kept(self.aside_folder)]
 
     def remember(self, name: str, value: object) -> None:
         """Keep a small value in the home's state folder; lost when the home cannot be written."""

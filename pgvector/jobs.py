@@ -77,6 +77,22 @@ def server(args: argparse.Namespace, home: Path, console: Console) -> int:
     return embedded.start(home, console) if args.action == "start" else embedded.status(home, console)
 
 
+def spool(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """What was set aside, and what waits."""
+    from .admin import spool as spools
+
+    match args.action:
+        case "list":
+            return spools.show_all(home, console)
+        case "show":
+            return spools.show(home, console, name=args.id)
+        case "retry":
+            return spools.retry(home, console, name=args.id, theme=args.theme, wait_s=args.wait)
+        case "drop":
+            return spools.drop(home, console, name=args.id, sure=args.yes)
+    return spools.flush(home, console, wait_s=args.wait)
+
+
 def backfill(args: argparse.Namespace, home: Path, console: Console) -> int:
     """Embed what has no vector."""
     from .admin import upkeep

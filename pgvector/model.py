@@ -191,3 +191,9 @@ class Counters:
     already_there: int = 0
     set_aside: int = 0
     pending: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether both hold."""
+        settled = self.applied + self.already_there + self.set_aside
+        return self.offered == self.accepted + self.refused and self.accepted + self.adopted == settled + self.pending

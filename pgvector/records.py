@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TextIO
 from uuid import uuid4
 
 from .errors import BadEvent
@@ -87,6 +87,12 @@ def make_private(folder: Path) -> None:
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_file(path: Path) -> TextIO:
+    """A file of ASCII text for this user alone, opened to be written anew. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    return os.fdopen(fd, "w", encoding="ascii")
 
 
 def segment_path(folder: Path, number: int) -> Path:
@@ -188,8 +194,7 @@ def read_acknowledged(folder: Path) -> Position:
 def save_acknowledged(folder: Path, position: Position) -> None:
     """Note, at once or not at all, up to where a folder has been stored. Raises OSError."""
     fresh = folder / "acknowledged.new"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="ascii") as file:
+    with private_file(fresh) as file:
         json.dump({"segment": position.segment, "offset": position.offset}, file)
     fresh.rename(folder / "acknowledged")
 

@@ -139,6 +139,7 @@ class Runtime:
             "database": self.database.label,
             "ready": self._ready.is_set(),
             "problem": health.problem,
+            "stuck": self.writer.stuck,
             "failing_since": health.failing_since and health.failing_since.isoformat(),
             "last_success": health.last_success and health.last_success.isoformat(),
             "embedder": embedder if isinstance(embedder, str) else embedder.model,

@@ -108,6 +108,9 @@ class Settings(BaseModel):
     spool_dir: str = Field("", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool")
     spool_max_mb: int = Field(256, ge=1, le=65_536, description="Size past which new events are refused")
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
+    stuck_after_s: float = Field(
+        180.0, ge=3, le=3600, description="A writer that stores nothing for so long, and does not say why, is reported"
+    )
     adopt_interval_s: float = Field(
         30.0, ge=1, le=3600, description="How often spools of dead processes are looked for"
     )

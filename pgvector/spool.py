@@ -66,6 +66,12 @@ class Spool:
         """The folder of this process; None until the first event."""
         return self._folder
 
+    def appear(self) -> Path | None:
+        """The folder, made now if it is not there: by it, who looks from outside finds this process. Raises OSError."""
+        with self._lock:
+            self._restore()
+            return self._folder or self._begin()
+
     def append(self, event: Event) -> bool:
         """Make the event durable. Returns False, and keeps nothing, when the disk or the bound does not allow it."""
         record = frame(event)
@@ -167,10 +173,7 @@ class Spool:
     def _store(self, record: bytes) -> None:
         self._restore()
         if self._folder is None:
-            self._create()
-            # What was pending when an earlier folder was closed waits there for its adopter.
-            self.handed_over += self.pending
-            self.pending = 0
+            self._begin()
         if self._unacknowledged_bytes() + len(record) > self._bytes_max:
             raise OSError(errno.ENOSPC, "spool_max_mb is reached, because Postgres does not take them")
         if self._end.offset >= SEGMENT_BYTES_MAX:
@@ -184,6 +187,13 @@ class Spool:
             self._begin_segment()
             self._drop_segments()
             self._write(record)
+
+    def _begin(self) -> Path:
+        folder = self._create()
+        # What was pending when an earlier folder was closed waits there for its adopter.
+        self.handed_over += self.pending
+        self.pending = 0
+        return folder
 
     def _create(self, content: bytes = b"") -> Path:
         make_private(self._parent)
@@ -250,6 +260,10 @@ class VolatileSpool(Spool):
     def __init__(self, *, window_max: int) -> None:
         super().__init__(Path(os.devnull), bytes_max=0, window_max=window_max)
         self._given: deque[Taken] = deque()
+
+    def appear(self) -> Path | None:
+        """Nobody finds a process that leaves nothing on disk."""
+        return None
 
     def append(self, event: Event) -> bool:
         """Keep the event in memory; False when the window is full."""

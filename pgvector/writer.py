@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from .errands import Errands
 from .errors import PgvectorError, SchemaNotApplied
 from .healer import Healer
 from .home import Home
+from .lifesigns import LifeSigns, Pulse
 from .model import Counters, Event
 from .ports import Embedder
 from .records import encode
@@ -30,6 +32,7 @@ IDLE_S_MAX = 1.0
 RETRY_S_MIN = 0.2
 SCHEMA_RETRY_S_MIN = 5.0
 STOP_GRACE_S = 1.0
+LOOKS_MAX = 5
 ERRAND_THREADS_MAX = 2
 
 
@@ -48,6 +51,7 @@ class AsyncWriter:
 
     def _reset(self) -> None:
         self._tally = Tally()
+        self._pulse = Pulse(self._spool.appear, self._settings.stuck_after_s)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -59,6 +63,8 @@ class AsyncWriter:
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
+        if self._spool.pending and self._pulse.overdue:
+            self._pulse.warn(self._spool.pending)
         accepted = self._spool.append(event)
         self._tally.add(offered=1, accepted=int(accepted), refused=int(not accepted))
         self.wake()
@@ -125,6 +131,11 @@ class AsyncWriter:
         return self._tally.health
 
     @property
+    def stuck(self) -> bool:
+        """Whether events wait, none was settled for `stuck_after_s` seconds, and the thread does not say why."""
+        return self.pending() > 0 and self._pulse.overdue
+
+    @property
     def healed(self) -> int:
         """Rows that got their vector later."""
         return self._healer.healed
@@ -142,6 +153,7 @@ class AsyncWriter:
         with self._lock:
             self._stopping = False
             if self._thread is None or not self._thread.is_alive():
+                self._pulse.rise()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
                 self._thread.start()
 
@@ -151,6 +163,7 @@ class AsyncWriter:
             self._woken.clear()
             flushes = self._flushes
             try:
+                self._beat()
                 busy = self._step()
                 pause_s = 0.0
             except (PgvectorError, OSError) as error:
@@ -198,13 +211,32 @@ class AsyncWriter:
         self._healer.postpone()
         return False
 
+    def _beat(self) -> None:
+        if self._stopping:
+            return  # the spool may be closed by now, and would be opened again
+        for _ in range(LOOKS_MAX):
+            # A hook may be between making an event durable and counting it.
+            counts = self.counters
+            if counts.balanced:
+                break
+        health = self._tally.health
+        self._pulse.beat(
+            LifeSigns(
+                counters=counts,
+                last_success=health.last_success,
+                failing_since=health.failing_since,
+                problem=health.problem,
+                healed=self._healer.healed,
+            )
+        )
+
     def _rest(self, pause_s: float, flushes: int) -> None:
         """Wait for work, or out the pause after a failure, which a flush that began since `flushes` were counted ends.
 
         A lone event waits the linger for company.
         """
         if pause_s:
-            self._tally.wait_until(lambda: self._stopping or self._flushes != flushes, pause_s)
+            self._pause(pause_s, flushes)
             return
         if self._woken.wait(IDLE_S_MAX) and not (self._hurried or self._stopping):
             enough = self._settings.batch_max
@@ -212,6 +244,13 @@ class AsyncWriter:
                 lambda: self._hurried > 0 or self._stopping or self._spool.pending >= enough,
                 self._settings.batch_linger_s,
             )
+
+    def _pause(self, pause_s: float, flushes: int) -> None:
+        until = time.monotonic() + pause_s
+        while (left := until - time.monotonic()) > 0:
+            self._beat()
+            if self._tally.wait_until(lambda: self._stopping or self._flushes != flushes, min(left, IDLE_S_MAX)):
+                return
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note what is wrong; returns how many seconds to wait before the next try."""

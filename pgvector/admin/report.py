@@ -6,10 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..backlog import Backlog, backlog
+from ..backlog import Backlog, processes, total
 from ..home import Home
 from ..render import safe_line
 from ..settings import Settings, load
+from . import fleet
 from .console import Console, age, counted, facts_table, local, rows_table, size
 from .survey import Survey, survey
 
@@ -17,19 +18,24 @@ THEME_CHARS_MAX = 40
 
 
 def status(home: Path, console: Console, *, themes_max: int) -> int:
-    """Print the state of a home's memory. Returns 1 when the database cannot be used now."""
+    """Print the state of a home's memory. Returns 1 when the database cannot be used now, or a writer is stuck."""
     settings = load(home)
     here = Home(home, settings.spool_dir)
-    waiting, aside = backlog(here.spool), len(here.aside())
+    running, aside = processes(here.spool), sum(1 for _ in here.aside_folder.glob("*.json"))
     with console.busy("counting"):
         found = survey(settings, here.path, themes_max=themes_max)
-    console.data(_document(found, settings, here.path, waiting, aside))
-    console.show(facts_table(_lines(found, waiting, aside)))
+    waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
+    console.data({**_document(found, settings, here.path, waiting, aside), **fleet.document(running, stuck_after_s)})
+    console.show(facts_table([*_lines(found, waiting, aside), ("Processes", fleet.line(running))]))
+    if any(process.alive for process in running):
+        console.show("", fleet.table(running, stuck_after_s))
     if found.themes:
         console.show("", _themes(found))
-    if found.problem:
-        console.say(f"hermes-pgvector: {found.problem}")
-    return 1 if found.problem else 0
+    stuck = fleet.stuck(running, stuck_after_s)
+    told = [*map(fleet.stuck_line, stuck), *map(fleet.failing_line, fleet.failing(running, stuck_after_s))]
+    for problem in [found.problem, *told] if found.problem else told:
+        console.say(f"hermes-pgvector: {problem}")
+    return 1 if found.problem or stuck else 0
 
 
 def spool_line(waiting: Backlog) -> str:
@@ -73,7 +79,7 @@ def _lines(found: Survey, waiting: Backlog, aside: int) -> list[tuple[str, str]]
         lines.append(("Rows", rows_line(found)))
         lines.append(("No vector", f"{counted(missing, 'row')}, found by words only" if missing else "none"))
     lines.append(("Spool", spool_line(waiting)))
-    lines.append(("Set aside", f"{counted(aside, 'event')}; see: hermes-pgvector doctor" if aside else "none"))
+    lines.append(("Set aside", f"{counted(aside, 'event')}; see: hermes-pgvector spool list" if aside else "none"))
     return lines
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_memory_pgvector import home as module
+from hermes_memory_pgvector.aside import UNREADABLE
 from hermes_memory_pgvector.home import Home
 
 
@@ -205,11 +206,11 @@ def test_room_for_events_set_aside_is_bounded_and_can_be_freed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "5", "null"])
-def test_a_damaged_file_among_them_hides_no_other(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_among_them_is_told_and_hides_no_other(tmp_path: Path, content: str) -> None:
     home = Home(tmp_path)
     home.set_aside("good", "reason", "raw")
     (home.state / "aside" / "bad.json").write_text(content)
-    assert home.aside() == [("good", "reason")]
+    assert home.aside() == [("bad", UNREADABLE), ("good", "reason")]
 
 
 # --- small values

@@ -1,0 +1,83 @@
+"""The writer's work in the foreground: events filed by hand and those of dead processes, stored step by step."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+
+from ..drain import Drain
+from ..errands import Errands
+from ..errors import Unavailable
+from ..fitting import Fitting
+from ..home import Home
+from ..model import Counters, Event
+from ..ports import Embedder
+from ..settings import Settings
+from ..spool import open_spool
+from ..store.postgres import Database
+from ..tally import Tally
+
+RETRY_S = 0.5
+EMBED_THREADS = 2
+
+
+class Filing(AbstractContextManager["Filing"]):
+    """A spool of this command's process, and what stores it. For one thread.
+
+    What it cannot store stays in the spool, where the next process of the home finds it. Raises SettingsError when the
+    home has no database.
+    """
+
+    def __init__(self, settings: Settings, home: Home) -> None:
+        self._settings = settings
+        self._database = Database(settings, home.path)
+        self._fitting = Fitting(settings, home, self._database)
+        self._spool = open_spool(
+            home.spool,
+            bytes_max=settings.spool_max_mb << 20,
+            window_max=settings.write_queue_maxsize,
+            fsync=settings.spool_fsync,
+        )
+        self._tally = Tally()
+        errands = Errands("hermes-pgvector-embed", EMBED_THREADS)
+        self._drain = Drain(self._spool, home, self._database, settings, errands, self._tally)
+
+    def __exit__(self, *_: object) -> None:
+        self._drain.let_go()
+        self._spool.close()
+        self._database.close()
+        self._fitting.close()
+
+    @property
+    def counters(self) -> Counters:
+        """What became of the events so far, without those that are pending."""
+        return self._tally.counts
+
+    def file(self, event: Event) -> bool:
+        """Make the event durable; False when the spool refuses it."""
+        filed = self._spool.append(event)
+        self._tally.add(offered=1, accepted=int(filed), refused=int(not filed))
+        return filed
+
+    def store(self, wait_s: float) -> str:
+        """Store what was filed and what dead processes left, for about `wait_s` seconds; why not all, or nothing.
+
+        While a service is away it is tried again. Raises SchemaNotApplied, and OSError when nothing can be set aside.
+        """
+        deadline = time.monotonic() + wait_s
+        problem = f"{wait_s:g} s were not enough; run it again to go on"
+        while True:
+            try:
+                if not self._drain.step(self._ready()):
+                    return ""
+            except Unavailable as error:
+                problem = str(error)
+                time.sleep(max(0.0, min(RETRY_S, deadline - time.monotonic())))
+            if time.monotonic() >= deadline:
+                return problem
+
+    def _ready(self) -> Embedder | None:
+        if self._database.state is None:
+            self._fitting.match(self._database.prepare(self._fitting.wanted_dimensions()).dimensions)
+        embedder = self._fitting.usable()
+        return None if isinstance(embedder, str) else embedder

@@ -1,0 +1,237 @@
+"""spool: what was set aside and what waits, seen and settled by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from .. import aside
+from ..aside import SetAside
+from ..backlog import Process, processes
+from ..errors import BadArgument
+from ..home import Home
+from ..model import Counters, Event
+from ..render import safe_line
+from ..settings import Settings, load
+from ..themes import aliased, allowed, normalise, reserved
+from .console import Console, age, counted, local, rows_table, size
+from .filing import Filing
+
+EVENT_COLUMNS = ("Id", "Kind", "Theme", "Event of", "Set aside", "Size", "Reason")
+SPOOL_COLUMNS = ("Spool", "Process", "Waiting", "Size", "Oldest")
+CELL_CHARS_MAX = 60
+REASON_CHARS_MAX = 240
+NOT_ALLOWED = "the theme is not in allowed_themes; extend it, or give --theme"
+DAMAGED = "damaged"
+
+
+def show_all(home: Path, console: Console) -> int:
+    """List the events that were set aside and the spools, without a word of what users said."""
+    here = _home(home)
+    events = sorted((_summary(item) for item in aside.kept(here.aside_folder)), key=lambda row: row["set_aside"])
+    spools = processes(here.spool)
+    console.data({"aside": events, "spools": [_spool(process) for process in spools]})
+    if events:
+        console.show(rows_table(EVENT_COLUMNS, [_cells(row) for row in events], numbers=("Size",)))
+    else:
+        console.show("no event was set aside")
+    if spools:
+        console.show("", rows_table(SPOOL_COLUMNS, [_spool_cells(one) for one in spools], numbers=SPOOL_COLUMNS[2:4]))
+    else:
+        console.show("no process has a spool")
+    if events:
+        console.say("then: hermes-pgvector spool show ID, retry ID or drop ID")
+    return 0
+
+
+def show(home: Path, console: Console, *, name: str) -> int:
+    """Print one event whole; what a terminal would not print as it is stands there as an escape."""
+    item = aside.one(_home(home).aside_folder, name)
+    document = {**_summary(item), "event": _whole(item)}
+    console.data(document)
+    console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=_plain)))
+    return 0
+
+
+def retry(home: Path, console: Console, *, name: str, theme: str, wait_s: float) -> int:
+    """File one event, or all when `name` is empty, once more and store it; 1 unless all of it was stored.
+
+    What is filed and not stored is set aside again, or waits in a spool. An event that was stored is not stored twice.
+    """
+    settings, here = load(home), _home(home)
+    with aside.held(here.aside_folder):
+        chosen = [aside.one(here.aside_folder, name).id] if name else _in_order(here)
+        with Filing(settings, here) as filing, console.busy("storing"):
+            filed, refused = _file(filing, here, settings, chosen, theme)
+            problem = filing.store(wait_s) if filed else ""
+        refused |= {item.id: item.reason for item in _still(here, filed)}
+    settled = [] if problem else [event_id for event_id in filed if event_id not in refused]
+    waiting = [event_id for event_id in filed if event_id not in refused] if problem else []
+    console.data({"settled": settled, "waiting": waiting, "refused": refused, "problem": problem})
+    console.show(f"{counted(len(settled), 'event')} settled, {len(refused):,} still set aside")
+    if waiting:
+        console.say(f"hermes-pgvector: {problem}; {counted(len(waiting), 'event')} may wait in the spool: the next")
+        console.say("process of this home stores them, or: hermes-pgvector spool flush")
+    for event_id, reason in refused.items():
+        console.say(f"set aside: {event_id}: {safe_line(reason, REASON_CHARS_MAX)}")
+    return 1 if problem or refused else 0
+
+
+def _file(
+    filing: Filing, here: Home, settings: Settings, chosen: list[str], theme: str
+) -> tuple[list[str], dict[str, str]]:
+    """Put events into the spool: the ids of those that are in it, and for each of the others why it is not."""
+    filed: list[str] = []
+    refused: dict[str, str] = {}
+    for item in _still(here, chosen):
+        event = _under(theme, item.event, settings)
+        reason = _refusal(event, settings)
+        if event is None or reason:
+            refused[item.id] = reason
+        elif not filing.file(event):
+            refused[item.id] = "the spool is full, or cannot be written"
+        else:
+            # Not before it is durable elsewhere, and not after it may have been set aside again.
+            aside.forget(here.aside_folder, item.id)
+            filed.append(event.id)
+    return filed, refused
+
+
+def drop(home: Path, console: Console, *, name: str, sure: bool) -> int:
+    """Delete one event that was set aside, or all when `name` is empty. Raises BadArgument when that is not `sure`."""
+    folder = _home(home).aside_folder
+    if not name and not sure:
+        number = sum(1 for _ in folder.glob("*.json"))
+        raise BadArgument(f"this deletes {counted(number, 'event')} for good; say --yes to do it")
+    with aside.held(folder):
+        chosen = [aside.one(folder, name).id] if name else [path.stem for path in folder.glob("*.json")]
+        dropped = [event_id for event_id in chosen if aside.forget(folder, event_id)]
+    console.data({"dropped": dropped})
+    console.show(f"dropped {counted(len(dropped), 'event')}")
+    return 0
+
+
+def flush(home: Path, console: Console, *, wait_s: float) -> int:
+    """Store what dead processes left, for about `wait_s` seconds; 1 when some of it is still there."""
+    settings, here = load(home), _home(home)
+    problem, counts = "", Counters()
+    with console.busy("storing"):
+        if _waiting(here, alive=False):
+            with Filing(settings, here) as filing:
+                problem = filing.store(wait_s)
+                counts = filing.counters
+        left, living = _waiting(here, alive=False), _waiting(here, alive=True)
+    told = {"stored": counts.applied, "already_there": counts.already_there, "set_aside": counts.set_aside}
+    console.data({**told, "left": left, "living": living, "problem": problem})
+    console.show(
+        f"stored {counted(counts.applied, 'event')} of dead processes; {counts.already_there:,} were there already"
+    )
+    if counts.set_aside:
+        console.say(f"set aside: {counted(counts.set_aside, 'event')}; see: hermes-pgvector spool list")
+    if living:
+        console.say(f"{counted(living, 'event')} wait in spools of running processes, which store them themselves")
+    if problem or left:
+        console.say(f"hermes-pgvector: {problem or 'not all could be read'}; {counted(left, 'event')} left")
+    return 1 if problem or left else 0
+
+
+def _waiting(here: Home, *, alive: bool) -> int:
+    return sum(process.waiting.events for process in processes(here.spool) if process.alive is alive)
+
+
+def _home(home: Path) -> Home:
+    return Home(home, load(home).spool_dir)
+
+
+def _in_order(here: Home) -> list[str]:
+    """The ids of all events, oldest event first: a change must not overtake what it changes."""
+    found = ((item.event.at if item.event else item.at, item.id) for item in aside.kept(here.aside_folder))
+    return [name for _, name in sorted(found)]
+
+
+def _still(here: Home, names: list[str]) -> Iterator[SetAside]:
+    """Those of these ids that are set aside now."""
+    return (item for name in names if (item := aside.read(here.aside_folder, name)) is not None)
+
+
+def _under(theme: str, event: Event | None, settings: Settings) -> Event | None:
+    if not theme or event is None:
+        return event
+    chosen = aliased(normalise(theme), settings.theme_aliases)
+    if reserved(chosen):
+        raise BadArgument(f"theme {chosen[:CELL_CHARS_MAX]!r} is reserved for one person or room; choose another")
+    return replace(event, theme=chosen)
+
+
+def _refusal(event: Event | None, settings: Settings) -> str:
+    if event is None:
+        return "it is damaged and cannot be filed; look at it with `show`, then `drop` it"
+    return "" if allowed(event.theme, settings.allowed_themes) else NOT_ALLOWED
+
+
+def _summary(item: SetAside) -> dict[str, Any]:
+    event = item.event
+    return {
+        "id": item.id,
+        "kind": type(event).__name__ if event else DAMAGED,
+        "theme": event.theme if event else None,
+        "at": event.at if event else None,
+        "set_aside": item.at,
+        "reason": item.reason,
+        "bytes": item.size,
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["id"],
+        row["kind"],
+        safe_line(row["theme"] or "", CELL_CHARS_MAX),
+        local(row["at"]),
+        local(row["set_aside"]),
+        size(row["bytes"]),
+        safe_line(row["reason"], REASON_CHARS_MAX),
+    )
+
+
+def _spool(process: Process) -> dict[str, Any]:
+    return {
+        "spool": process.folder.name,
+        "alive": process.alive,
+        "pid": process.signs.pid if process.signs else None,
+        "events": process.waiting.events,
+        "bytes": process.waiting.bytes,
+        "oldest": process.waiting.oldest,
+    }
+
+
+def _spool_cells(process: Process) -> tuple[str, ...]:
+    pid = f" {process.signs.pid}" if process.signs else ""
+    waiting = process.waiting
+    return (
+        process.folder.name[:12],
+        f"{'alive' if process.alive else 'dead'}{pid}",
+        f"{waiting.events:,}",
+        size(waiting.bytes),
+        age(waiting.oldest) if waiting.oldest else "",
+    )
+
+
+def _whole(item: SetAside) -> Any:
+    return asdict(item.event) if item.event else item.raw
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1] if ord(char) != 0x7F else "\\u007f"
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
