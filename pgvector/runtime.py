@@ -59,7 +59,6 @@ class Runtime:
         self.writer = AsyncWriter(self._spool, self.home, self.database, self._make_ready, settings)
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
         self._errands = Errands("hermes-pgvector-errand", 1)
-        self._person_key = b""
         self._strangers: set[str] = set()
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
@@ -102,10 +101,8 @@ class Runtime:
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now. Raises BadArgument for a reserved name."""
-        if not self._person_key:
-            named = os.environ.get("HERMES_PGVECTOR_PERSON_KEY", "")
-            self._person_key = named.encode() or self.home.secret()
-        return theme_of(identity, session_key, aliases=self.settings.theme_aliases, person_key=self._person_key)
+        aliases = self.settings.theme_aliases
+        return self.home.person_key.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` sees when it asks for scope `name`. Raises BadArgument."""
@@ -174,6 +171,7 @@ class Runtime:
         if not self._ready.is_set() or self.writer.health.problem:
             state = self.database.prepare(self.fitting.wanted_dimensions())
             self.fitting.match(state.dimensions)
+            self.home.person_key.settle(self.database.agreed_person_key)
             self._ready.set()
         elif self.fitting.undecided and self.database.state is not None:
             self.fitting.match(self.database.state.dimensions)

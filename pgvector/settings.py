@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from .errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
+PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)[^/@\s]*@")
 
 
@@ -149,6 +150,14 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
         raise SettingsError(_explain(error, merged, origin)) from None
 
 
+def person_key(hermes_home: str | os.PathLike[str]) -> str:
+    """HERMES_PGVECTOR_PERSON_KEY of the environment, else of the home's `.env`; empty when unset. Raises SettingsError.
+
+    It is no setting: no place but these two may hold it, and nothing shows it.
+    """
+    return os.environ.get(PERSON_KEY) or _env_file(Path(hermes_home)).get(PERSON_KEY) or ""
+
+
 def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[str, str]) -> str:
     lines = []
     for problem in error.errors():
@@ -160,16 +169,20 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
 
 
 def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    stored = _env_file(home)
+    names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
+    found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
+    return {key: value for key, value in found.items() if value}
+
+
+def _env_file(home: Path) -> Mapping[str, str | None]:
     from dotenv import dotenv_values
 
     env_file = home / ".env"
     try:
-        stored = dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+        return dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; mend the file") from None
-    names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
-    found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
-    return {key: value for key, value in found.items() if value}
 
 
 def _yaml_section(home: Path, section: str) -> dict[str, Any]:
