@@ -94,6 +94,11 @@ class Settings(BaseModel):
 
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
     sync_turns: bool = Field(True, description="Keep conversation turns")
+    write_contexts: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=lambda: ["primary"],
+        description="Contexts of the host whose turns are kept; others read, and only what they save is kept",
+    )
+    off_record: bool = Field(False, description="true: nothing is stored, the memory is only read")
     turn_min_chars: int = Field(
         40, ge=0, le=10_000, description="Shorter turns are not kept; a wide character counts as two"
     )
@@ -120,6 +125,10 @@ class Settings(BaseModel):
     )
     allowed_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
         default_factory=list, description="Themes that may be used; empty: any"
+    )
+    bench_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=lambda: ["bench-*", "hermes-bench*"],
+        description="Patterns of themes of benchmark traffic: they read no others, and no others read them",
     )
     cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(_from_json_text)] = (
         Field("all", description="What `scope` may name: all, none, or {theme: [themes]}")
