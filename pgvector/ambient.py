@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from . import capture, render
 from .model import Hit, Recall, RecallRequest, Scope
+from .transcript import exchanges
 
 if TYPE_CHECKING:
     from .runtime import Runtime
 
 BUDGET_AWAY_S = 0.3
+QUESTIONS_MAX = 6
+QUESTION_CHARS_MAX = 2000
+LASTING_CHARS_MAX = 1000
 
 
 def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall:
@@ -33,6 +39,30 @@ def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall
         degraded.update(dict.fromkeys(recall.degraded))
         hits += recall.hits
     return Recall(tuple(_relevant(hits, runtime.fitting.floor)[: settings.prefetch_limit]), tuple(degraded))
+
+
+def lasting(runtime: Runtime, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
+    """The saved memories that matter to a conversation which is about to be compressed; empty when none do.
+
+    What was recalled for its messages is lost with them, and a summary tells of what was said, not of what was known.
+    """
+    settings = runtime.settings
+    asked = [text for user, _ in exchanges(messages) if (text := capture.without_recalled(user))]
+    query = "\n".join(asked[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]
+    if not query or not settings.prefetch_limit or runtime.writer.health.problem:
+        return ""
+    request = RecallRequest(
+        query=query, scope=Scope(theme, (theme,)), limit=settings.prefetch_limit, budget_s=settings.prefetch_budget_s
+    )
+    recall = runtime.recall("entries", request)
+    floor = runtime.fitting.floor
+    # Whole messages share some word with almost any entry: only meaning tells what has to do with them.
+    hits = [hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor]
+    return (
+        render.block(Recall(tuple(hits)), chars_max=min(LASTING_CHARS_MAX, settings.prefetch_chars_max), query="")
+        if hits
+        else ""
+    )
 
 
 def _relevant(hits: list[Hit], floor: float | None) -> list[Hit]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from . import host_sessions, off_record
 from .errors import BadArgument
-from .host import running_session_key
-from .model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+from .host import running_session_key, running_user, scrubbed
+from .model import Add, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from .runtime import Runtime
-from .themes import Identity, allowed
+from .themes import ROOM, Identity, allowed, reserved
 from .transcript import exchanges, kept
 
 log = logging.getLogger("hermes.pgvector")
@@ -18,6 +20,9 @@ log = logging.getLogger("hermes.pgvector")
 READERS_ONLY = frozenset({"cron", "subagent", "flush"})
 TRANSCRIPT_TURNS_MAX = 2000
 ANCESTORS_MAX = 20
+UNRECORDED_MAX = 8
+OFF_RECORD = "Nothing of this session is stored from now on, until the user says: on the record."
+ON_RECORD = "What is said in this session is stored again."
 
 
 class Conversation:
@@ -27,13 +32,19 @@ class Conversation:
         self.runtime, self.identity, self.session_id = runtime, identity, session_id
         self._context = context
         self._ancestors: tuple[str, ...] = ()
+        # Of the ancestors, those whose transcript was compressed: their turns are this session's own.
+        self._compressed: tuple[str, ...] = ()
+        self._taken_back: set[tuple[str, str]] = set()
         # Of the running turn: whether its `take_turn` is still to come, and where a replay took its answer before that.
         self._turn_open = False
         self._overtaken: tuple[str, str] | None = None
+        self._author = ""
+        # The questions of turns off the record, because their `take_turn` may come when the session is on it again.
+        self._unrecorded: deque[str] = deque(maxlen=UNRECORDED_MAX)
 
     @property
     def primary(self) -> bool:
-        """Whether a person talks here, and not a job that only reads."""
+        """Whether a person talks here, and not a job."""
         return self._context not in READERS_ONLY
 
     def theme(self) -> str | None:
@@ -41,31 +52,59 @@ class Conversation:
         theme = self._theme()
         return theme if allowed(theme, self.runtime.settings.allowed_themes) else None
 
-    def go_on(self, session_id: str, parent_session_id: str, *, anew: bool) -> None:
+    def off_record(self) -> bool:
+        """Whether nothing is to be stored now."""
+        return self.runtime.settings.off_record or self.runtime.off_record.holds(self._session_name(self.session_id))
+
+    def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
         """Go on under another session id. Unless it begins `anew`, the transcript of the old one goes on in it."""
         before = parent_session_id or self.session_id
-        if session_id and session_id != self.session_id:
-            self._ancestors = () if anew else (*self._ancestors, before)[-ANCESTORS_MAX:]
-            self.session_id = session_id
+        if not session_id or session_id == self.session_id:
+            return
+        off, self.session_id, self._taken_back = self.off_record(), session_id, set()
+        self._compressed = (*self._compressed, before)[-ANCESTORS_MAX:] if reason == "compression" else ()
+        if anew or reason == "resume":
+            # What was said before it was resumed is in the host's record, which is asked when it is needed.
+            self._ancestors = ()
+            return
+        self._ancestors = (*self._ancestors, before)[-ANCESTORS_MAX:]
+        if off:
+            self.runtime.off_record.turn(self._session_name(session_id), off=True)
 
-    def open_turn(self) -> None:
-        """A turn begins."""
+    def open_turn(self, message: Any = "", author_id: str = "") -> None:
+        """A turn begins, which may be the one that takes the session off the record."""
         self._turn_open, self._overtaken = True, None
+        self._author = author_id or running_user() or self.identity.user_id
+        switched = off_record.switch(message)
+        if switched is not None:
+            self.runtime.off_record.turn(self._session_name(self.session_id), off=switched)
+        if switched is not None or self.off_record():
+            self._unrecorded.append(str(message))
 
-    def take_turn(self, user: Any, assistant: Any, session_id: str = "") -> None:
+    def notice(self, message: Any) -> str:
+        """What the agent is told of a message that takes the session off the record, or puts it on again."""
+        switched = off_record.switch(message)
+        return "" if switched is None else OFF_RECORD if switched else ON_RECORD
+
+    def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "") -> None:
         """Keep a turn, if it is substantive and no replay has brought it already."""
+        if str(user) in self._unrecorded:
+            self._unrecorded.remove(str(user))
+            return
         if not self._keeps_turns:
             return
         told, answered = kept(user, assistant, self.runtime.settings)
         with self.runtime.turn_lock:
             overtaken, self._overtaken, self._turn_open = self._overtaken, None, False
             if (told or answered) and overtaken != (session_id or self.session_id, answered):
+                metadata = self._signature(author_id or self._author)
                 self._accept(
                     lambda common: TurnTaken(
-                        user=told, assistant=answered, parent_session_id=self._parent_session_id, **common
+                        user=told, assistant=answered, parent_session_id=self._parent_session_id, metadata=metadata,
+                        **common,
                     ),
                     session_id,
-                )
+                )  # fmt: skip
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Keep the turns that were missed. Hosts call this more than once a session and replay everything.
@@ -74,18 +113,36 @@ class Conversation:
         """
         if not self._keeps_turns:
             return
-        turns = [kept(user, assistant, self.runtime.settings) for user, assistant in exchanges(messages)]
-        answered = tuple((user, assistant) for user, assistant in turns if assistant)[-TRANSCRIPT_TURNS_MAX:]
+        pairs = off_record.on_record(exchanges(messages))
+        turns = [kept(user, assistant, self.runtime.settings) for user, assistant in pairs]
+        # One host replays what was taken back when nothing was said since.
+        answered = tuple(turn for turn in turns if turn[1] and turn not in self._taken_back)[-TRANSCRIPT_TURNS_MAX:]
         if not answered:
             return
+        known = self._ancestors or host_sessions.ancestors(self.runtime.home.path, self.session_id, ANCESTORS_MAX)
         with self.runtime.turn_lock:
             if self._turn_open and turns[-1][1]:
                 self._overtaken = (self.session_id, turns[-1][1])
             self._accept(
                 lambda common: SessionEnded(
-                    turns=answered, ancestors=self._ancestors, parent_session_id=self._parent_session_id, **common
+                    turns=answered, ancestors=known, parent_session_id=self._parent_session_id, **common
                 )
             )
+
+    def take_back(self) -> None:
+        """Withdraw the turns that the host's record says were taken back. Harmless when there are none, or again."""
+        if not self.session_id:
+            return
+        standing, taken_back = host_sessions.messages(self.runtime.home.path, self.session_id)
+        if not taken_back:
+            return
+        self._taken_back = set(self._as_stored(taken_back))
+        # A turn is known by its answer, as in a replay.
+        gone = {_mark(turn): turn for turn in self._as_stored(taken_back) if any(turn)}
+        times = Counter(map(_mark, self._as_stored(standing)))
+        turns = tuple(gone.values())[-TRANSCRIPT_TURNS_MAX:]
+        left = tuple(times[_mark(turn)] for turn in turns)
+        self._accept(lambda common: Withdrawn(turns=turns, standing=left, continued=self._compressed, **common))
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""
@@ -112,18 +169,36 @@ class Conversation:
 
     def delegate(self, task: str, result: str, child_session_id: str) -> None:
         """Keep what was given to a child agent and what came back."""
-        if task or result:
+        if (task or result) and not self.off_record():
             self._accept(
                 lambda common: Delegated(task=task, result=result, child_session_id=child_session_id, **common)
             )
 
     @property
     def _keeps_turns(self) -> bool:
-        return self.runtime.settings.sync_turns and self.primary
+        settings = self.runtime.settings
+        return settings.sync_turns and self._context in settings.write_contexts and not self.off_record()
 
     @property
     def _parent_session_id(self) -> str:
         return self._ancestors[-1] if self._ancestors else ""
+
+    def _as_stored(self, messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """The turns of the host's record as they were handed over and kept."""
+        pairs = exchanges(messages)
+        return [kept(scrubbed(user), scrubbed(answer), self.runtime.settings) for user, answer in pairs]
+
+    def _signature(self, author_id: str) -> Metadata:
+        """Who said it, in a room: a pseudonym, because the theme tells the room alone."""
+        theme = self._theme()
+        if not author_id or not reserved(theme) or not theme.startswith(ROOM):
+            return {}
+        return {"author": self.runtime.author(self.identity.platform, author_id)}
+
+    def _session_name(self, session_id: str) -> str:
+        """What tells a session apart: its id and, where several themes may share one, the theme."""
+        theme = self._theme()
+        return session_id if reserved(theme) else f"{session_id}:{theme}"
 
     def _theme(self) -> str:
         # Without a key from the gateway the variable may come from the environment of the process: then it is not read.
@@ -134,6 +209,14 @@ class Conversation:
         common = {"theme": self._theme(), "home": self.runtime.home.id, "session_id": session_id or self.session_id}
         event = make(common)
         files = self.runtime.files
-        accepted = files.change(event) if isinstance(event, Add | Replace | Remove) else self.runtime.accept(event)
+        if isinstance(event, Add | Replace | Remove):
+            accepted = files.change(event, stored=not self.off_record())
+        else:
+            accepted = self.runtime.accept(event)
         if not accepted:
             log.warning("the spool refuses events: it is full or cannot be written; run: hermes-pgvector doctor")
+
+
+def _mark(turn: tuple[str, str]) -> tuple[str, str]:
+    user, answer = turn
+    return ("", answer) if answer else (user, "")

@@ -189,6 +189,7 @@ class Drain:
                 if item.event is None:
                     raise BadEvent("the record in the spool is damaged")
                 event = prepare(item.event, self._settings)
+                event = replace(event, theme=self._home.person_key.final(event.theme))
             except BadEvent as error:
                 rejected.append((item, str(error)))
                 continue

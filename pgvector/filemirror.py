@@ -25,21 +25,25 @@ class FileMirror:
         self._home, self._accept = home, accept
         self._last = now()
 
-    def change(self, event: Add | Replace | Remove) -> bool:
-        """Take a change that the host has just made to a file, and keep the snapshot in step with it."""
+    def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
+        """Take a change that the host has just made to a file, and keep the snapshot in step with it.
+
+        With `stored` false nothing new gets into the database, now or by a later comparison; the old entry is removed.
+        """
         if event.target not in TARGETS:
-            return self._accept(event)
+            return not stored or self._accept(event)
         try:
             with self._home.snapshot() as snapshot:
                 # The order of the snapshot is that of the home: what comes later is also newer, for all its processes.
                 event = replace(self._resolved(event, snapshot[event.target]), at=self._later())
-                accepted = self._accept(event)
+                accepted = self._accept(event) if stored else self._forget(event)
                 if accepted:
                     snapshot[event.target] = mirror.apply(snapshot[event.target], event)
                 return accepted
         except OSError:
             # Without a snapshot the event stands for itself; should it have been taken already, its id is known.
-            return self._accept(self._resolved(event, ()))
+            event = self._resolved(event, ())
+            return self._accept(event) if stored else self._forget(event)
 
     def reconcile(self, theme: str, session_id: str) -> None:
         """Compare the files with their snapshot; what differs becomes events of the home's own theme."""
@@ -72,6 +76,13 @@ class FileMirror:
         events: list[Event] = [Remove(previous=entry, **common) for entry in changes.remove]
         events += [Add(content=entry, from_file=True, **common) for entry in changes.add]
         return all(self._accept(event) for event in events)
+
+    def _forget(self, event: Add | Replace | Remove) -> bool:
+        """Take the old entry of a change out of the database, and the new one not in."""
+        if isinstance(event, Add):
+            return True
+        names = ("theme", "home", "session_id", "at", "target", "metadata", "previous", "old_text", "surviving")
+        return self._accept(Remove(**{name: getattr(event, name) for name in names}))
 
     def _resolved(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
         """A replace or remove that names the whole old entry where that can be told, and what the file holds now."""

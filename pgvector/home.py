@@ -7,23 +7,24 @@ import hashlib
 import json
 import logging
 import os
-import re
 import socket
 from pathlib import Path
 from uuid import uuid4
 
 from . import aside
+from .files import create, overwrite
 from .host import scrubbed
 from .mirror import parse
 from .model import Target
+from .person_key import PersonKey
 from .records import make_private
+from .settings import person_key
 from .snapshot import Snapshot, opened
 
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
 SNAPSHOT_WAIT_S = 0.2
-_SECRET = re.compile("[0-9a-f]{64}")
 _FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
@@ -37,7 +38,7 @@ class Home:
         self.aside_folder = self.state / "aside"
         self._id = ""
         self._files_aside = -1
-        self._secret: bytes | None = None
+        self.person_key = PersonKey(self.state, person_key(self.path))
 
     def _name_among_homes(self) -> str:
         """A folder of its own in a shared one: what one host or home has spooled is for itself to store."""
@@ -81,7 +82,7 @@ class Home:
             if self._files_aside >= files_max:
                 self._files_aside = -1
                 return False
-            _replace(folder / f"{event_id}.json", json.dumps({"reason": reason, "event": raw}))
+            overwrite(folder / f"{event_id}.json", json.dumps({"reason": reason, "event": raw}))
             self._files_aside += 1
         except OSError:
             return False
@@ -95,7 +96,7 @@ class Home:
         """Keep a small value in the home's state folder; lost when the home cannot be written."""
         with contextlib.suppress(OSError):
             make_private(self.state)
-            _replace(self.state / f"{name}.json", json.dumps(value))
+            overwrite(self.state / f"{name}.json", json.dumps(value))
 
     def recollect(self, name: str) -> object:
         """What `remember` kept; None when there is nothing."""
@@ -105,60 +106,12 @@ class Home:
             return None
         return value
 
-    def secret(self) -> bytes:
-        """32 random bytes kept in the home, mode 0600; made on first use.
-
-        Empty when the file is damaged: another secret would hide what persons have stored.
-        """
-        if self._secret is None:
-            self._secret = self._read_or_make_secret()
-        return self._secret
-
-    def _read_or_make_secret(self) -> bytes:
-        path = self.state / "person_key"
-        with contextlib.suppress(OSError):
-            make_private(self.state)
-            if not path.exists():
-                _create(path, os.urandom(32).hex())
-            if _SECRET.fullmatch(kept := path.read_text(encoding="ascii", errors="replace").strip()):
-                return bytes.fromhex(kept)
-            log.warning(
-                "%s is damaged, so persons and rooms have no memory: restore it from a back-up, or set "
-                "HERMES_PGVECTOR_PERSON_KEY, or delete it to let them begin anew",
-                path,
-            )
-            return b""
-        return os.urandom(32)
-
     def _read_or_make_id(self) -> str:
         path = self.state / "home_id"
         try:
             make_private(self.state)
             if not path.exists():
-                _create(path, uuid4().hex)
+                create(path, uuid4().hex)
             return path.read_text(encoding="ascii").strip()
         except OSError:
             return ""
-
-
-def _create(path: Path, text: str) -> None:
-    """Write a file that must not exist yet, whole or not at all; the first of several processes wins."""
-    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
-    _write(fresh, text)
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, path)
-    finally:
-        fresh.unlink()
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
-    _write(fresh, text)
-    fresh.replace(path)
-
-
-def _write(path: Path, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)

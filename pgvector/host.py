@@ -24,6 +24,15 @@ def running_session_key() -> str | None:
     return get_session_env("HERMES_SESSION_KEY") or None
 
 
+def running_user() -> str:
+    """The id of who sent the message in whose turn this call runs; empty on threads the host does not tell."""
+    try:
+        from gateway.session_context import get_session_env
+    except ImportError:
+        return ""
+    return str(get_session_env("HERMES_SESSION_USER_ID") or "")
+
+
 def scrubbed(text: str) -> str:
     """The text without secrets, as a host hands it to its providers; a host that hands it raw leaves it as it is.
 

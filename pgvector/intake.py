@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .capture import clean, clean_metadata, cut
 from .errors import BadEvent
-from .model import TARGETS, Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+from .model import TARGETS, Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from .settings import Settings
 
 
@@ -35,6 +35,9 @@ def prepare(event: Event, settings: Settings) -> Event:
         case Delegated():
             child = clean(event.child_session_id)
             return replace(event, task=text(event.task), result=text(event.result), child_session_id=child)
+        case Withdrawn():
+            gone = tuple((text(user), text(assistant)) for user, assistant in event.turns)
+            return replace(event, turns=gone, continued=tuple(map(clean, event.continued)))
         case SessionEnded():
             parent = clean(event.parent_session_id)
             turns = tuple((text(user), text(assistant)) for user, assistant in event.turns)

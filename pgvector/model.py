@@ -95,6 +95,19 @@ class SessionEnded(_Accepted):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn(_Accepted):
+    """Turns of a session, as (user, assistant) pairs, that the user has taken back.
+
+    `standing` tells for each how many like it still stand in the transcript: so many stay. `continued` are the sessions
+    whose compressed transcript this one goes on with.
+    """
+
+    turns: tuple[tuple[str, str], ...]
+    standing: tuple[int, ...]
+    continued: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delegated(_Accepted):
     """The agent gave a task to a child agent and got its result."""
 
@@ -103,7 +116,7 @@ class Delegated(_Accepted):
     child_session_id: str = ""
 
 
-Event: TypeAlias = Add | Replace | Remove | TurnTaken | SessionEnded | Delegated
+Event: TypeAlias = Add | Replace | Remove | TurnTaken | SessionEnded | Withdrawn | Delegated
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +124,15 @@ class Scope:
     """Which rows a recall for theme `own` may see.
 
     `themes` is None for `own` and every theme that is not reserved for one person or room; a `session_id` narrows to
-    one session, `without_session` leaves out the turns of one.
+    one session, `without_session` leaves out the turns of one. `hidden` is a pattern of names that only their owners
+    read; empty, that of reserved ones.
     """
 
     own: str
     themes: tuple[str, ...] | None
     session_id: str = ""
     without_session: str = ""
+    hidden: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

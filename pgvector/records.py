@@ -18,14 +18,14 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 from uuid import uuid4
 
 from .errors import BadEvent
-from .model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+from .model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 
 UNBORN = ".new-"
 MAGIC = b"\xf5hm1"
 HEADER = struct.Struct("<4sII")
 
 _KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Add, Replace, Remove, TurnTaken, SessionEnded, Delegated)
+    kind.__name__: kind for kind in (Add, Replace, Remove, TurnTaken, SessionEnded, Withdrawn, Delegated)
 }
 
 
@@ -51,7 +51,7 @@ def decode(payload: bytes) -> Event:
         values["at"] = datetime.fromisoformat(values["at"])
         if "turns" in values:
             values["turns"] = tuple((str(user), str(assistant)) for user, assistant in values["turns"])
-        for name in ("surviving", "ancestors"):
+        for name in ("surviving", "ancestors", "standing", "continued"):
             if name in values:
                 values[name] = tuple(values[name])
         return kind(**values)

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from .filemirror import FileMirror
 from .fitting import Fitting
 from .home import Home
 from .model import Event, Recall, RecallRequest, Scope
+from .off_record import OffRecord
 from .ports import Embedder
 from .recall import Recaller
 from .settings import Settings
 from .spool import open_spool
 from .store.postgres import Database
-from .themes import Identity, allowed, home_theme, readable, theme_of
+from .themes import Identity, allowed, author_of, hidden_pattern, home_theme, is_bench, readable, theme_of
 from .writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")
@@ -56,10 +58,10 @@ class Runtime:
         )
         self.fitting = Fitting(settings, self.home, self.database)
         self.files = FileMirror(self.home, self.accept)
+        self.off_record = OffRecord(self.home.state)
         self.writer = AsyncWriter(self._spool, self.home, self.database, self._make_ready, settings)
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
         self._errands = Errands("hermes-pgvector-errand", 1)
-        self._person_key = b""
         self._strangers: set[str] = set()
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
@@ -82,9 +84,10 @@ class Runtime:
 
     def reconcile(self, identity: Identity, session_id: str) -> None:
         """Compare the memory files with their snapshot, in the background, in the home's own theme."""
-        if self.settings.bulk_sync_on_init:
+        if self.settings.bulk_sync_on_init and not self.settings.off_record:
             theme = home_theme(identity, aliases=self.settings.theme_aliases)
-            self._errands.submit(self.files.reconcile, theme, session_id)
+            if not is_bench(theme, self.settings.bench_themes):
+                self._errands.submit(self.files.reconcile, theme, session_id)
 
     # Reading
 
@@ -102,10 +105,16 @@ class Runtime:
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now. Raises BadArgument for a reserved name."""
-        if not self._person_key:
-            named = os.environ.get("HERMES_PGVECTOR_PERSON_KEY", "")
-            self._person_key = named.encode() or self.home.secret()
-        return theme_of(identity, session_key, aliases=self.settings.theme_aliases, person_key=self._person_key)
+        aliases = self.settings.theme_aliases
+        return self.home.person_key.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
+
+    def author(self, platform: str, user_id: str) -> str:
+        """The pseudonym of a person in a room."""
+        return self.home.person_key.theme(lambda key: author_of(platform, user_id, person_key=key))
+
+    def in_background(self, job: Callable[[], object]) -> None:
+        """Do something that no hook waits for."""
+        self._errands.submit(job)
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` sees when it asks for scope `name`. Raises BadArgument."""
@@ -118,8 +127,10 @@ class Runtime:
             cross_theme_recall=self.settings.cross_theme_recall,
             allowed_themes=self.settings.allowed_themes,
             aliases=self.settings.theme_aliases,
+            bench_themes=self.settings.bench_themes,
         )
-        return Scope(theme, themes, session_id if name == "session" else "")
+        hidden = hidden_pattern(self.settings.bench_themes)
+        return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
     # State
 
@@ -175,6 +186,7 @@ class Runtime:
         if not self._ready.is_set() or self.writer.health.problem:
             state = self.database.prepare(self.fitting.wanted_dimensions())
             self.fitting.match(state.dimensions)
+            self.home.person_key.settle(self.database.agreed_person_key)
             self._ready.set()
         elif self.fitting.undecided and self.database.state is not None:
             self.fitting.match(self.database.state.dimensions)

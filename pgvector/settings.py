@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from .errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
+PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)[^/@\s]*@")
 
 
@@ -93,6 +94,11 @@ class Settings(BaseModel):
 
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
     sync_turns: bool = Field(True, description="Keep conversation turns")
+    write_contexts: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=lambda: ["primary"],
+        description="Contexts of the host whose turns are kept; others read, and only what they save is kept",
+    )
+    off_record: bool = Field(False, description="true: nothing is stored, the memory is only read")
     turn_min_chars: int = Field(
         40, ge=0, le=10_000, description="Shorter turns are not kept; a wide character counts as two"
     )
@@ -123,6 +129,10 @@ class Settings(BaseModel):
     allowed_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
         default_factory=list, description="Themes that may be used; empty: any"
     )
+    bench_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=lambda: ["bench-*", "hermes-bench*"],
+        description="Patterns of themes of benchmark traffic: they read no others, and no others read them",
+    )
     cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(_from_json_text)] = (
         Field("all", description="What `scope` may name: all, none, or {theme: [themes]}")
     )
@@ -152,6 +162,14 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
         raise SettingsError(_explain(error, merged, origin)) from None
 
 
+def person_key(hermes_home: str | os.PathLike[str]) -> str:
+    """HERMES_PGVECTOR_PERSON_KEY of the environment, else of the home's `.env`; empty when unset. Raises SettingsError.
+
+    It is no setting: no place but these two may hold it, and nothing shows it.
+    """
+    return os.environ.get(PERSON_KEY) or _env_file(Path(hermes_home)).get(PERSON_KEY) or ""
+
+
 def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[str, str]) -> str:
     lines = []
     for problem in error.errors():
@@ -163,16 +181,20 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
 
 
 def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    stored = _env_file(home)
+    names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
+    found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
+    return {key: value for key, value in found.items() if value}
+
+
+def _env_file(home: Path) -> Mapping[str, str | None]:
     from dotenv import dotenv_values
 
     env_file = home / ".env"
     try:
-        stored = dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+        return dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; mend the file") from None
-    names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
-    found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
-    return {key: value for key, value in found.items() if value}
 
 
 def _yaml_section(home: Path, section: str) -> dict[str, Any]:

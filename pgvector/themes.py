@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from .errors import BadArgument, SettingsError
 
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
+ROOM = "group-"
 # Means the same to Python's `re` and to Postgres' `~`.
 RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]+-[0-9a-f]{16}$"
 
@@ -85,6 +86,16 @@ def reserved(theme: str) -> bool:
     return _RESERVED.match(theme) is not None
 
 
+def is_bench(theme: str, bench_themes: Collection[str]) -> bool:
+    """Whether it is a theme of benchmark traffic: it reads no other theme, and no other reads it."""
+    return any(re.fullmatch(_glob(pattern), theme) for pattern in bench_themes)
+
+
+def hidden_pattern(bench_themes: Collection[str]) -> str:
+    """Matches the names of themes that only their owners read; means the same to Python's `re` and Postgres' `~`."""
+    return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes)])
+
+
 def theme_of(
     identity: Identity, session_key: str | None = None, *, aliases: Mapping[str, str], person_key: bytes
 ) -> str:
@@ -110,6 +121,12 @@ def theme_of(
         # A chat of a type that is not known yet is still not public.
         return aliased(_messaging_theme(identity, key, messaging, person_key), aliases)
     return _named(key, aliases)
+
+
+def author_of(platform: str, user_id: str, *, person_key: bytes) -> str:
+    """A pseudonym that tells who of a room said something; empty without a `person_key`."""
+    parts = ("author", platform, user_id)
+    return _digest(parts, person_key) if person_key else ""
 
 
 def home_theme(identity: Identity, *, aliases: Mapping[str, str]) -> str:
@@ -144,21 +161,25 @@ def readable(
     cross_theme_recall: CrossThemeRecall,
     allowed_themes: Collection[str] = (),
     aliases: Mapping[str, str] | None = None,
+    bench_themes: Collection[str] = (),
 ) -> tuple[str, ...] | None:
     """The themes that `theme` reads when it asks for `scope`: `current`, `session`, `all`, or the name of a theme.
 
-    None means every theme that is not reserved, and `theme` itself. Raises BadArgument when the scope may not be read.
+    None means every theme that `hidden_pattern` does not match, and `theme` itself. Raises BadArgument when the scope
+    may not be read.
     """
     wanted = normalise(scope)
     if wanted in ("current", "session"):
         return (theme,)
-    others = _others(theme, cross_theme_recall, allowed_themes)
+    others = () if is_bench(theme, bench_themes) else _others(theme, cross_theme_recall, allowed_themes)
+    if others is not None:
+        others = tuple(other for other in others if not is_bench(other, bench_themes))
     if wanted == "all":
         return None if others is None else (theme, *others)
     named = aliased(wanted, aliases or {})
     if named == theme:
         return (theme,)
-    if reserved(named) or (others is not None and named not in others):
+    if reserved(named) or is_bench(named, bench_themes) or (others is not None and named not in others):
         choice = "" if others is None else "".join(f", {other}" for other in others[:20])
         raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}")
     return (named,)
@@ -196,10 +217,13 @@ def _messaging_theme(identity: Identity, key: str, parts: re.Match[str], person_
         profile = identity.agent_identity or DEFAULT_THEME
     hint = identity if key == identity.gateway_session_key else None
     stable = (profile.rstrip("~"), platform, kind, *_stable_ids(platform, kind, ids, hint))
+    return f"{kind}-{re.sub('[^a-z0-9_]', '_', platform.lower())[:24]}-{_digest(stable, person_key)}"
+
+
+def _digest(parts: Iterable[str], key: bytes) -> str:
     # Lengths keep the parts apart, so no two lists of parts give the same message.
-    message = "".join(f"{len(part)}:{part}" for part in stable)
-    digest = hmac.new(person_key, message.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
-    return f"{kind}-{re.sub('[^a-z0-9_]', '_', platform.lower())[:24]}-{digest}"
+    message = "".join(f"{len(part)}:{part}" for part in parts)
+    return hmac.new(key, message.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
 def _stable_ids(platform: str, kind: str, ids: str, hint: Identity | None) -> tuple[str, ...]:
@@ -218,6 +242,11 @@ def _stable_ids(platform: str, kind: str, ids: str, hint: Identity | None) -> tu
         return (*scope, hint.chat_id)
     chat = _ID.match(ids)
     return (*scope, chat[0] if chat else ids)
+
+
+def _glob(pattern: str) -> str:
+    """A pattern with `*` and `?` as a regular expression."""
+    return re.escape(normalise(pattern)).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def _quoted(name: str) -> str:

@@ -133,6 +133,23 @@ def database(found: Survey) -> Iterator[Check]:
         yield _disk("server's disk", found.server.data_dir)
 
 
+def person_key(home: Home, found: Survey) -> Iterator[Check]:
+    """Who holds the key that names the themes of persons and rooms."""
+    name, variable = "persons' key", "HERMES_PGVECTOR_PERSON_KEY"
+    if home.person_key.settled:
+        yield Check(name, "ok", f"it is the one in {variable}")
+    elif found.schema is None:
+        return
+    elif found.person_key and home.person_key.kept() not in ("", found.person_key):
+        told = "this home has another key than the database: here the same person is another theme than in other homes"
+        remedy = f"set {variable} in every home, or delete {home.person_key.path}: then persons begin anew here"
+        yield Check(name, "warning", told, remedy)
+    elif found.person_key:
+        yield Check(name, "ok", f"the database holds it, and so does each dump; {variable} would keep it out of them")
+    else:
+        yield Check(name, "ok", "made by the next session")
+
+
 def embedder(settings: Settings, found: Survey) -> Iterator[Check]:
     """Whether the embedder answers, and whether its vectors belong into the database."""
     try:

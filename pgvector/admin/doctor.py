@@ -59,5 +59,6 @@ def _examine(home: Path) -> list[Check]:
     found.append(Check("settings", "ok", "valid"))
     found += checks.local_files(here, settings)
     found += checks.database(seen)
+    found += checks.person_key(here, seen)
     found += checks.embedder(settings, seen)
     return found

@@ -27,6 +27,7 @@ class Survey:
     schema: schema.SchemaState | None = None
     totals: Totals | None = None
     themes: tuple[ThemeTotals, ...] = ()
+    person_key: str = ""
     problem: str = ""
 
     @property
@@ -53,6 +54,7 @@ def survey(settings: Settings, home: Path, *, themes_max: int) -> Survey:
         with database.connection(settings.connect_timeout_s) as connection:
             found.facts = insight.facts(connection)
             found.schema = schema.verify(connection)
+        found.person_key = database.agreed_person_key("")
         with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
             _count(found, connection, themes_max)
     except PgvectorError as error:

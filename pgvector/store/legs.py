@@ -36,7 +36,7 @@ class Where:
         return {
             "themes": themes,
             "own": self.scope.own,
-            "reserved": RESERVED_PATTERN,
+            "reserved": self.scope.hidden or RESERVED_PATTERN,
             "session": self.scope.session_id,
             "without_session": self.scope.without_session,
             "target": self.target,

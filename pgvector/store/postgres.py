@@ -93,9 +93,18 @@ class Database:
 
     def claim_model(self, model: str) -> str:
         """The model whose vectors the database holds: `model` itself when there was none."""
+        return self._agreed("embedding_model", model)
+
+    def agreed_person_key(self, offer: str) -> str:
+        """The key of persons' themes that the database holds: `offer` if it had none, unless that is empty."""
+        return self._agreed("person_key", offer)
+
+    def _agreed(self, name: str, offer: str) -> str:
         with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
-            row = connection.execute(QUERIES["claim_model"], {"model": model}).fetchone()
-        return str(row["value"]) if row else model
+            row = connection.execute(QUERIES["setting"], {"name": name}).fetchone()
+            if row is None and offer:
+                row = connection.execute(QUERIES["claim_setting"], {"name": name, "value": offer}).fetchone()
+        return str(row["value"]) if row else offer
 
     @contextmanager
     def connection(

@@ -13,7 +13,7 @@ from typing import Any
 from pgvector import HalfVector
 
 from .. import lexical
-from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector
+from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
 from .postgres import Connection
 from .queries import QUERIES
 
@@ -52,7 +52,7 @@ def passages(event: Event, answers: str = "") -> tuple[Passage, ...]:
             return _exchange(event.user, event.assistant, answers)
         case Delegated():
             return _exchange(event.task, event.result, "")
-        case Remove() | SessionEnded():
+        case Remove() | SessionEnded() | Withdrawn():
             return ()
 
 
@@ -140,6 +140,8 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
             _add_entry(connection, planned, theme, event, created_at, from_file=False)
         case Remove():
             _take_out(connection, event)
+        case Withdrawn():
+            _withdraw(connection, event)
     return 1
 
 
@@ -241,6 +243,17 @@ def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[str, int]
         else:
             missing.append((user, assistant))
     return missing
+
+
+def _withdraw(connection: Connection, event: Withdrawn) -> None:
+    for (user, assistant), standing in zip(event.turns, event.standing, strict=True):
+        connection.execute(
+            QUERIES["withdraw_turn"],
+            {
+                "theme": event.theme, "sessions": [event.session_id, *event.continued], "at": event.at,
+                "role": "assistant" if assistant else "user", "content": assistant or user, "standing": standing,
+            },
+        )  # fmt: skip
 
 
 def _add_delegation(connection: Connection, planned: Planned, event: Delegated) -> int:

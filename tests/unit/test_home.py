@@ -44,7 +44,12 @@ def write_memory(home: Home, content: str | bytes, name: str = "MEMORY.md") -> N
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-# --- identity and secret
+def key_of(home: Home) -> str:
+    """The key by which persons' themes are named now, as hexadecimal digits."""
+    return home.person_key.theme(lambda key: key.hex())
+
+
+# --- identity and key
 
 
 def test_a_home_keeps_its_id(tmp_path: Path) -> None:
@@ -52,17 +57,18 @@ def test_a_home_keeps_its_id(tmp_path: Path) -> None:
     assert Home(tmp_path / "other").id != Home(tmp_path).id
 
 
-def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_secret(tmp_path: Path) -> None:
-    printed = in_processes(5, "print(home.id, home.secret().hex())", str(tmp_path))
+def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path: Path) -> None:
+    key = "home.person_key.theme(lambda key: key.hex())"
+    printed = in_processes(5, f"print(home.id, {key})", str(tmp_path))
     assert len(set(printed)) == 1
-    assert printed[0] == f"{Home(tmp_path).id} {Home(tmp_path).secret().hex()}"
-    assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["home_id", "person_key"]
+    assert printed[0] == f"{Home(tmp_path).id} {key_of(Home(tmp_path))}"
+    assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["home_id", "person_key.provisional"]
 
 
-def test_a_home_that_cannot_be_written_has_no_id_and_a_secret_of_the_moment(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_path: Path) -> None:
     home = read_only(tmp_path)
     assert home.id == ""
-    assert len(home.secret()) == 32
+    assert len(key_of(home)) == 64
     assert not home.set_aside("x", "reason", "raw")
     assert home.aside() == []
     home.remember("name", 1)
@@ -72,19 +78,31 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_secret_of_the_moment(tmp_
 
 
 @pytest.mark.parametrize("content", ["", "abcd", "not hexadecimal", "00" * 31])
-def test_a_damaged_secret_is_told_and_not_replaced(
+def test_a_damaged_key_is_told_and_replaced_by_the_databases_alone(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = Home(tmp_path)
-    secret = home.secret()
-    (home.state / "person_key").write_text(content)
+    home.person_key.settle(lambda offer: offer)
+    key = key_of(home)
+    home.person_key.path.write_text(content)
     with caplog.at_level("WARNING", logger="hermes.pgvector"):
         damaged = Home(tmp_path)
-        assert damaged.secret() == damaged.secret() == b""
-    assert caplog.text.count("person_key") == 1
+        assert key_of(damaged) == key_of(damaged) == ""
+    assert caplog.text.count("person_key is damaged") == 1
     assert not content or content not in caplog.text
-    assert (home.state / "person_key").read_text() == content
-    assert home.secret() == secret
+    damaged.person_key.settle(lambda offer: offer)
+    assert home.person_key.path.read_text() == content
+    again = Home(tmp_path)
+    again.person_key.settle(lambda offer: offer or key)
+    assert key_of(again) == key_of(Home(tmp_path)) == key
+
+
+def test_a_key_of_the_operator_is_told_to_nobody(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_PERSON_KEY=a long random text\n")
+    home = Home(tmp_path)
+    home.person_key.settle(lambda offer: pytest.fail("the database was asked"))
+    assert key_of(home) == b"a long random text".hex()
+    assert not home.state.exists()
 
 
 def test_state_is_private(tmp_path: Path) -> None:
@@ -92,7 +110,8 @@ def test_state_is_private(tmp_path: Path) -> None:
     try:
         home = Home(tmp_path)
         assert home.id
-        home.secret()
+        key_of(home)
+        home.person_key.settle(lambda offer: offer)
         home.remember("calibration", {"a": 1})
         home.set_aside("event", "reason", "raw")
         with home.snapshot() as snapshot:

@@ -1,0 +1,32 @@
+"""Small files for this user alone, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from uuid import uuid4
+
+
+def create(path: Path, text: str) -> None:
+    """Write a file that must not exist yet; the first of several processes wins. Raises OSError."""
+    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
+    _write(fresh, text)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()
+
+
+def overwrite(path: Path, text: str) -> None:
+    """Write a file in place of the one that is there. Raises OSError."""
+    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
+    _write(fresh, text)
+    fresh.replace(path)
+
+
+def _write(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)

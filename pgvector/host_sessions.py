@@ -1,0 +1,56 @@
+"""What the host's own record of its sessions says: which turns were taken back, and what a session went on from.
+
+It is the `state.db` of the home, an SQLite file that is only read here. Both hosts keep messages that `/undo` took back
+as rows that are neither active nor compacted.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+log = logging.getLogger("hermes.pgvector")
+
+WAIT_S_MAX = 0.5
+MESSAGES_MAX = 20_000
+_ENCODED = "\0"
+
+_MESSAGES = """
+    select role, content, tool_calls, active = 0 and compacted = 0 as taken_back
+    from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
+_PARENTS = """
+    with recursive line (id, depth) as (
+      select parent_session_id, 1 from sessions where id = ?
+      union all
+      select s.parent_session_id, depth + 1 from sessions s join line on s.id = line.id where depth < ?)
+    select id from line where id <> ''"""
+
+
+def messages(home: Path, session_id: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The messages of a session that stand, and those that were taken back; both empty when the record is not there."""
+    standing: list[dict[str, Any]] = []
+    taken_back: list[dict[str, Any]] = []
+    for role, content, calls, gone in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
+        text = content if isinstance(content, str) and not content.startswith(_ENCODED) else ""
+        (taken_back if gone else standing).append({"role": role, "content": text, "tool_calls": calls})
+    return standing, taken_back
+
+
+def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
+    """The sessions that this one went on from, the nearest last; at most `limit`."""
+    return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
+
+
+def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
+    path = home / "state.db"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=WAIT_S_MAX)) as record:
+            return record.execute(statement, values).fetchall()
+    except sqlite3.Error as error:
+        log.debug("the host's record of its sessions cannot be read (%s)", type(error).__name__)
+        return []

@@ -1,0 +1,1 @@
+select value from hermes_pgvector_settings where name = %(name)s

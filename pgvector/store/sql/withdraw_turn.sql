@@ -1,0 +1,13 @@
+-- Of the turns of a session that say this, the newest go, so that as many stay as still stand in the transcript; with
+-- an answer its question goes, which is a microsecond older.
+with stored as (
+  select id, ts, count(*) over () as times, row_number() over (order by ts desc, id desc) as place
+  from conversations
+  where agent_identity = %(theme)s and session_id = any (%(sessions)s::text[]) and role = %(role)s
+    and content = %(content)s and ts <= %(at)s
+)
+delete from conversations as c
+using stored as s
+where c.agent_identity = %(theme)s and c.session_id = any (%(sessions)s::text[])
+  and s.place <= s.times - %(standing)s::int
+  and (c.id = s.id or (%(role)s = 'assistant' and c.role = 'user' and c.ts = s.ts - interval '1 microsecond'))

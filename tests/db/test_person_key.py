@@ -1,0 +1,138 @@
+"""One key names the themes of persons in all homes of a database, and no hook waits for it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.admin import checks
+from hermes_memory_pgvector.admin.survey import survey
+from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.runtime import Runtime
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.themes import Identity, reserved
+
+ALICE = Identity(gateway_session_key="agent:main:whatsapp:dm:4917055512", platform="whatsapp", user_id="4917055512")
+BOB = Identity(gateway_session_key="agent:main:whatsapp:dm:4917099999", platform="whatsapp")
+KEY = "5e" * 32
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+    running: list[Runtime] = []
+
+    def make(home: str, **changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_on_write": False, "batch_linger_s": 0, "retry_max_s": 0.2, **changed}
+        running.append(Runtime(Settings(**values), tmp_path / home))
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        runtime.close(0)
+
+
+def stored_key(database: str) -> list[str]:
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select value from hermes_pgvector_settings where name = 'person_key'").fetchall()
+    return [row[0] for row in found]
+
+
+def say(runtime: Runtime, identity: Identity, text: str) -> str:
+    theme = runtime.theme(identity, None)
+    assert runtime.accept(TurnTaken(theme=theme, session_id="s", user=text, assistant=""))
+    return theme
+
+
+def themes(database: str) -> dict[str, str]:
+    with psycopg.connect(database) as connection:
+        return dict(connection.execute("select content, agent_identity from conversations").fetchall())
+
+
+def test_a_person_is_the_same_theme_in_every_home_of_the_database(start: Callable[..., Runtime], database: str) -> None:
+    one, two = start("one"), start("two")
+    assert one.wait_ready(10)
+    assert two.wait_ready(10)
+    assert one.theme(ALICE, None) == two.theme(ALICE, None) != one.theme(BOB, None)
+    assert stored_key(database) == [one.home.person_key.kept()] == [two.home.person_key.kept()]
+    assert not list(one.home.state.glob("*.provisional"))
+
+
+def test_a_home_that_has_a_key_keeps_it_and_doctor_tells_when_it_is_not_the_databases(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    old = start("old")
+    old.home.state.mkdir(parents=True, exist_ok=True)
+    old.home.person_key.path.write_text(KEY)
+    before = old.theme(ALICE, None)
+    assert old.wait_ready(10)
+    assert (stored_key(database), old.theme(ALICE, None)) == ([KEY], before)
+    other = start("other")
+    other.home.state.mkdir(parents=True, exist_ok=True)
+    other.home.person_key.path.write_text("ab" * 32)
+    assert other.wait_ready(10)
+    assert other.theme(ALICE, None) != before
+    assert (stored_key(database), other.home.person_key.kept()) == ([KEY], "ab" * 32)
+    assert start("new").wait_ready(10)
+    verdicts = []
+    for name in ("old", "other", "new"):
+        home = start(name).home
+        (check,) = checks.person_key(Home(home.path), survey(old.settings, home.path, themes_max=0))
+        verdicts.append(check.verdict)
+        assert KEY not in check.found + check.remedy
+    assert verdicts == ["ok", "warning", "ok"]
+
+
+def test_what_was_said_before_the_database_answered_is_filed_under_the_key_of_the_fleet(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    first = start("first")
+    assert first.wait_ready(10)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        away = start("late", dsn=f"postgresql://x@127.0.0.1:{nobody.getsockname()[1]}/x", connect_timeout_s=0.5)
+        provisional = say(away, ALICE, "told before the database was there")
+        assert reserved(provisional)
+        spooled = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        assert provisional.encode() in spooled
+        assert b"4917055512" not in spooled
+    late = start("late")
+    # The same process, once the database answers: what it filed by its own key is renamed on the way in.
+    late.home.person_key = away.home.person_key
+    assert late.wait_ready(10)
+    final = say(late, ALICE, "told after")
+    away.close(0)
+    say(late, ALICE, "told in the end")
+    assert late.writer.flush(10)
+    assert final == first.theme(ALICE, None) != provisional
+    assert set(themes(database).values()) == {final}
+
+
+def test_the_provisional_key_becomes_the_databases_when_it_has_none(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start("only")
+    provisional = say(runtime, ALICE, "the first thing ever told")
+    assert runtime.writer.flush(10)
+    assert runtime.theme(ALICE, None) == provisional
+    assert themes(database) == {"the first thing ever told": provisional}
+
+
+def test_the_operators_key_stays_out_of_the_database(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", KEY)
+    one = start("one")
+    assert one.wait_ready(10)
+    assert stored_key(database) == []
+    monkeypatch.delenv("HERMES_PGVECTOR_PERSON_KEY")
+    kept = start("two")
+    kept.home.state.mkdir(parents=True, exist_ok=True)
+    kept.home.person_key.path.write_text(KEY)
+    # The key of a database can be moved into the environment as it is.
+    assert kept.theme(ALICE, None) == one.theme(ALICE, None)

@@ -1,0 +1,332 @@
+"""What is taken back is withdrawn, what is off the record is not stored, and jobs only read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from loopback import Endpoint
+
+from hermes_memory_pgvector.ambient import lasting
+from hermes_memory_pgvector.conversation import OFF_RECORD, ON_RECORD, Conversation
+from hermes_memory_pgvector.model import Add
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.themes import Identity
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+    endpoint = Endpoint()
+    (tmp_path / "memories").mkdir()
+    running: list[Runtime] = []
+
+    def make(**changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0, **changed}
+        running.append(acquire(Settings(**values), tmp_path))
+        assert running[-1].wait_ready(10)
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+    endpoint.close()
+
+
+class Record:
+    """The host's state.db: as much of it as tells which messages stand."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = sqlite3.connect(home / "state.db", isolation_level=None)
+        self._file.execute("create table sessions (id text primary key, parent_session_id text)")
+        self._file.execute(
+            "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
+            " active integer default 1, compacted integer default 0)"
+        )
+
+    def say(self, session: str, turn: tuple[str, str]) -> None:
+        rows = [(session, "user", turn[0]), (session, "assistant", turn[1])]
+        self._file.executemany("insert into messages (session_id, role, content) values (?, ?, ?)", rows)
+
+    def undo(self, session: str, turns: int = 1) -> None:
+        self._file.execute(
+            "update messages set active = 0 where id in (select id from messages where session_id = ? and active = 1"
+            " order by id desc limit ?)",
+            (session, 2 * turns),
+        )
+
+    def compact(self, session: str) -> None:
+        self._file.execute("update messages set active = 0, compacted = 1 where session_id = ?", (session,))
+
+    def begin(self, session: str, parent: str) -> None:
+        self._file.execute("insert into sessions values (?, ?)", (session, parent))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path)
+
+
+def turn(number: int) -> tuple[str, str]:
+    return f"question {number}: why is host-{number} slow today?", f"answer {number}: its disk is full"
+
+
+def transcript(*turns: tuple[str, str]) -> list[dict[str, str]]:
+    return [
+        {"role": role, "content": text}
+        for pair in turns
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+
+
+def talk(runtime: Runtime, session: str = "s", context: str = "primary", **identity: str) -> Conversation:
+    return Conversation(runtime, Identity(**identity), session, context)
+
+
+def take(conversation: Conversation, *turns: tuple[str, str], author: str = "") -> None:
+    for user, answer in turns:
+        conversation.open_turn(user, author)
+        conversation.take_turn(user, answer)
+
+
+def stored(runtime: Runtime, database: str, table: str = "conversations") -> list[str]:
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        return [row[0] for row in connection.execute(f"select content from {table} order by id")]
+
+
+def texts(*turns: tuple[str, str]) -> list[str]:
+    return [text for pair in turns for text in pair]
+
+
+def test_turns_that_are_taken_back_are_withdrawn_with_their_questions(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for number in range(4):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.undo("s", 2)
+    one.take_back()
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(0), turn(1))
+    # What the host replays at the end is older than the undo: nothing comes back.
+    one.end(transcript(*map(turn, range(4))))
+    assert stored(runtime, database) == texts(turn(0), turn(1))
+    take(one, turn(5))
+    assert stored(runtime, database) == texts(turn(0), turn(1), turn(5))
+
+
+def test_the_same_words_said_again_stay_and_other_sessions_and_themes_are_not_touched(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one, other = talk(runtime), talk(runtime, "t")
+    stranger = talk(runtime, gateway_session_key="garden", platform="api_server")
+    for conversation in (one, other, stranger):
+        take(conversation, turn(1))
+    answer = turn(1)[1]
+    record.say("s", turn(1))
+    record.say("s", ("and why is the other one slow, please tell me?", answer))
+    take(one, ("and why is the other one slow, please tell me?", answer))
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(1), turn(1), turn(1))
+    record.say("s", ("and once more: why is the other one slow?", answer))
+    take(one, ("and once more: why is the other one slow?", answer))
+    talk(runtime).take_back()
+    assert stored(runtime, database)[-2:] == ["and once more: why is the other one slow?", answer]
+    assert len(stored(runtime, database)) == 8
+
+
+def test_turns_that_were_compressed_are_not_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for number in range(3):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.compact("s")
+    # One host keeps the carried tail twice, the old copy as if it were taken back.
+    record.say("s", turn(2))
+    record.undo("s")
+    record.say("s", turn(2))
+    one.take_back()
+    assert stored(runtime, database) == texts(*map(turn, range(3)))
+
+
+def test_what_was_taken_back_while_no_agent_was_there_is_withdrawn_by_the_next(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    take(talk(runtime), turn(1), turn(2))
+    record.say("s", turn(1))
+    record.say("s", turn(2))
+    record.undo("s")
+    assert stored(runtime, database) == texts(turn(1), turn(2))
+    talk(runtime).take_back()
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch_does_not(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, turn(1), turn(2))
+    one.go_on("s2", "s", anew=False, reason="compression")
+    record.say("s2", turn(2))
+    record.undo("s2")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(1))
+    one.go_on("s3", "s2", anew=False, reason="branch")
+    record.say("s3", turn(1))
+    record.undo("s3")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    take(talk(runtime), turn(1))
+    record.begin("s", "")
+    record.begin("s2", "s")
+    talk(runtime, "s2").end(transcript(turn(1), turn(2)))
+    assert stored(runtime, database) == [*texts(turn(1)), *texts(turn(2))]
+    elsewhere = talk(runtime, "other")
+    elsewhere.go_on("s2", "other", anew=False, reason="resume")
+    elsewhere.end(transcript(turn(1), turn(2), turn(3)))
+    assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
+
+
+def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    take(talk(runtime), turn(1))
+    talk(runtime).take_back()
+    assert stored(runtime, database) == texts(turn(1))
+    (runtime.home.path / "state.db").write_text("this is no database")
+    talk(runtime).take_back()
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one = talk(runtime)
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    file.write_text("an old secret")
+    runtime.files.reconcile("default", "s")
+    take(one, turn(1), ("Off the record.", "As you like, I keep nothing of it."), turn(2))
+    assert one.notice("off the record") == OFF_RECORD
+    file.write_text("a new secret of today")
+    one.change_entry("replace", "memory", "a new secret of today", {"old_text": "old secret"})
+    file.write_text("a new secret of today\n§\nanother secret of today")
+    one.change_entry("add", "memory", "another secret of today", {})
+    one.delegate("look into the secret of today, please", "it is a secret of today, indeed", "child")
+    # Another provider object, as one host makes for each request, and a process that begins later.
+    take(talk(runtime), turn(3))
+    talk(runtime).end(transcript(turn(1), ("off the record", "yes"), turn(2), turn(3)))
+    one.go_on("s2", "s", anew=False, reason="compression")
+    take(one, turn(4))
+    assert stored(runtime, database) == texts(turn(1))
+    assert stored(runtime, database, "memory_entries") == []
+    take(one, ("on the record", "Welcome back, I keep notes again."), turn(5))
+    assert one.notice("on the record") == ON_RECORD
+    one.end(transcript(("off the record", "yes"), turn(4), ("on the record", "Welcome back"), turn(5)))
+    runtime.files.reconcile("default", "s")
+    assert stored(runtime, database) == texts(turn(1), turn(5))
+    assert stored(runtime, database, "memory_entries") == []
+    with psycopg.connect(database) as connection:
+        kept = connection.execute("select count(*) from memory_agent_edges").fetchone()
+    assert kept == (0,)
+
+
+def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn("off the record")
+    one.open_turn(turn(1)[0])
+    one.open_turn("on the record")
+    one.take_turn("off the record", "Then nothing of this is kept anywhere, as you wish.")
+    one.take_turn(*turn(1))
+    one.take_turn("on the record", "From now on I keep notes again, as before.")
+    take(one, turn(1))
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session_are_on_it(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    garden, kitchen = (
+        talk(runtime, "api-1", gateway_session_key=key, platform="api_server") for key in ("garden", "kitchen")
+    )
+    take(garden, ("off the record", "Certainly, nothing of this is kept from now on."), turn(1))
+    take(kitchen, turn(2))
+    garden.go_on("api-2", "api-1", anew=True, reason="new_session")
+    take(garden, turn(3))
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
+def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(off_record=True)
+    (runtime.home.path / "memories" / "MEMORY.md").write_text("written by hand")
+    one = talk(runtime)
+    take(one, turn(1), ("on the record", "This process keeps nothing, whatever is said."), turn(2))
+    one.change_entry("add", "memory", "written by the agent", {})
+    runtime.reconcile(Identity(), "s")
+    assert stored(runtime, database) == stored(runtime, database, "memory_entries") == []
+
+
+def test_a_job_keeps_its_turns_when_the_setting_names_it(start: Callable[..., Runtime], database: str) -> None:
+    quiet = start()
+    take(talk(quiet, context="cron"), turn(1))
+    assert stored(quiet, database) == []
+    told = start(write_contexts=["primary", "cron"])
+    take(talk(told, context="cron"), turn(1))
+    take(talk(told, context="subagent"), turn(2))
+    assert stored(told, database) == texts(turn(1))
+
+
+def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    room = {"gateway_session_key": "agent:main:telegram:group:-100777:5512", "platform": "telegram", "user_id": "5512"}
+    take(talk(runtime, "room", **room), turn(1))
+    take(talk(runtime, "room", **room), turn(2), author="9988")
+    take(talk(runtime, "dm", gateway_session_key="agent:main:telegram:dm:5512", platform="telegram"), turn(3))
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select content, metadata ->> 'author' from conversations").fetchall()
+        dump = str(connection.execute("select to_jsonb(c) - 'content' - 'embedding' from conversations c").fetchall())
+    authors: dict[str, str] = dict(found)
+    assert authors[turn(1)[0]] == authors[turn(1)[1]] == runtime.author("telegram", "5512")
+    assert authors[turn(2)[0]] == runtime.author("telegram", "9988") != authors[turn(1)[0]]
+    assert authors[turn(3)[0]] is None
+    assert "5512" not in dump
+    assert "9988" not in dump
+
+
+def test_a_summary_is_told_what_the_memory_knows_of_the_matter_and_nothing_else(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(min_similarity=0.3)
+    known = {"theme": "default", "home": runtime.home.id, "target": "memory"}
+    for content in ("the staging database is db-prod-03", "likes green tea"):
+        assert runtime.accept(Add(content=content, **known))
+    assert runtime.accept(Add(content="the staging database of the others", **{**known, "theme": "other"}))
+    assert runtime.writer.flush(10)
+    told = lasting(runtime, "default", transcript(("which one is the staging database db-prod-03?", "I look it up.")))
+    assert "the staging database is db-prod-03" in told
+    assert "green tea" not in told
+    assert "of the others" not in told
+    assert lasting(runtime, "default", transcript(("wie wird das Wetter in Bern?", "Es regnet."))) == ""
+    assert lasting(runtime, "default", []) == ""
