@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 Parser: TypeAlias = argparse.ArgumentParser
@@ -116,6 +118,32 @@ def add_spool(parser: Parser, add_action: Callable[[Parser], None]) -> None:
     choose(drop)
     drop.add_argument("--yes", action="store_true", help="needed to delete all of them")
     wait(add("flush", "store now what dead processes left in their spools"))
+
+
+def add_history(parser: Parser) -> None:
+    """`history`: whose, of what, and since when."""
+    parser.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
+    parser.add_argument("--target", choices=("memory", "user"), help="only entries of MEMORY.md or of USER.md")
+    parser.add_argument("--limit", type=number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
+    parser.add_argument(
+        "--since", type=moment, metavar="TIME", help="only what went after this: 30m, 12h, 7d, or 2026-01-31[T08:00]"
+    )
+
+
+def moment(text: str) -> datetime:
+    """A time, or how long ago it was. Without a zone it is the operator's own."""
+    age = re.fullmatch(r"(\d{1,5})([mhd])", text)
+    if age:
+        return datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither an age as 30m, 12h, 7d nor a time as 2026-01-31"
+        ) from None
+
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -82,6 +82,9 @@ def register_cli(parser: Parser) -> None:
     arguments.add_spool(add("spool", jobs.spool, "see and settle what was set aside, and what waits"), common)
     arguments.add_server(add("server", jobs.server, "show, start or stop the embedded Postgres"))
     arguments.add_backfill(add("backfill", jobs.backfill, "embed rows that have no vector yet, in the foreground"))
+    arguments.add_history(add("history", jobs.history, "show what entries said before they were replaced or removed"))
+    undo = add("undo", jobs.undo, "bring back an entry of the history")
+    undo.add_argument("id", type=arguments.number(1), metavar="ID", help="its number in the history")
     add("version", jobs.version, "show the version")
 
 

@@ -15,7 +15,7 @@ from .errors import BadEvent, PgvectorError, Refused, Unavailable
 from .model import Vector
 from .ports import Embedder
 from .settings import Settings
-from .store import healing
+from .store import healing, history
 from .store.legs import Kind
 from .store.postgres import Connection, Database
 
@@ -158,3 +158,4 @@ class Healer:
         with self._database.connection(self._settings.connect_timeout_s) as connection:
             if healing.claim(connection, "prune", self._holder, PRUNE_INTERVAL_S):
                 healing.prune_events(connection, self._settings.event_ledger_days)
+                history.prune(connection, self._settings.history_days)

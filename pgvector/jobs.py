@@ -100,6 +100,20 @@ def backfill(args: argparse.Namespace, home: Path, console: Console) -> int:
     return upkeep.backfill(home, console, batch=args.batch, limit=args.limit, wait_s=args.wait)
 
 
+def history(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """What entries said before."""
+    from .admin import history as past
+
+    return past.history(home, console, theme=args.theme, target=args.target or "", limit=args.limit, since=args.since)
+
+
+def undo(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Bring an entry back."""
+    from .admin import history as past
+
+    return past.undo(home, console, number=args.id)
+
+
 def version(args: argparse.Namespace, home: Path, console: Console) -> int:  # noqa: ARG001
     """Show the version."""
     console.data({"version": __version__})

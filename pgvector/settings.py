@@ -122,6 +122,9 @@ class Settings(BaseModel):
     )
     heal_interval_s: float = Field(300.0, ge=1, le=3600, description="How often rows without a vector are looked for")
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Applied event ids are forgotten after this time")
+    history_days: int = Field(
+        365, ge=1, le=36_500, description="What was replaced or removed can be brought back for this time"
+    )
 
     theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
         default_factory=dict, description="Other names of a theme, as {alias: theme}"

@@ -132,7 +132,8 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
         case Add():
             if not event.from_file:
                 key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
-                connection.execute(QUERIES["disown_entry"], key)
+                for row in connection.execute(QUERIES["disown_entry"], key).fetchall():
+                    _tell_history(connection, row, event, "moved")
             _add_entry(connection, planned, event.theme, event, event.at, from_file=event.from_file)
         case Replace():
             found = _take_out(connection, event)
@@ -182,7 +183,28 @@ def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, dat
     if row is None:
         return None
     connection.execute(QUERIES["delete_entry"], {"theme": row["agent_identity"], "id": row["id"]})
+    if isinstance(event, Replace):
+        _tell_history(connection, row, event, "replaced", replaced_by=event.content)
+    else:
+        _tell_history(connection, row, event, "removed")
     return row["agent_identity"], row["created_at"]
+
+
+def _tell_history(
+    connection: Connection,
+    row: Mapping[str, Any],
+    event: Add | Replace | Remove,
+    how: str,
+    replaced_by: str | None = None,
+) -> None:
+    """Say how, when and from which session a row went, which a trigger has just put into the history."""
+    connection.execute(
+        QUERIES["tell_history"],
+        {
+            "theme": row["agent_identity"], "id": row["id"], "how": how, "session": event.session_id, "at": event.at,
+            "replaced_by": replaced_by,
+        },
+    )  # fmt: skip
 
 
 def _resolve(connection: Connection, event: Replace | Remove) -> str:

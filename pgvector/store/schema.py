@@ -23,7 +23,7 @@ from .preflight import Connection, admin_connection, check_role, check_server, e
 
 Progress: TypeAlias = Callable[[str], object]
 
-LATEST = 3
+LATEST = 4
 """The version of the newest migration. A bare copy of the package has no files to count."""
 
 TABLES = (
@@ -31,6 +31,7 @@ TABLES = (
     "conversations",
     "memory_events",
     "memory_tombstones",
+    "memory_history",
     "memory_agents",
     "memory_agent_edges",
     "hermes_pgvector_settings",
@@ -270,9 +271,8 @@ def _grant(connection: Connection, role: str) -> None:
     """Give the runtime role what it needs and no more."""
     schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
     to, tables = sql.Identifier(role), sql.SQL(", ").join(map(sql.Identifier, TABLES))
-    sequences = sql.SQL(", ").join(
-        map(sql.Identifier, ("memory_entries_id_seq", "conversations_id_seq", "memory_agent_edges_id_seq"))
-    )
+    owners = ("memory_entries", "conversations", "memory_agent_edges", "memory_history")
+    sequences = sql.SQL(", ").join(sql.Identifier(f"{table}_id_seq") for table in owners)
     with connection.transaction():
         for statement in (
             sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to),

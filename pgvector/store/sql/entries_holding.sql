@@ -1,8 +1,10 @@
 -- Rows that hold a text and are no longer in the file of the home: the caller acts only when there is exactly one.
+-- What was remembered or brought back outside of the files is not among what a file has lost.
 select agent_identity, content
 from memory_entries
 where target = %(target)s and strpos(content, %(old_text)s) > 0
   and content_key(content) <> all (select content_key(c) from unnest(%(surviving)s::text[]) as c)
   and ((home = %(home)s and home <> '') or (home = '' and agent_identity = %(theme)s))
+  and coalesce(metadata ->> 'origin', '') not in ('remember', 'undo')
 order by agent_identity = %(theme)s desc
 limit 10

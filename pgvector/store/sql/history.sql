@@ -1,0 +1,9 @@
+select id, agent_identity as theme, entry_id, home, target, content, created_at, updated_at, metadata, gone_at, how,
+       session_id, replaced_by
+from memory_history
+where (%(theme)s = '' or agent_identity = %(theme)s)
+  and (%(target)s = '' or target = %(target)s)
+  and (%(since)s::timestamptz is null or gone_at >= %(since)s)
+  and (%(id)s::bigint is null or id = %(id)s)
+order by gone_at desc, id desc
+limit %(limit)s

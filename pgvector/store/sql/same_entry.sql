@@ -1,0 +1,2 @@
+select id from memory_entries
+where agent_identity = %(theme)s and target = %(target)s and content_key(content) = content_key(%(content)s)
