@@ -21,7 +21,7 @@ DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
 ROOM = "group-"
 # Means the same to Python's `re` and to Postgres' `~`.
-RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]+-[0-9a-f]{16}$"
+RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
 
 CrossThemeRecall: TypeAlias = Literal["all", "none"] | Mapping[str, Collection[str]]
 
@@ -111,8 +111,8 @@ def theme_of(
         return home_theme(identity, aliases=aliases)
     key = session_key or identity.gateway_session_key
     if identity.platform == "api_server":
-        # Only here do keys come from clients, who may write them in any case or width.
-        claimed = _SESSION_KEY.fullmatch(unicodedata.normalize("NFKC", key).casefold())
+        # Only here do keys come from clients, who may write them in any case, any width, with hidden characters.
+        claimed = _SESSION_KEY.fullmatch(normalise(key))
         if claimed and claimed[3] in _CHAT_TYPES:
             raise BadArgument("X-Hermes-Session-Key has the form of a messaging session; name a theme instead")
         return _named(key, aliases)

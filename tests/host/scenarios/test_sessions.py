@@ -1,0 +1,142 @@
+"""What a user takes back, and what is said off the record, in the terminal and over the API."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hostrig.hermes import Hermes
+from hostrig.marks import one_server
+from hostrig.model import Call, ModelEndpoint
+from hostrig.rows import Rows
+
+pytestmark = one_server
+
+ALPS = "Which mountain is the highest of the Alps?"
+TEXAS = "Which mountain is the highest of Texas?"
+BASEL = "Which river flows through the city of Basel?"
+
+
+def questions(rows: Rows) -> list[str]:
+    return [turn.content for turn in rows.turns() if turn.role == "user"]
+
+
+def test_turns_that_are_undone_are_withdrawn_also_when_nothing_is_said_after(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    with hermes.chat() as chat:
+        for prompt in (ALPS, TEXAS):
+            chat.ask(prompt)
+        rows.wait(lambda rows: len(rows.turns()) == 4)
+        chat.command("/undo")
+        rows.wait(lambda rows: questions(rows) == [ALPS])
+        chat.ask(BASEL)
+        chat.command("/undo")
+        assert chat.leave() == 0
+    assert questions(rows) == [ALPS]
+    assert len(rows.turns()) == 2
+    (session,) = hermes.sessions()
+    with hermes.chat("--resume", session) as chat:
+        chat.ask(BASEL)
+        chat.leave()
+    assert questions(rows) == [ALPS, BASEL]
+    assert hermes.complaints() == []
+
+
+def test_nothing_of_what_is_said_off_the_record_is_stored_also_after_a_restart(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    with hermes.chat() as chat:
+        chat.ask(ALPS)
+        chat.ask("off the record")
+        assert "Nothing of this session is stored" in "".join(model.requests[-1].recalled)
+        model.says(Call("memory", {"action": "add", "target": "memory", "content": "A secret of today."}), "Saved.")
+        chat.ask(TEXAS)
+        chat.leave()
+    (session,) = hermes.sessions()
+    with hermes.chat("--resume", session) as chat:
+        chat.ask("And how high is the second highest of them?")
+        chat.ask("on the record")
+        chat.ask(BASEL)
+        chat.leave()
+    assert questions(rows) == [ALPS, BASEL]
+    assert hermes.entries("memory") == ["A secret of today."]
+    assert hermes.ask("Say something about the weather of tomorrow")
+    assert rows.entries() == []
+    assert "secret of today" not in rows.text()
+    assert hermes.complaints() == []
+
+
+def test_a_theme_of_the_api_server_goes_off_the_record_for_itself(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    history = [{"role": "user", "content": "off the record"}]
+    with hermes.gateway() as gateway:
+        answer = gateway.complete(history, key="garden")["choices"][0]["message"]
+        gateway.complete([*history, answer, {"role": "user", "content": TEXAS}], key="garden")
+        gateway.ask(BASEL, key="garden")
+        gateway.ask(ALPS, key="kitchen")
+        rows.wait(lambda rows: len(rows.turns()) == 4)
+        gateway.stop()
+    assert {turn.content: turn.theme for turn in rows.turns() if turn.role == "user"} == {
+        BASEL: "garden",
+        ALPS: "kitchen",
+    }
+
+
+def test_a_summary_is_told_what_is_known_of_the_matter(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+    known = "The bridge over the river Aare in Aarberg is made of wood."
+    model.says(Call("memory", {"action": "add", "target": "memory", "content": known}), "Saved.")
+    hermes.ask("Save this fact of the bridge, it will be needed")
+    model.reset()
+    with hermes.chat() as chat:
+        for n in range(6):
+            chat.ask(f"Tell me about the history of the bridge number {n} over the river Aare in Aarberg")
+        chat.command("/compress")
+        chat.leave()
+    errands = [request for request in model.seen if not request.tools]
+    assert any("Memories of theme default" in request.raw and "made of wood" in request.raw for request in errands)
+    assert hermes.complaints() == []
+
+
+def test_a_provider_that_is_only_looked_at_starts_nothing(hermes: Hermes) -> None:
+    code = """
+import json, threading
+from pathlib import Path
+from plugins.memory import load_memory_provider
+provider = load_memory_provider("pgvector")
+before, files = set(threading.enumerate()), set(Path(%r).rglob("*"))
+provider.initialize_for_inspection("s1", platform="cli")
+print(json.dumps({
+    "tools": [tool["name"] for tool in provider.get_tool_schemas()],
+    "prompt": provider.system_prompt_block(), "status": provider.get_status_config({}),
+    "threads": len(set(threading.enumerate()) - before), "files": len(set(Path(%r).rglob("*")) - files),
+    "recalled": provider.prefetch("what do we know of the bridge?"),
+}))
+"""
+    home = str(hermes.home / "pgvector")
+    done = hermes.run("-c", code % (home, home), program="python")
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert {"recall_memory", "recall_conversation"} <= set(seen["tools"])
+    assert "recall_memory" in seen["prompt"]
+    assert seen["status"]["database"]
+    assert (seen["threads"], seen["files"], seen["recalled"]) == (0, 0, "")
+
+
+@pytest.mark.parametrize("context", ["cron", "subagent"])
+def test_a_job_reads_and_keeps_what_it_saves_with_a_mark(context: str, hermes: Hermes, rows: Rows) -> None:
+    known = "The nightly run takes forty minutes on host seven."
+    hermes.write("memory", [known])
+    begun = ("initialize", ["s1"], {"hermes_home": str(hermes.home), "platform": "cli", "agent_context": context})
+    _, _, recalled, *_ = hermes.hooks(
+        begun,
+        ("on_memory_write", ["add", "memory", known], {"metadata": {"session_id": "s1"}}),
+        ("prefetch", ["How long takes the nightly run on host seven?"], {}),
+        ("sync_turn", [TEXAS, "That is Guadalupe Peak, in the far west of the state."], {"session_id": "s1"}),
+        ("on_session_end", [[{"role": "user", "content": TEXAS}, {"role": "assistant", "content": ALPS}]], {}),
+        ("shutdown", [], {}),
+    )
+    assert known in recalled
+    assert rows.said() == []
+    assert [row.context for row in rows("SELECT metadata ->> 'context' AS context FROM memory_entries")] == [context]
