@@ -39,8 +39,7 @@ class AdoptedSpool(Spool):
     def __init__(self, folder: Path, lock_fd: int) -> None:
         super().__init__(folder.parent, bytes_max=0, window_max=0)
         self._folder, self._lock_fd = folder, lock_fd
-        # It tells of the dead one, which is not at work any more.
-        (folder / lifesigns.FILE).unlink(missing_ok=True)
+        lifesigns.take_over(folder)
         self._acked = self._cursor = read_acknowledged(folder)
         found = segments(folder)
         self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acked

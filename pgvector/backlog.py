@@ -32,8 +32,8 @@ class Backlog(NamedTuple):
 class Process:
     """The folder of one process: whether a living one holds it, what waits in it, and what it last told of itself.
 
-    A folder that was adopted, and one of a process that just begins, is held but tells nothing. `changed` is the time
-    of the folder.
+    A folder that was adopted is held by its `adopter` and tells nothing, nor does one of a process that just begins.
+    `changed` is the time of the folder.
     """
 
     folder: Path
@@ -41,6 +41,12 @@ class Process:
     waiting: Backlog
     signs: LifeSigns | None
     changed: datetime
+    adopter: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that holds it, or held it last; None when that is not known."""
+        return self.signs.pid if self.signs else self.adopter
 
     @property
     def pending(self) -> int:
@@ -81,7 +87,8 @@ def processes(folder: Path) -> list[Process]:
     for path in folder.glob("[!.]*/"):
         with contextlib.suppress(OSError):  # a living process removes what it has stored
             changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            found.append(Process(path, _held(path), waiting(path), lifesigns.read(path), changed))
+            signs, adopter = lifesigns.read(path), lifesigns.adopter(path)
+            found.append(Process(path, _held(path), waiting(path), signs, changed, adopter))
     return sorted(found, key=lambda process: process.changed)
 
 

@@ -20,6 +20,7 @@ from .records import private_file
 log = logging.getLogger("hermes.pgvector")
 
 FILE = "state.json"
+ADOPTER = "adopter"
 WRITE_INTERVAL_S = 1.0
 HEARTBEAT_S = 10.0
 
@@ -59,6 +60,22 @@ def read(folder: Path) -> LifeSigns | None:
             values[name] = values[name] and datetime.fromisoformat(values[name])
         return LifeSigns(**{**values, "counters": Counters(**values["counters"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def take_over(folder: Path) -> None:
+    """Put the name of this process into a folder that it adopts, in place of the signs of the dead one."""
+    with contextlib.suppress(OSError):
+        (folder / FILE).unlink(missing_ok=True)
+        with private_file(folder / ADOPTER) as file:
+            file.write(str(os.getpid()))
+
+
+def adopter(folder: Path) -> int | None:
+    """The id of the process that adopted a folder last; None when none did."""
+    try:
+        return int((folder / ADOPTER).read_text(encoding="ascii"))
+    except (OSError, ValueError):
         return None
 
 

@@ -188,7 +188,9 @@ def _writers(running: list[Process], settings: Settings) -> Iterator[Check]:
     stuck = fleet.stuck(running, settings.stuck_after_s)
     failing = fleet.failing(running, settings.stuck_after_s)
     for process in stuck:
-        remedy = f"end {fleet.name(process)}: what waits is kept; the next one stores it, or: hermes-pgvector spool flush"
+        remedy = (
+            f"end {fleet.name(process)}: what waits is kept; the next one stores it, or: hermes-pgvector spool flush"
+        )
         yield Check("writer", "problem", fleet.stuck_line(process), remedy)
     for process in failing:
         yield Check("writer", "warning", fleet.failing_line(process), "mend it; the events wait in the spool meanwhile")

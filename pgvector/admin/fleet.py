@@ -61,13 +61,14 @@ def failing(found: list[Process], stuck_after_s: float) -> list[Process]:
 
 def name(process: Process) -> str:
     """How to find it: by its process id, else by its spool."""
-    return f"process {process.signs.pid}" if process.signs else f"the owner of {process.folder}"
+    return f"process {process.pid}" if process.pid else f"the owner of {process.folder}"
 
 
 def stuck_line(process: Process) -> str:
     """What a stuck process does not do, and since when."""
     since = f", the last time {age(process.still_since)}" if process.still_since else ""
-    return f"{name(process)} stores nothing{since}, though {counted(process.pending, 'event')} wait"
+    adopted = " of a dead process" if process.signs is None and process.adopter else ""
+    return f"{name(process)} stores nothing{since}, though {counted(process.pending, 'event')}{adopted} wait"
 
 
 def failing_line(process: Process) -> str:
@@ -81,8 +82,8 @@ def failing_line(process: Process) -> str:
 
 def line(found: list[Process]) -> str:
     """All of them in one line."""
-    living = sum(process.alive for process in found)
-    dead = len(found) - living
+    living = len({process.pid or process.folder for process in found if process.alive})
+    dead = sum(not process.alive for process in found)
     told = counted(living, "process", "processes") if living else "none runs"
     return f"{told}, {dead:,} died and left a spool" if dead else told
 
@@ -97,7 +98,18 @@ def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
     signs = process.signs
     oldest = age(process.waiting.oldest) if process.waiting.oldest else ""
     if signs is None:
-        return ("?", process.condition(stuck_after_s), "", "", "", "", f"{process.pending:,}", "", oldest, "")
+        return (
+            str(process.pid or "?"),
+            process.condition(stuck_after_s),
+            "",
+            "",
+            "",
+            "",
+            f"{process.pending:,}",
+            "",
+            oldest,
+            "",
+        )
     counts = signs.counters
     numbers = (counts.offered, counts.refused, counts.applied, counts.set_aside, counts.pending, signs.healed)
     success = age(signs.last_success) if signs.last_success else "never"
@@ -109,7 +121,8 @@ def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
 def _process(process: Process, stuck_after_s: float) -> dict[str, Any]:
     signs, oldest = process.signs, process.waiting.oldest
     return {
-        "pid": signs and signs.pid,
+        "pid": process.pid,
+        "adopted": signs is None and process.adopter is not None,
         "spool": process.folder.name,
         "state": process.condition(stuck_after_s),
         "started": signs and signs.started,

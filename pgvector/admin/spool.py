@@ -202,7 +202,7 @@ def _spool(process: Process) -> dict[str, Any]:
     return {
         "spool": process.folder.name,
         "alive": process.alive,
-        "pid": process.signs.pid if process.signs else None,
+        "pid": process.pid,
         "events": process.waiting.events,
         "bytes": process.waiting.bytes,
         "oldest": process.waiting.oldest,
@@ -210,7 +210,7 @@ def _spool(process: Process) -> dict[str, Any]:
 
 
 def _spool_cells(process: Process) -> tuple[str, ...]:
-    pid = f" {process.signs.pid}" if process.signs else ""
+    pid = f" {process.pid}" if process.pid else ""
     waiting = process.waiting
     return (
         process.folder.name[:12],
