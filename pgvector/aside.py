@@ -77,11 +77,13 @@ def one(folder: Path, name: str) -> SetAside:
 
 
 def forget(folder: Path, name: str) -> bool:
-    """Delete one for good; False when it is not there any more. Raises OSError."""
+    """Delete one for good; False when it is not there any more. Raises Unavailable."""
     try:
         (folder / f"{name}.json").unlink()
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise Unavailable(f"{folder / name}.json cannot be deleted: {error.strerror}") from None
     return True
 
 

@@ -13,7 +13,7 @@ from ..home import Home
 from ..model import Counters, Event
 from ..ports import Embedder
 from ..settings import Settings
-from ..spool import open_spool
+from ..spool import Spool
 from ..store.postgres import Database
 from ..tally import Tally
 
@@ -32,7 +32,8 @@ class Filing(AbstractContextManager["Filing"]):
         self._settings = settings
         self._database = Database(settings, home.path)
         self._fitting = Fitting(settings, home, self._database)
-        self._spool = open_spool(
+        # Never the one in memory: what is filed by hand was on disk before.
+        self._spool = Spool(
             home.spool,
             bytes_max=settings.spool_max_mb << 20,
             window_max=settings.write_queue_maxsize,
@@ -62,7 +63,7 @@ class Filing(AbstractContextManager["Filing"]):
     def store(self, wait_s: float) -> str:
         """Store what was filed and what dead processes left, for about `wait_s` seconds; why not all, or nothing.
 
-        While a service is away it is tried again. Raises SchemaNotApplied, and OSError when nothing can be set aside.
+        While a service is away it is tried again. Raises SchemaNotApplied.
         """
         deadline = time.monotonic() + wait_s
         problem = f"{wait_s:g} s were not enough; run it again to go on"
@@ -73,6 +74,8 @@ class Filing(AbstractContextManager["Filing"]):
             except Unavailable as error:
                 problem = str(error)
                 time.sleep(max(0.0, min(RETRY_S, deadline - time.monotonic())))
+            except OSError as error:
+                return str(error)
             if time.monotonic() >= deadline:
                 return problem
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ..backlog import Process, summed
+from ..backlog import Process, summed, total
 from ..model import Counters
 from ..render import safe_line
 from .console import age, counted, rows_table
@@ -33,14 +33,13 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
     living = [process for process in found if process.alive]
     dead = [process for process in found if not process.alive]
     signs = [process.signs for process in living if process.signs]
+    oldest = total(process.waiting for process in living).oldest
     return {
         "processes": [_process(process, stuck_after_s) for process in living],
         "all_processes": {
             "counters": _counters(summed(sign.counters for sign in signs)),
             "healed": sum(sign.healed for sign in signs),
-            "oldest_pending": min(
-                (process.waiting.oldest for process in living if process.waiting.oldest), default=None
-            ),
+            "oldest_pending_s": oldest and _seconds(oldest),
             "last_success": max((sign.last_success for sign in signs if sign.last_success), default=None),
             "stuck": len(stuck(found, stuck_after_s)),
             "failing": len(failing(found, stuck_after_s)),

@@ -135,7 +135,9 @@ def flush(home: Path, console: Console, *, wait_s: float) -> int:
     if living:
         console.say(f"{counted(living, 'event')} wait in spools of running processes, which store them themselves")
     if problem or left:
-        console.say(f"hermes-pgvector: {problem or 'not all could be read'}; {counted(left, 'event')} left")
+        console.say(
+            f"hermes-pgvector: {problem or 'some could not be read, or came meanwhile'}; {counted(left, 'event')} left"
+        )
     return 1 if problem or left else 0
 
 

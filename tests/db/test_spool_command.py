@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 from agents import Agent, Outcome, command, stored, turn
 from loopback import Endpoint
 
+from hermes_memory_pgvector.aside import held
 from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add, Event, Remove
 from hermes_memory_pgvector.records import encode
@@ -290,9 +290,20 @@ def test_a_record_that_was_torn_is_set_aside_and_told_by_doctor(home: Home, run:
     assert SECRET not in told.out
 
 
-def test_a_command_waits_for_no_other(home: Home, run: Run) -> None:
-    from hermes_memory_pgvector.aside import held
+def test_without_room_for_a_spool_nothing_leaves_its_place(
+    home: Home, run: Run, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    monkeypatch.setenv("HERMES_PGVECTOR_SPOOL_DIR", str(tmp_path / "taken"))
+    name = put_aside(home, turn("one"))
+    outcome = run("retry", name)
+    assert outcome.code == 1
+    assert "cannot be written" in outcome.document["refused"][name]
+    assert len(home.aside()) == 1
+    assert stored(database) == {}
 
+
+def test_a_command_waits_for_no_other(home: Home, run: Run) -> None:
     put_aside(home, turn("one"))
     with held(home.aside_folder):
         outcome = run("drop", "--all", "--yes")
@@ -304,4 +315,3 @@ def test_a_command_waits_for_no_other(home: Home, run: Run) -> None:
 def test_nothing_to_do_is_no_failure(home: Home, run: Run) -> None:
     for arguments in (["list"], ["retry", "--all"], ["drop", "--all", "--yes"], ["flush"]):
         assert run(*arguments).code == 0
-    shutil.rmtree(home.path, ignore_errors=True)
