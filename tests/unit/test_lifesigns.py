@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector import lifesigns
@@ -45,6 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+@settings(deadline=None)
 @given(SIGNS)
 def test_signs_are_read_as_they_were_left(tmp_path_factory: pytest.TempPathFactory, signs: LifeSigns) -> None:
     folder = tmp_path_factory.getbasetemp()
