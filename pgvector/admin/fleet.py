@@ -83,7 +83,7 @@ def line(found: list[Process]) -> str:
     """All of them in one line."""
     living = len({process.pid or process.folder for process in found if process.alive})
     dead = sum(not process.alive for process in found)
-    told = counted(living, "process", "processes") if living else "none runs"
+    told = f"{counted(living, 'process', 'processes')} alive" if living else "none runs"
     return f"{told}, {dead:,} died and left a spool" if dead else told
 
 
