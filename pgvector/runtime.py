@@ -24,9 +24,9 @@ from .model import Event, Recall, RecallRequest, Scope
 from .ports import Embedder
 from .recall import Recaller
 from .settings import Settings
-from .spool import open_spool
 from .store.postgres import Database
 from .themes import Identity, allowed, home_theme, readable, theme_of
+from .volatile import open_spool
 from .writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")

@@ -267,7 +267,8 @@ def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
     )
     ward.run(
         "insert into memory_tombstones (agent_identity, home, target, content_key, at) "
-        "select 'ops', 'h', 'memory', content_key(n::text), now() - n * interval '1 day' from generate_series(1, 100) as n"
+        "select 'ops', 'h', 'memory', content_key(n::text), now() - n * interval '1 day' "
+        "from generate_series(1, 100) as n"
     )
     with ward.database.connection(10) as connection:
         assert healing.prune_events(connection, 90) == 11

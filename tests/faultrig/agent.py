@@ -67,7 +67,7 @@ class Agent:
 
     def _take_turn(self) -> None:
         key = f"{self._name}-{self._count}"
-        long = "word " * self._random.choice((0, 0, 0, 5000))
+        long = "word " * (5000 if self._random.random() < 0.02 else 0)
         self._diary.meant(key, "turn", new=key)
         refused = self._runtime.writer.counters.refused
         talk = self._random.choice(self._talks)
@@ -163,6 +163,8 @@ def _run(plan: dict[str, Any]) -> None:
     spool.SEGMENT_BYTES_MAX, spool.SPENT_SEGMENT_BYTES_MAX = 64 << 10, 8 << 10
     agent = Agent(plan)
     agent.live(plan["acts"])
+    if plan.get("idle"):
+        time.sleep(3600)
     if not plan["polite"]:
         os._exit(0)
 
