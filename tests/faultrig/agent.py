@@ -21,7 +21,7 @@ from typing import Any
 
 from faultrig import diary
 
-from hermes_memory_pgvector import spool
+from hermes_memory_pgvector import healer, spool
 from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.mirror import DELIMITER, parse
 from hermes_memory_pgvector.runtime import acquire
@@ -161,6 +161,8 @@ class Agents:
 def _run(plan: dict[str, Any]) -> None:
     # Small segments, so that they roll over in the few seconds that an agent lives.
     spool.SEGMENT_BYTES_MAX, spool.SPENT_SEGMENT_BYTES_MAX = 64 << 10, 8 << 10
+    # Whoever heals holds a lease, which outlives a kill: the others should not wait for long.
+    healer.LEASE_S = 3.0
     agent = Agent(plan)
     agent.live(plan["acts"])
     if plan.get("idle"):
