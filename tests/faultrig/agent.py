@@ -24,12 +24,14 @@ from faultrig import diary
 from hermes_memory_pgvector import healer, spool
 from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.mirror import DELIMITER, parse
+from hermes_memory_pgvector.model import RecallRequest, Scope
 from hermes_memory_pgvector.runtime import acquire
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.themes import Identity
 
 THEMES = ("ops", "ops", "dev")
 ENTRIES_MAX = 30
+RECALL_S_MAX = 5.0
 
 
 class Agent:
@@ -57,7 +59,9 @@ class Agent:
         """Act this often, with pauses of a random length."""
         for _ in range(acts):
             self._count += 1
-            if self._random.random() < 0.7:
+            if self._random.random() < 0.04:
+                self._recall()
+            elif self._random.random() < 0.7:
                 self._take_turn()
             elif self._files:
                 self._change_file()
@@ -74,6 +78,14 @@ class Agent:
         talk.take_turn(f"What is known about the machine {key}? {long}", f"The machine {key} is in good health. {long}")
         if self._runtime.writer.counters.refused == refused:
             self._diary.done(key)
+
+    def _recall(self) -> None:
+        began = time.monotonic()
+        kind = self._random.choice(("turns", "entries"))
+        request = RecallRequest(query="the machine in good health", scope=Scope("ops", None), limit=5, budget_s=0.5)
+        self._runtime.recall(kind, request)
+        took_s = time.monotonic() - began
+        assert took_s < RECALL_S_MAX, f"a recall with a budget of 0.5 s took {took_s:.1f} s"
 
     def _choose(self, present: set[str], gone: set[str]) -> tuple[str, str, str]:
         """An action, the old entry and the new one."""
