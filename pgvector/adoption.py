@@ -58,6 +58,8 @@ class AdoptedSpool(Spool):
         except OSError as error:
             _log_unreadable(self._folder, error.strerror or type(error).__name__)
             batch = []
+        if not batch and not self._folder.exists():
+            log.error("memories were lost with the spool %s of a process that died: it was deleted", self._folder)
         self._cursor = batch[-1].position if batch else self._end
         self.pending += len(batch)
         return batch

@@ -31,6 +31,7 @@ FLIGHTS_MAX = 2
 ADOPTED_MAX = 4
 SESSIONS_REMEMBERED_MAX = 1000
 UNEXPECTED_MAX = 5
+UNFORESEEN = "an unexpected error; the log names it"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class _Flight:
     taken: list[Taken]
     planned: list[rows.Planned] = field(default_factory=list)
     rejected: deque[tuple[Taken, str]] = field(default_factory=deque)
+    looked_at: int = 0
     became: Counter[str] = field(default_factory=Counter)
     vectors: Future[list[Vector]] | None = None
     embed_by: float = 0.0
@@ -118,8 +120,11 @@ class Drain:
         if flight.unexpected < UNEXPECTED_MAX:
             return
         flight.unexpected = 0
-        if flight.singly and flight.planned:
-            self._set_aside_event(flight, flight.planned[0].event, "an unexpected error; the log names it")
+        if not flight.ready:
+            flight.rejected.append((flight.taken[flight.looked_at], UNFORESEEN))
+            flight.looked_at += 1
+        elif flight.singly and flight.planned:
+            self._set_aside_event(flight, flight.planned[0].event, UNFORESEEN)
             del flight.planned[0]
         flight.singly = True
 
@@ -182,23 +187,23 @@ class Drain:
         return None
 
     def _plan(self, flight: _Flight, embedder: Embedder | None) -> None:
-        planned: list[rows.Planned] = []
-        rejected: deque[tuple[Taken, str]] = deque()
-        for item in flight.taken:
+        # Each event is noted as it is done, so that an unforeseen error is known by the one it met.
+        for item in flight.taken[flight.looked_at :]:
             try:
                 if item.event is None:
                     raise BadEvent("the record in the spool is damaged")
                 event = prepare(item.event, self._settings)
                 event = replace(event, theme=self._home.person_key.final(event.theme))
             except BadEvent as error:
-                rejected.append((item, str(error)))
-                continue
+                flight.rejected.append((item, str(error)))
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
-                rejected.append((item, f"its values are not of the expected kind ({type(error).__name__})"))
-                continue
-            found = rows.passages(event, self._answered(event))
-            planned.append(rows.Planned(event, found, (None,) * len(found)))
-        flight.planned, flight.rejected, flight.ready = planned, rejected, True
+                reason = f"its values are not of the expected kind ({type(error).__name__})"
+                flight.rejected.append((item, reason))
+            else:
+                found = rows.passages(event, self._answered(event))
+                flight.planned.append(rows.Planned(event, found, (None,) * len(found)))
+            flight.looked_at += 1
+        flight.ready = True
         self._embed(flight, embedder)
 
     def _answered(self, event: Event) -> str:

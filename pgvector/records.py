@@ -9,8 +9,10 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -105,10 +107,18 @@ def open_segment(folder: Path, number: int) -> int:
     return os.open(segment_path(folder, number), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def new_folder(parent: Path, segment: int, content: bytes) -> tuple[Path, int, int]:
-    """A new folder with one segment, and the descriptors of its lock, which is held, and of the segment.
+def open_to_read(folder: Path, number: int) -> int:
+    """A descriptor of a segment that is there; -1 when it cannot be opened."""
+    try:
+        return os.open(segment_path(folder, number), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
-    Raises OSError.
+
+def new_folder(parent: Path, segment: int, content: bytes, older: Mapping[int, int]) -> tuple[Path, int, int]:
+    """A new folder with a segment, and the descriptors of its lock, which is held, and of the segment.
+
+    `older` are the descriptors of segments to be copied into it, by their numbers. Raises OSError.
     """
     # The folder gets its name only once it is locked: nobody can take it for an orphan in between.
     fresh = parent / f"{UNBORN}{uuid4().hex}"
@@ -120,6 +130,10 @@ def new_folder(parent: Path, segment: int, content: bytes) -> tuple[Path, int, i
         opened.append(open_segment(fresh, segment))
         with open(opened[1], "wb", closefd=False) as file:
             file.write(content)
+        for number, fd in older.items():
+            with open(fd, "rb", closefd=False) as source, open(open_segment(fresh, number), "wb") as copy:
+                source.seek(0)
+                shutil.copyfileobj(source, copy)
         folder = fresh.rename(parent / fresh.name.removeprefix(UNBORN))
     except OSError:
         for fd in opened:

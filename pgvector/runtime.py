@@ -26,9 +26,9 @@ from .off_record import OffRecord
 from .ports import Embedder
 from .recall import Recaller
 from .settings import Settings
-from .spool import open_spool
 from .store.postgres import Database
 from .themes import Identity, allowed, author_of, hidden_pattern, home_theme, is_bench, readable, theme_of
+from .volatile import open_spool
 from .writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")

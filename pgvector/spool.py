@@ -24,6 +24,7 @@ from .records import (
     make_private,
     new_folder,
     open_segment,
+    open_to_read,
     read_records,
     remove_if_empty,
     save_acknowledged,
@@ -33,6 +34,7 @@ from .records import (
 log = logging.getLogger("hermes.pgvector")
 
 SEGMENT_BYTES_MAX = 8 << 20
+CLOSED_HELD_MAX = 32
 SPENT_SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
 REFUSALS_LOGGED_EVERY_S = 60.0
@@ -57,7 +59,7 @@ class Spool:
         self._end = self._cursor = self._acked = Position(1, 0)
         self._window: deque[Taken] = deque()
         self._on_disk = 0
-        self._closed_bytes: dict[int, int] = {}
+        self._closed: dict[int, tuple[int, int]] = {}
         self._log_at = 0.0
         self.appended = self.pending = self.handed_over = 0
 
@@ -106,6 +108,8 @@ class Spool:
         # Hooks go on appending behind `end` while the disk is read.
         batch = read_records(folder, start, end, limit)
         with self._lock:
+            if not batch and self._deleted:
+                return []  # meanwhile; the next call makes it anew
             self._cursor = batch[-1].position if batch else end
             self._on_disk = 0 if self._cursor == self._end else max(1, self._on_disk - len(batch))
         return batch
@@ -120,7 +124,7 @@ class Spool:
             self._acked = batch[-1].position
             # Several damaged records can come out as one.
             self.pending = max(0, self.pending - len(batch)) if self._acked < self._end else 0
-            self._closed_bytes = {n: size for n, size in self._closed_bytes.items() if n >= self._acked.segment}
+            self._let_go_of_closed(self._acked.segment)
             with contextlib.suppress(OSError):
                 self._restore()
                 if self._acked == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
@@ -158,6 +162,8 @@ class Spool:
             if fd >= 0:
                 with contextlib.suppress(OSError):
                     os.close(fd)
+        with contextlib.suppress(OSError):
+            self._let_go_of_closed(self._end.segment)
         self._lock = threading.Lock()
         self._forget()
         self.pending = self.handed_over = 0
@@ -167,7 +173,7 @@ class Spool:
         self._folder = None
         self._window.clear()
         self._on_disk = 0
-        self._closed_bytes.clear()
+        self._let_go_of_closed(self._end.segment)
         self._end = self._cursor = self._acked = Position(1, 0)
 
     def _store(self, record: bytes) -> None:
@@ -198,35 +204,55 @@ class Spool:
     def _create(self, content: bytes = b"") -> Path:
         make_private(self._parent)
         before = self._lock_fd, self._fd
-        self._folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment, content)
+        older = {number: fd for number, (_, fd) in self._closed.items() if fd >= 0}
+        self._folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment, content, older)
         for fd in before:
             if fd >= 0:
                 os.close(fd)
         return self._folder
 
+    @property
+    def _deleted(self) -> bool:
+        return self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
+
     def _restore(self) -> None:
-        """When somebody deleted the folder, give what the open segment holds another one, at the same positions."""
-        if self._fd < 0 or os.fstat(self._fd).st_nlink > 0:
+        """When somebody deleted the folder, give what it held another one, at the same positions."""
+        if not self._deleted:
             return
-        save_acknowledged(self._create(os.pread(self._fd, self._end.offset, 0)), self._acked)
+        folder = self._create(os.pread(self._fd, self._end.offset, 0))
+        save_acknowledged(folder, self._acked)
         log.warning("the spool of this process was deleted and is made anew; leave it alone while hermes runs")
-        if self._closed_bytes:
-            log.error("memories were lost with %d MB of the spool", sum(self._closed_bytes.values()) >> 20)
-        self._closed_bytes.clear()
+        for number, (size, fd) in list(self._closed.items()):
+            if fd < 0:
+                del self._closed[number]
+                log.error("memories were lost with %d bytes of the spool", size)
+            else:
+                os.close(fd)
+                self._closed[number] = size, open_to_read(folder, number)
+
+    def _let_go_of_closed(self, segment: int) -> None:
+        """Of what stands before this segment nothing is needed any more."""
+        for number in [number for number in self._closed if number < segment]:
+            _, fd = self._closed.pop(number)
+            if fd >= 0:
+                os.close(fd)
 
     def _begin_segment(self) -> None:
         """Leave a segment of which everything is acknowledged."""
         # A fresh number, not a truncation: after a crash an old acknowledged offset could skip new records.
         self._open_segment(self._end.segment + 1)
-        self._closed_bytes.clear()
+        self._let_go_of_closed(self._end.segment)
         self._cursor = self._acked = self._end
 
     def _open_segment(self, number: int) -> None:
         assert self._folder is not None
         fd = open_segment(self._folder, number)
-        os.close(self._fd)
+        # It is kept open, so that it outlives its folder; but a large backlog must not take all descriptors.
+        if len(self._closed) >= CLOSED_HELD_MAX:
+            os.close(self._fd)
+            self._fd = -1
+        self._closed[self._end.segment] = self._end.offset, self._fd
         self._fd = fd
-        self._closed_bytes[self._end.segment] = self._end.offset
         self._end = Position(number, os.fstat(fd).st_size)
 
     def _write(self, record: bytes) -> None:
@@ -246,68 +272,9 @@ class Spool:
         self._end = Position(self._end.segment, start + len(record))
 
     def _unacknowledged_bytes(self) -> int:
-        return sum(self._closed_bytes.values()) + self._end.offset - self._acked.offset
+        return sum(size for size, _ in self._closed.values()) + self._end.offset - self._acked.offset
 
     def _drop_segments(self) -> None:
         for number, path in segments(self._folder) if self._folder else ():
             if number < self._acked.segment:
                 path.unlink(missing_ok=True)
-
-
-class VolatileSpool(Spool):
-    """Stands in where the home cannot be written: events live in memory alone and die with the process."""
-
-    def __init__(self, *, window_max: int) -> None:
-        super().__init__(Path(os.devnull), bytes_max=0, window_max=window_max)
-        self._given: deque[Taken] = deque()
-
-    def appear(self) -> Path | None:
-        """Nobody finds a process that leaves nothing on disk."""
-        return None
-
-    def append(self, event: Event) -> bool:
-        """Keep the event in memory; False when the window is full."""
-        with self._lock:
-            if self.pending >= self._window_max:
-                return False
-            self.appended += 1
-            self.pending += 1
-            self._end = Position(1, self._end.offset + 1)
-            self._window.append(Taken(self._end, event))
-            return True
-
-    def take(self, limit: int) -> list[Taken]:
-        """The next events in order."""
-        batch = super().take(limit)
-        self._given.extend(batch)
-        return batch
-
-    def acknowledge(self, batch: list[Taken]) -> None:
-        """Forget these events."""
-        super().acknowledge(batch)
-        while self._given and self._given[0].position <= self._acked:
-            self._given.popleft()
-
-    def abandon(self) -> None:
-        """Forget the events in a forked child: the parent stores them."""
-        super().abandon()
-        self._given.clear()
-
-    def rewind(self) -> None:
-        """Give out again what was taken and not acknowledged."""
-        with self._lock:
-            self._window.extendleft(reversed(self._given))
-            self._given.clear()
-
-
-def open_spool(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) -> Spool:
-    """The spool of this process: on disk where the folder can be written, else in memory, which is said in the log."""
-    try:
-        make_private(folder)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    if writable:
-        return Spool(folder, bytes_max=bytes_max, window_max=window_max, fsync=fsync)
-    log.warning("the spool folder %s cannot be written: memories are volatile until stored; set spool_dir", folder)
-    return VolatileSpool(window_max=window_max)

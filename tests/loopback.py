@@ -32,7 +32,7 @@ class Endpoint:
         self.delay_s = self.delay_per_text_s = 0.0
         self.not_a_number = False
         self.drop_last = False
-        self.requests = self.texts = 0
+        self.requests = self.texts = self.waiting = 0
         self.released = threading.Event()
         self.released.set()
         self._open(0)
@@ -78,6 +78,7 @@ class Endpoint:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                endpoint.waiting += 1
                 endpoint.released.wait(60)
                 given = body["input"]
                 answer = endpoint._answer([given] if isinstance(given, str) else given)

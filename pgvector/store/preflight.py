@@ -16,6 +16,7 @@ from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 Connection: TypeAlias = psycopg.Connection[Any]
 
 CONNECT_TIMEOUT_S = 10
+POOLER_TRIES = 5
 
 
 @contextmanager
@@ -36,6 +37,23 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
         raise DatabaseUnavailable(f"Postgres gave up: {first_line(error)}; run migrate again") from error
     except psycopg.Error as error:
         raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
+
+
+def check_direct(connection: Connection, dsn: str) -> None:
+    """Raise SettingsError when a pooler in between shares server processes out by the transaction.
+
+    Settings and the lock of the session would be lost to a migration, or stay with the process and block the next one.
+    """
+    if connection.info.backend_pid in fetch(connection, "SELECT pg_backend_pid()"):
+        return
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT_S) as another:
+        for _ in range(POOLER_TRIES):
+            # Two sessions have two processes, unless they take turns.
+            if fetch(connection, "SELECT pg_backend_pid()") == fetch(another, "SELECT pg_backend_pid()"):
+                raise SettingsError(
+                    "there is a transaction pooler between here and the server, which migrations do not pass: run "
+                    "migrate with --dsn of the server itself; the agents may go through the pooler"
+                )
 
 
 def check_server(connection: Connection) -> None:

@@ -19,7 +19,16 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
-from .preflight import Connection, admin_connection, check_role, check_server, extension_refused, fetch, first_line
+from .preflight import (
+    Connection,
+    admin_connection,
+    check_direct,
+    check_role,
+    check_server,
+    extension_refused,
+    fetch,
+    first_line,
+)
 
 Progress: TypeAlias = Callable[[str], object]
 
@@ -140,6 +149,7 @@ def migrate(
             progress(notice.message_primary or "")
 
     with admin_connection(dsn) as connection:
+        check_direct(connection, dsn)
         check_server(connection)
         if runtime_role is not None:
             check_role(connection, runtime_role)

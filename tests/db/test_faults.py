@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from faultrig.postgres import own_postgres
 from loopback import Endpoint
 
 from hermes_memory_pgvector.adoption import orphans
@@ -64,16 +62,8 @@ def own_server() -> Iterator[tuple[EmbeddedServer, str]]:
     """A migrated Postgres that a test may stop and start; its DSN does not start it by itself."""
     if not available():
         pytest.skip("needs the extra [embedded]: a server that the test may stop")
-    folder = Path(tempfile.mkdtemp(prefix="hpf", dir="/tmp"))
-    folder.chmod(0o711)
-    server = EmbeddedServer(folder / "home", str(folder / "server"))
-    try:
-        server.ensure_running()
-        migrate(server.dsn, dimensions=384)
+    with own_postgres() as server:
         yield server, server.dsn
-    finally:
-        server.stop(mode="immediate")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def turn(number: int, theme: str = "ops") -> TurnTaken:
@@ -397,18 +387,6 @@ def test_recall_sees_what_was_just_written(start: Callable[..., Runtime]) -> Non
     for number in range(10):
         runtime.accept(turn(number))
         assert turn(number).user in found(ask(runtime, turn(number).user))
-
-
-def test_providers_that_are_never_shut_down_cost_no_threads(start: Callable[..., Runtime]) -> None:
-    before = set(threading.enumerate())
-    runtime = start()
-    runtime.wait_ready(10)
-    for _ in range(200):
-        assert start() is runtime
-        ask(runtime, "anything")
-    ours = [thread for thread in set(threading.enumerate()) - before if "pgvector" in thread.name]
-    assert len(ours) <= 6
-    assert runtime.database.pool_size() <= 3
 
 
 def test_stopping_while_postgres_hangs_is_bounded_and_keeps_the_events(

@@ -21,15 +21,17 @@ from typing import Any
 
 from faultrig import diary
 
-from hermes_memory_pgvector import spool
+from hermes_memory_pgvector import healer, spool
 from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.mirror import DELIMITER, parse
+from hermes_memory_pgvector.model import RecallRequest, Scope
 from hermes_memory_pgvector.runtime import acquire
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.themes import Identity
 
 THEMES = ("ops", "ops", "dev")
 ENTRIES_MAX = 30
+RECALL_S_MAX = 5.0
 
 
 class Agent:
@@ -57,7 +59,9 @@ class Agent:
         """Act this often, with pauses of a random length."""
         for _ in range(acts):
             self._count += 1
-            if self._random.random() < 0.7:
+            if self._random.random() < 0.04:
+                self._recall()
+            elif self._random.random() < 0.7:
                 self._take_turn()
             elif self._files:
                 self._change_file()
@@ -67,13 +71,21 @@ class Agent:
 
     def _take_turn(self) -> None:
         key = f"{self._name}-{self._count}"
-        long = "word " * self._random.choice((0, 0, 0, 5000))
+        long = "word " * (5000 if self._random.random() < 0.02 else 0)
         self._diary.meant(key, "turn", new=key)
         refused = self._runtime.writer.counters.refused
         talk = self._random.choice(self._talks)
         talk.take_turn(f"What is known about the machine {key}? {long}", f"The machine {key} is in good health. {long}")
         if self._runtime.writer.counters.refused == refused:
             self._diary.done(key)
+
+    def _recall(self) -> None:
+        began = time.monotonic()
+        kind = self._random.choice(("turns", "entries"))
+        request = RecallRequest(query="the machine in good health", scope=Scope("ops", None), limit=5, budget_s=0.5)
+        self._runtime.recall(kind, request)
+        took_s = time.monotonic() - began
+        assert took_s < RECALL_S_MAX, f"a recall with a budget of 0.5 s took {took_s:.1f} s"
 
     def _choose(self, present: set[str], gone: set[str]) -> tuple[str, str, str]:
         """An action, the old entry and the new one."""
@@ -161,8 +173,12 @@ class Agents:
 def _run(plan: dict[str, Any]) -> None:
     # Small segments, so that they roll over in the few seconds that an agent lives.
     spool.SEGMENT_BYTES_MAX, spool.SPENT_SEGMENT_BYTES_MAX = 64 << 10, 8 << 10
+    # Whoever heals holds a lease, which outlives a kill: the others should not wait for long.
+    healer.LEASE_S = 3.0
     agent = Agent(plan)
     agent.live(plan["acts"])
+    if plan.get("idle"):
+        time.sleep(3600)
     if not plan["polite"]:
         os._exit(0)
 

@@ -21,7 +21,8 @@ from hermes_memory_pgvector import spool as module
 from hermes_memory_pgvector.adoption import AdoptedSpool, orphans
 from hermes_memory_pgvector.model import Event, TurnTaken
 from hermes_memory_pgvector.records import Taken, frame
-from hermes_memory_pgvector.spool import Spool, VolatileSpool, open_spool
+from hermes_memory_pgvector.spool import Spool
+from hermes_memory_pgvector.volatile import VolatileSpool, open_spool
 
 SOURCE = str(Path(module.__file__).parent.parent)
 PROLOGUE = """

@@ -1,0 +1,288 @@
+"""Rare things around the spool and its adoption, each for real."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from faultrig.agent import Agents
+from faultrig.memory import QUICK, wait_for
+from faultrig.postgres import freeze, thaw
+from loopback import Endpoint
+
+from hermes_memory_pgvector import drain
+from hermes_memory_pgvector import spool as spool_module
+from hermes_memory_pgvector.adoption import orphans
+from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.spool import Spool
+from hermes_memory_pgvector.volatile import VolatileSpool
+
+
+def turn(number: int) -> TurnTaken:
+    return TurnTaken(theme="ops", session_id="s", user=f"question {number}", assistant="")
+
+
+def leave_behind(home: Path, *numbers: int) -> Path:
+    """What a process that died left in a home."""
+    spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 30, window_max=1)
+    for number in numbers:
+        assert spool.append(turn(number))
+    folder = spool.folder
+    assert folder is not None
+    spool.close()
+    return folder
+
+
+def stored(dsn: str) -> list[int]:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("select content from conversations order by content")
+        return sorted(int(row[0].removeprefix("question ")) for row in found)
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+    """Start the runtime of a home; settings may be changed by keyword."""
+    running: list[Runtime] = []
+
+    def make(home: Path = tmp_path / "home", **changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_url": endpoint.url, **QUICK, **changed}
+        running.append(acquire(Settings(**values), home))
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+def test_an_event_that_cannot_be_planned_is_set_aside_and_the_rest_is_stored(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = drain.prepare
+
+    def stumbles(event: Any, settings: Settings) -> Any:
+        if event.user == "question 3":
+            raise LookupError("nobody thought of this")
+        return prepare(event, settings)
+
+    monkeypatch.setattr(drain, "prepare", stumbles)
+    runtime = start(batch_linger_s=0.5, retry_max_s=0.1)
+    for number in range(6):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(20)
+    assert stored(database) == [0, 1, 2, 4, 5]
+    assert runtime.writer.counters.set_aside == 1
+    assert len(runtime.home.aside()) == 1
+    assert runtime.writer.counters.applied == 5
+
+
+def test_a_volatile_spool_that_was_closed_keeps_its_events_and_their_numbers() -> None:
+    spool = VolatileSpool(window_max=4)
+    for number in range(3):
+        assert spool.append(turn(number))
+    on_its_way = spool.take(2)
+    spool.close()
+    assert spool.pending == 3
+    assert spool.append(turn(3))
+    assert not spool.append(turn(4))
+    spool.acknowledge(on_its_way)
+    given = spool.take(10)
+    assert [item.event.user for item in given if isinstance(item.event, TurnTaken)] == [
+        f"question {number}" for number in range(4)
+    ]
+    assert len({item.position for item in given}) == 4
+    spool.acknowledge(given)
+    assert spool.pending == 0
+
+
+@pytest.mark.parametrize("after", ["while it lives", "after it died"])
+def test_closed_segments_outlive_the_folder_they_were_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1000)
+    spool = Spool(tmp_path, bytes_max=1 << 30, window_max=2)
+    for number in range(30):
+        assert spool.append(turn(number))
+    spool.acknowledge(spool.take(1))
+    first = spool.folder
+    assert first is not None
+    assert len(list(first.glob("*.log"))) > 4
+    shutil.rmtree(first)
+    assert spool.append(turn(30))
+    assert spool.folder != first
+    if after == "after it died":
+        spool.close()
+        (adopted,) = orphans(tmp_path)
+        found = [item.event for item in adopted.take(100)]
+        adopted.close()
+    else:
+        found = [item.event for _ in range(40) for item in spool.take(10)]
+        spool.close()
+    assert [event.user for event in found if isinstance(event, TurnTaken)] == [f"question {n}" for n in range(1, 31)]
+
+
+def test_a_large_backlog_does_not_take_all_descriptors_and_what_is_lost_with_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1)
+    before = len(os.listdir("/proc/self/fd"))
+    spool = Spool(tmp_path, bytes_max=1 << 30, window_max=2)
+    for number in range(100):
+        assert spool.append(turn(number))
+    assert len(os.listdir("/proc/self/fd")) - before <= spool_module.CLOSED_HELD_MAX + 2
+    assert spool.folder is not None
+    shutil.rmtree(spool.folder)
+    with caplog.at_level(logging.ERROR, logger="hermes.pgvector"):
+        assert spool.append(turn(100))
+    assert len([record for record in caplog.records if "memories were lost" in record.message]) == 67
+    spool.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_dead_processs_spool_that_is_deleted_while_it_is_stored_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = leave_behind(tmp_path / "home", 0, 1, 2)
+    (adopted,) = orphans(folder.parent)
+    adopted.acknowledge(adopted.take(1))
+    shutil.rmtree(folder)
+    with caplog.at_level(logging.ERROR, logger="hermes.pgvector"):
+        assert adopted.take(10) == []
+    assert "memories were lost" in caplog.text
+    adopted.close()
+
+
+def test_one_of_the_living_adopts_what_a_dead_process_left_though_nobody_new_starts(
+    agents: Agents, database: str, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = {**QUICK, "dsn": database, "embed_url": endpoint.url}
+    for number in range(3):
+        agents.start(
+            home=str(home), files=False, pause_s=1e6, seed=number, settings=settings, acts=0, idle=True, polite=False
+        )
+    wait_for(lambda: connected(database) >= 3)
+    folder = leave_behind(home, *range(50))
+    wait_for(lambda: not folder.exists(), 20)
+    assert stored(database) == list(range(50))
+    assert len(agents.running) == 3
+    assert not any(agents.ended(pid) for pid in agents.running)
+
+
+def connected(dsn: str) -> int:
+    """Processes of ours with a connection to this database."""
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'hermes-pgvector'"
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs root, to mount a tiny disk")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_refuses_and_counts_and_loses_nothing(
+    start: Callable[..., Runtime], database: str, tiny_disk: Path
+) -> None:
+    runtime = start(tiny_disk / "home", batch_linger_s=0)
+    assert runtime.home.id
+    runtime.wait_ready(10)
+    filler = tiny_disk / "filler"
+    with psycopg.connect(database) as blocker:
+        blocker.execute("lock table memory_events in access exclusive mode")
+        filler.write_bytes(b"x" * (150 << 10))
+        big = "y" * 5000
+        accepted = [
+            runtime.accept(TurnTaken(theme="ops", user=f"question {number}", assistant=big)) for number in range(40)
+        ]
+        assert accepted[0]
+        assert not accepted[-1]
+        assert runtime.writer.counters.refused == accepted.count(False)
+        blocker.rollback()
+    assert runtime.writer.flush(20)
+    kept = [number for number, taken in enumerate(accepted) if taken]
+    with psycopg.connect(database) as connection:
+        connection.execute("delete from conversations where role = 'assistant'")
+    assert stored(database) == kept
+    filler.unlink()
+    assert runtime.accept(turn(40))
+    assert runtime.writer.flush(20)
+    assert stored(database) == [*kept, 40]
+    assert runtime.home.aside() == []
+
+
+def test_two_copies_of_the_package_in_one_process_keep_apart(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    ours = start()
+    package = Path(drain.__file__).parent
+    spec = importlib.util.spec_from_file_location(
+        "another_copy", package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["another_copy"] = copy = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(copy)
+        runtimes = importlib.import_module("another_copy.runtime")
+        settings = importlib.import_module("another_copy.settings")
+        model = importlib.import_module("another_copy.model")
+        theirs = runtimes.acquire(settings.Settings(**ours.settings.model_dump()), tmp_path / "home")
+        assert type(theirs) is not Runtime
+        for number in range(0, 40, 2):
+            assert ours.accept(turn(number))
+            assert theirs.accept(model.TurnTaken(theme="ops", user=f"question {number + 1}", assistant=""))
+        assert ours.home.id == theirs.home.id
+        assert ours.writer.flush(20)
+        assert theirs.writer.flush(20)
+        assert stored(database) == list(range(40))
+        assert ours.writer.counters.adopted == theirs.writer.counters.adopted == 0
+        runtimes.release(theirs)
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "another_copy"]:
+            del sys.modules[name]
+
+
+def test_a_frozen_postgres_delays_no_recall_and_loses_nothing(own_server: Any, start: Callable[..., Runtime]) -> None:
+    runtime = start(dsn=own_server.dsn, statement_timeout_s=1, pool_idle_s=30)
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    frozen = freeze(own_server)
+    try:
+        for number in range(1, 40):
+            assert runtime.accept(turn(number))
+        request = RecallRequest(query="question", scope=Scope("ops", ("ops",)), limit=5, budget_s=1.0)
+        for _ in range(3):
+            began = time.monotonic()
+            answer = runtime.recall("turns", request)
+            assert time.monotonic() - began < 3
+            assert answer.degraded
+        wait_for(lambda: bool(runtime.writer.health.problem))
+    finally:
+        thaw(frozen)
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert stored(own_server.dsn) == list(range(40))

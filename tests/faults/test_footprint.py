@@ -1,0 +1,182 @@
+"""What a process takes, whatever the number of sessions, and gives back when it is idle."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from faultrig.memory import QUICK, wait_for
+from loopback import Endpoint
+
+from hermes_memory_pgvector.conversation import Conversation
+from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.themes import Identity
+
+THREADS_MAX = 6
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+    running: list[Runtime] = []
+
+    def make(**changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_url": endpoint.url, **QUICK, **changed}
+        running.append(acquire(Settings(**values), tmp_path / "home"))
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+def turn(number: int) -> TurnTaken:
+    return TurnTaken(theme="ops", session_id="s", user=f"question {number}", assistant=f"answer {number}")
+
+
+def ask(runtime: Runtime, query: str, budget_s: float = 2.0) -> Any:
+    return runtime.recall("turns", RecallRequest(query=query, scope=Scope("ops", ("ops",)), limit=5, budget_s=budget_s))
+
+
+def ours(dsn: str, state: str = "%") -> int:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'hermes-pgvector' and state like %s",
+            [state],
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def threads(before: set[threading.Thread]) -> list[str]:
+    return [
+        thread.name
+        for thread in set(threading.enumerate()) - before
+        if "serve_forever" not in thread.name and "process_request" not in thread.name
+    ]
+
+
+def handles() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_thousand_leaked_sessions_cost_no_connection_thread_or_handle(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    before = set(threading.enumerate())
+    leaked = []
+
+    def lead_a_session(number: int) -> None:
+        runtime = start()
+        talk = Conversation(runtime, Identity(agent_identity="ops"), f"session-{number}", "primary")
+        runtime.writer.wake()
+        runtime.reconcile(talk.identity, talk.session_id)
+        talk.take_turn(f"What is known about the machine {number}?", f"The machine {number} is in good health.")
+        leaked.append(talk)
+
+    for number in range(100):
+        lead_a_session(number)
+    runtime = leaked[0].runtime
+    assert runtime.writer.flush(60)
+    ask(runtime, "machine")
+    gc.collect()
+    held, connected = handles(), runtime.database.pool_size()
+    for number in range(100, 1000):
+        lead_a_session(number)
+    assert len(threads(before)) <= THREADS_MAX
+    assert runtime.writer.flush(60)
+    ask(runtime, "machine")
+    assert {id(talk.runtime) for talk in leaked} == {id(runtime)}
+    assert len(threads(before)) <= THREADS_MAX
+    assert runtime.database.pool_size() <= max(connected, 3)
+    # A connection takes one, and the server of the test one for each that the embedder's client keeps.
+    assert handles() <= held + 3
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select count(*) from conversations").fetchone() == (2000,)
+
+
+def test_connections_go_when_nothing_happens_and_come_again(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(pool_idle_s=1, heal_interval_s=3600)
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    assert ours(database) > 0
+    wait_for(lambda: ours(database) == 0, 20)
+    assert runtime.accept(turn(1))
+    assert runtime.writer.flush(20)
+    assert ask(runtime, "question 1").hits
+
+
+def test_no_connection_is_held_while_embedding(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint
+) -> None:
+    runtime = start(embed_wait_s=5, embed_timeout_s=10)
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    with endpoint.hanging():
+        asked = endpoint.waiting
+        assert runtime.accept(turn(1))
+        wait_for(lambda: endpoint.waiting > asked)
+        for _ in range(10):
+            assert ours(database, "%transaction%") == 0
+            assert ours(database, "active") == 0
+            time.sleep(0.05)
+        answer = ask(runtime, "question 0", budget_s=1.0)
+        assert {hit.content for hit in answer.hits} >= {"question 0"}
+        assert answer.degraded
+    assert runtime.writer.flush(20)
+
+
+def test_a_connection_is_free_for_recall_while_the_writer_waits_for_postgres(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(pool_max=2, statement_timeout_s=20)
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    with psycopg.connect(database) as blocker:
+        blocker.execute("lock table memory_events in access exclusive mode")
+        assert runtime.accept(turn(1))
+        wait_for(lambda: ours(database, "active") == 1)
+        for _ in range(5):
+            answer = ask(runtime, "question 0", budget_s=1.5)
+            assert {hit.content for hit in answer.hits} >= {"question 0"}
+            assert not answer.degraded
+        assert ours(database) <= 2
+        blocker.rollback()
+    assert runtime.writer.flush(20)
+
+
+def test_eight_sessions_at_work_take_three_connections_and_six_threads(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    before = set(threading.enumerate())
+    runtime = start()
+    runtime.wait_ready(10)
+    most_threads = most_connections = 0
+
+    def session(number: int) -> None:
+        talk = Conversation(start(), Identity(agent_identity="ops"), f"session-{number}", "primary")
+        for count in range(12):
+            talk.take_turn(f"What about machine {number}-{count}? {'word ' * 50}", f"Machine {number}-{count} is well.")
+            ask(talk.runtime, f"machine {number}-{count}")
+
+    sessions = [threading.Thread(target=session, args=(number,), daemon=True) for number in range(8)]
+    before |= set(sessions)
+    for each in sessions:
+        each.start()
+    while any(each.is_alive() for each in sessions):
+        most_threads = max(most_threads, len(threads(before)))
+        most_connections = max(most_connections, ours(database))
+        time.sleep(0.02)
+    assert runtime.writer.flush(30)
+    assert 0 < most_connections <= 3
+    assert 0 < most_threads <= THREADS_MAX
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select count(*) from conversations").fetchone() == (192,)
