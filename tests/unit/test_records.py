@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadEvent
-from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from hermes_memory_pgvector.records import (
     HEADER,
     MAGIC,
@@ -58,6 +58,9 @@ events = st.one_of(
     st.builds(Remove, target=targets, **old, **accepted),
     st.builds(TurnTaken, user=texts_also_huge, assistant=texts, parent_session_id=texts, **accepted),
     st.builds(SessionEnded, turns=pairs, parent_session_id=texts, **accepted),
+    st.builds(
+        Withdrawn, turns=pairs, standing=st.lists(st.integers(0, 9)).map(tuple), continued=st.tuples(texts), **accepted
+    ),
     st.builds(Delegated, task=texts, result=texts_also_huge, child_session_id=texts, **accepted),
 )
 
@@ -91,6 +94,7 @@ def test_every_kind_of_event_is_covered_by_the_round_trip() -> None:
         Remove(theme="t", target="user", previous="a", old_text="x", surviving=("c", "d")),
         TurnTaken(theme="t", user="u", assistant="a", parent_session_id="p"),
         SessionEnded(theme="t", turns=(("u", "a"), ("v", "b")), parent_session_id="p"),
+        Withdrawn(theme="t", turns=(("u", "a"),), standing=(1,), continued=("s",)),
         Delegated(theme="t", task="do", result="done", child_session_id="c"),
     ]
     assert {type(event) for event in examples} == set(Event.__args__)  # type: ignore[attr-defined]
