@@ -1,4 +1,5 @@
-"""Fills in the vectors and words of rows that were stored without, old rows too, one process of a fleet at a time."""
+"""Fills in the vectors and words of rows that were stored without, and counts common words, one process of a fleet at a
+time."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ SKIPPED_MAX = 1000
 CHUNK_ROWS_MAX = 512
 WORDED_ROWS_MAX = 64
 PRUNE_INTERVAL_S = 3600.0
+COUNT_INTERVAL_S = 120.0
 
 
 class Healer:
@@ -39,6 +41,7 @@ class Healer:
         self._holder = uuid4().hex
         self._due = 0.0
         self._prune_due = time.monotonic() + PRUNE_INTERVAL_S
+        self._count_due = 0.0
         self._chunk_max = CHUNK_ROWS_MAX
         self._skipped: OrderedDict[tuple[Kind, int], None] = OrderedDict()
         self._rows: list[healing.Unembedded] = []
@@ -55,7 +58,7 @@ class Healer:
         self._rows, self._vectors, self._due = [], None, self._soonest()
 
     def step(self, embedder: Embedder | None) -> bool:
-        """Add words, store vectors that came, or ask for some; returns whether rows changed.
+        """Add words, count those of a theme, store vectors that came, or ask for some; returns whether rows changed.
 
         Raises PgvectorError; call `postpone` then.
         """
@@ -68,7 +71,7 @@ class Healer:
         if time.monotonic() < self._due:
             return False
         self._due = time.monotonic() + self._settings.heal_interval_s
-        if self._add_words():
+        if self._add_words() or self._count_words():
             self._due = 0.0
             return True
         if embedder is None or not self._settings.embed_on_write:
@@ -91,6 +94,19 @@ class Healer:
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         with self._database.transaction(*limits) as connection:
             return healing.add_words(connection, WORDED_ROWS_MAX) > 0
+
+    def _count_words(self) -> bool:
+        if time.monotonic() < self._count_due:
+            return False
+        self._count_due = time.monotonic() + COUNT_INTERVAL_S
+        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        with self._database.transaction(*limits) as connection:
+            counted = healing.claim(connection, "words", self._holder, COUNT_INTERVAL_S) and healing.count_words(
+                connection, self._settings.word_candidates_max
+            )
+        if counted:
+            self._count_due = 0.0
+        return counted
 
     def let_go(self) -> None:
         """Leave the work to another process of the fleet, at once if Postgres answers."""

@@ -163,12 +163,12 @@ class Recaller:
         return self._database.transaction(left_s, left_s, within_s=left_s, **local)
 
     def _size(self, connection: Connection, where: Where) -> int:
-        """Rows of the scope, counted up to just past the bound of exact search, and remembered for a minute."""
+        """Rows of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
         with self._lock:
             at, size = self._sizes.get(where, (0.0, -1))
         if size >= 0 and time.monotonic() - at < SIZE_AGE_S_MAX:
             return size
-        size = legs.count(connection, where, max(self._settings.exact_rows_max + 1, LEG_LIMIT))
+        size = legs.count(connection, where, max(self._settings.exact_rows_max, self._settings.word_candidates_max) + 1)
         with self._lock:
             self._sizes[where] = (time.monotonic(), size)
             if len(self._sizes) > QUERIES_CACHED_MAX:

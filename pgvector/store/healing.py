@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from .. import lexical
 from ..model import Vector
+from ..themes import RESERVED_PATTERN
 from .legs import Kind
 from .postgres import Connection
 from .queries import QUERIES
 from .rows import Passage, half
 
 KINDS: tuple[Kind, ...] = ("entries", "turns")
+WORDS_SAMPLE_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,21 @@ def add_words(connection: Connection, limit: int) -> int:
             }
             added += connection.execute(QUERIES[f"word_{kind}"], parameters).rowcount
     return added
+
+
+def count_words(connection: Connection, rows_min: int) -> bool:
+    """Count, in a sample, the words of the one theme of more than `rows_min` rows that is most due; whether one was.
+
+    Call it in a transaction.
+    """
+    for kind in KINDS:
+        parameters = {"rows_min": rows_min, "reserved": RESERVED_PATTERN}
+        due = connection.execute(QUERIES[f"uncounted_words_{kind}"], parameters).fetchone()
+        if due:
+            found = {"theme": due["agent_identity"], "rows": due["rows"], "sample": WORDS_SAMPLE_ROWS}
+            connection.execute(QUERIES[f"count_words_{kind}"], {**parameters, **found})
+            return True
+    return False
 
 
 def prune_events(connection: Connection, days: int) -> int:

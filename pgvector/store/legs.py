@@ -68,12 +68,16 @@ def near(connection: Connection, where: Where, vector: Vector, limit: int, *, ex
 def worded(
     connection: Connection, where: Where, query: str, limit: int, *, rows: int, candidates: int
 ) -> dict[Key, float]:
-    """The rows that hold words of the query, with their BM25 score; `rows` is the size of the scope."""
+    """The rows that hold words of the query, with their BM25 score; `rows` is the size of the scope.
+
+    Up to `candidates` rows are read whole and counted; of more, the common words come from `memory_words`.
+    """
     words = lexical.query(query)
     if not words:
         return {}
     parameters = {"words": words, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
-    cursor = connection.execute(QUERIES[f"words_{where.kind}"], {**where.parameters, **parameters})
+    name = f"words_{where.kind}_{'whole' if rows <= candidates else 'few'}"
+    cursor = connection.execute(QUERIES[name], {**where.parameters, **parameters})
     return {(row["agent_identity"], row["id"]): row["score"] for row in cursor}
 
 

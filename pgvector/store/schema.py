@@ -32,7 +32,7 @@ from .preflight import (
 
 Progress: TypeAlias = Callable[[str], object]
 
-LATEST = 4
+LATEST = 5
 """The version of the newest migration. A bare copy of the package has no files to count."""
 
 TABLES = (
@@ -43,6 +43,7 @@ TABLES = (
     "memory_history",
     "memory_agents",
     "memory_agent_edges",
+    "memory_words",
     "hermes_pgvector_settings",
     "hermes_pgvector_leases",
 )

@@ -267,6 +267,7 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         connection.execute("INSERT INTO memory_tombstones VALUES ('default', 'h', 'user', content_key('x'), now())")
         connection.execute("INSERT INTO memory_agents (agent_identity) VALUES ('default')")
         connection.execute("INSERT INTO memory_agent_edges (agent_identity) VALUES ('default')")
+        connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
         connection.execute("INSERT INTO hermes_pgvector_settings VALUES ('a', 'b')")
         connection.execute("INSERT INTO hermes_pgvector_leases VALUES ('a', 'b', now())")
         for table in map(sql.Identifier, schema.TABLES):

@@ -228,6 +228,7 @@ def test_the_earlier_runtime_role_can_use_the_new_tables(empty_database: str, ea
         assert schema.verify(connection).version == schema.LATEST
         connection.execute("INSERT INTO conversations (role, content) VALUES ('user', 'x')")
         connection.execute("INSERT INTO memory_events VALUES ('default', gen_random_uuid())")
+        connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
 
 
 @pytest.mark.parametrize(

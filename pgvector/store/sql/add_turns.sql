@@ -8,7 +8,7 @@ with fresh as (
   insert into conversations
     (agent_identity, session_id, parent_session_id, role, content, ts, embedding, search, metadata)
   select %(theme)s, r.session_id, r.parent_session_id, r.role, r.content, r.ts, r.embedding,
-         to_tsvector('english', r.words), r.metadata::jsonb
+         strip(to_tsvector('english', r.words)), r.metadata::jsonb
   from unnest(%(row_events)s::uuid[], %(sessions)s::text[], %(parents)s::text[], %(roles)s::text[],
               %(contents)s::text[], %(times)s::timestamptz[], %(embeddings)s::halfvec[], %(words)s::text[],
               %(metadatas)s::text[]) with ordinality

@@ -1,0 +1,108 @@
+-- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed, for a scope that is too large to be read
+-- whole. Looked through are its newest rows, and those that the index brings: the rows with a scarce term and those with
+-- two common ones, as far as they are expected to be few. How many rows hold a common term is known from memory_words, or
+-- guessed from the newest rows as long as most of the scope has not been counted.
+with asked as materialized (
+  select q.term, w.rows
+  from (
+    select lexeme, ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery as term
+    from unnest(to_tsvector('english', %(words)s))
+  ) as q
+  cross join lateral (
+    select sum(m.rows)::float8 as rows from memory_words m
+    where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = 'turns' and m.word = q.lexeme
+  ) as w
+), scope as materialized (
+  select greatest(%(rows)s, counted)::float8 as rows, counted is null or 2 * counted < %(rows)s as uncounted,
+         1 + %(candidates)s / 4 / greatest(1, cardinality(%(themes)s::text[])) as newest
+  from (
+    select sum(m.rows) as counted from memory_words m
+    where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = 'turns' and m.word = ''
+  ) as total
+), newest as materialized (
+  select agent_identity, id, strip(search) as search
+  from (
+    select r.agent_identity, r.id, r.search
+    from unnest(%(themes)s::text[]) as theme
+    cross join lateral (
+      select agent_identity, id, search
+      from conversations
+      where agent_identity = theme
+      and (%(session)s = '' or session_id = %(session)s)
+      and (%(without_session)s = '' or session_id <> %(without_session)s)
+      order by ts desc
+      limit (select newest from scope)
+    ) as r
+    union all
+    (select agent_identity, id, search
+     from conversations
+     where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
+      and (%(session)s = '' or session_id = %(session)s)
+      and (%(without_session)s = '' or session_id <> %(without_session)s)
+     order by ts desc
+     limit (select newest from scope))
+  ) as t
+  where search @@ (select string_agg(term::text, ' | ')::tsquery from asked)
+), terms as materialized (
+  select a.term, coalesce(a.rows, case when scope.uncounted then (
+    select count(*) * scope.rows / (%(candidates)s / 4) from newest n where n.search @@ a.term having count(*) > 2) end) as rows
+  from asked a cross join scope
+), scarce as materialized (
+  select term from (select term, sum(coalesce(rows, 0)) over (order by rows nulls first, term) as expected from terms) as t
+  where expected <= %(candidates)s / 4
+), common as materialized (
+  select term, rows from terms where term not in (select term from scarce) order by rows, term limit 8
+), paired as materialized (
+  select term
+  from (
+    select a.term && b.term as term,
+           sum(a.rows * b.rows / scope.rows) over (order by a.rows * b.rows, a.term, b.term) as expected
+    from common a join common b on a.term < b.term cross join scope
+  ) as pairs
+  where expected <= %(candidates)s / 4
+), driving as materialized (
+  select coalesce(few.term && themes.term, few.term) as terms
+  from (
+    select string_agg('(' || term::text || ')', ' | ')::tsquery as term
+    from (select term from scarce union all select term from paired) as t
+  ) as few
+  cross join (
+    select string_agg('''@' || replace(replace(theme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery as term
+    from unnest(%(themes)s::text[]) as theme
+  ) as themes
+), few as materialized (
+  select agent_identity, id, strip(search) as search
+  from (
+    select agent_identity, id, search
+    from conversations
+    where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
+      -- An expression, because the index of themes would bring all rows of a theme.
+      and (agent_identity || '' = any (%(themes)s::text[])
+      or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+      and (%(session)s = '' or session_id = %(session)s)
+      and (%(without_session)s = '' or session_id <> %(without_session)s)
+    order by ts desc
+    limit %(candidates)s
+  ) as t
+), candidates as materialized (
+  select agent_identity, id, search from few
+  union all
+  select n.agent_identity, n.id, n.search from newest n
+  where (n.agent_identity, n.id) not in (select agent_identity, id from few)
+), holds as materialized (
+  select c.agent_identity, c.id, length(c.search) as terms_in_row, t.term, t.rows
+  from candidates c join terms t on c.search @@ t.term
+), counts as materialized (
+  select term, greatest(max(rows), count(*)) as rows from holds group by term
+), weights as materialized (
+  select term, ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)) as idf
+  from counts cross join scope
+), mean as materialized (
+  select avg(length(search)) as terms_in_row from candidates
+)
+select h.agent_identity, h.id,
+       sum(w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as score
+from holds h join weights w using (term) cross join mean
+group by h.agent_identity, h.id
+order by score desc, h.agent_identity, h.id
+limit %(limit)s
