@@ -1,5 +1,5 @@
 insert into memory_entries (agent_identity, home, target, content, search, created_at, updated_at, metadata)
-select agent_identity, home, target, content, to_tsvector('english', %(words)s), created_at, now(), %(metadata)s::jsonb
+select agent_identity, home, target, content, strip(to_tsvector('english', %(words)s)), created_at, now(), %(metadata)s::jsonb
 from memory_history
 where agent_identity = %(theme)s and id = %(id)s
 on conflict do nothing
