@@ -3,8 +3,7 @@
     agent.py ours|peer '{"dsn": …, "embed_url": …, "home": …, "settings": {…}}'
 
 Each line on stdin is the name of a method of `Agent` with its arguments, each line on stdout its answer. It runs under
-the Python of the package under test and needs nothing else; of the host it needs the base class of providers only, for
-which a class without methods stands in where no host is installed.
+the Python of the package under test and needs nothing else.
 """
 
 from __future__ import annotations
@@ -29,12 +28,6 @@ def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
     values = {"dsn": dsn, "embed_url": f"{embed_url}/v1", **settings}
     os.environ.update({f"HERMES_PGVECTOR_{name.upper()}": str(value) for name, value in values.items()})
     os.environ["HERMES_HOME"] = home
-    try:
-        import agent.memory_provider  # noqa: F401
-    except ImportError:
-        stand_in: Any = ModuleType("agent.memory_provider")
-        stand_in.MemoryProvider = type("MemoryProvider", (), {})
-        sys.modules.update({"agent": ModuleType("agent"), "agent.memory_provider": stand_in})
     from hermes_memory_pgvector.provider import PgvectorMemoryProvider
 
     return PgvectorMemoryProvider()
@@ -46,6 +39,20 @@ def peer(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
     from hermes_pgvector import PgvectorMemoryProvider
 
     return PgvectorMemoryProvider(config={"dsn": dsn, "embed_url": embed_url, **settings})
+
+
+def host() -> None:
+    """Load what the hooks need of hermes-agent, as a process of it has; where it is not installed, stand-ins for it."""
+    try:
+        import agent.memory_provider
+        import gateway.session_context  # noqa: F401
+    except ImportError:
+        provider: Any = ModuleType("agent.memory_provider")
+        provider.MemoryProvider = type("MemoryProvider", (), {})
+        context: Any = ModuleType("gateway.session_context")
+        context.get_session_env = lambda _name: ""
+        sys.modules |= {"agent.memory_provider": provider, "gateway.session_context": context}
+        sys.modules |= {name: ModuleType(name) for name in ("agent", "gateway")}
 
 
 class Agent:
@@ -164,6 +171,8 @@ def spread(took_ns: list[int]) -> dict[str, float]:
 
 
 def main(package: str, setup: str) -> None:
+    if package == "ours":
+        host()
     under_test = Agent({"ours": ours, "peer": peer}[package], json.loads(setup))
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -13,6 +13,7 @@ from progress import follow, look
 from stage import Agent, Package, Stage
 
 Figures = dict[str, Any]
+SETTLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -196,12 +197,13 @@ def footprint(stage: Stage, package: Package, sizes: Sizes) -> Figures:
 
 
 def _warm(agent: Agent, dsn: str, sizes: Sizes) -> int:
-    """Open a session and have one turn stored, so that everything is loaded and connected; returns its rows."""
+    """Open a session and have one turn stored; returns its rows. Then all is loaded, connected and calibrated."""
     agent("open", sessions=1)
     agent("learn", label="warm", count=1)
     agent("say")
     if follow(dsn, 2, time.monotonic(), max(10.0, sizes.quiet_s), 30.0).embedded < 2:
         raise RuntimeError("the first turn was not stored and embedded within 10 s")
+    time.sleep(SETTLE_S)
     return 2
 
 

@@ -1,7 +1,7 @@
 -- An entry removed after this add was accepted stays removed; one read from a file is stored once per home.
 insert into memory_entries
   (agent_identity, home, target, content, embedding, search, created_at, updated_at, metadata)
-select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)s::halfvec, to_tsvector('english', %(words)s),
+select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)b::halfvec, to_tsvector('english', %(words)s),
        %(created_at)s, %(at)s, %(metadata)s::jsonb
 where not exists (
     select from memory_tombstones t
