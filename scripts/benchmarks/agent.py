@@ -44,7 +44,7 @@ def peer(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
 def host() -> None:
     """Load what the hooks need of hermes-agent, as a process of it has; where it is not installed, stand-ins for it."""
     try:
-        import agent.memory_provider
+        import agent.memory_provider  # noqa: F401
         import gateway.session_context  # noqa: F401
     except ImportError:
         provider: Any = ModuleType("agent.memory_provider")

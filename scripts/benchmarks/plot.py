@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-WINDOW_S = 1.0
+WINDOW_S = 2.0
 
 
 def plot(report: dict[str, Any], path: str) -> None:
@@ -31,7 +31,7 @@ def plot(report: dict[str, Any], path: str) -> None:
 
 
 def _per_s(seconds: tuple[float, ...], counts: tuple[int, ...], at: int) -> float:
-    """The speed at a sample, over the last second."""
+    """The speed at a sample, over the last two seconds."""
     start = next(place for place, second in enumerate(seconds) if second >= seconds[at] - WINDOW_S)
     passed = seconds[at] - seconds[start]
     return (counts[at] - counts[start]) / passed if passed else 0.0

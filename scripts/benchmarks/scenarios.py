@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,17 +56,17 @@ class Sizes:
 
 
 def hooks(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """One hook thread in a burst: `sync_turn` with turns of 2 kB, then `on_memory_write`."""
-    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
-        _warm(agent, dsn, sizes)
+    """One hook thread in a burst of turns of 2 kB, of entries while those turns are stored, and of entries alone."""
+    with _warm(stage, package, sizes) as (agent, _, _):
         agent("learn", label="hook", count=sizes.hook_turns)
-        return {"sync_turn": agent("say"), "on_memory_write": agent("remember", count=sizes.hook_turns)}
+        found = {"sync_turn": agent("say"), "on_memory_write_meanwhile": agent("remember", count=sizes.hook_turns)}
+    with _warm(stage, package, sizes) as (agent, _, _):
+        return {**found, "on_memory_write": agent("remember", count=sizes.hook_turns)}
 
 
 def burst(stage: Stage, package: Package, sizes: Sizes) -> Figures:
     """All turns at once, until everything that will ever be stored is stored and embedded."""
-    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
-        warm = _warm(agent, dsn, sizes)
+    with _warm(stage, package, sizes) as (agent, dsn, warm):
         agent("learn", label="burst", count=sizes.burst_turns)
         before, offered = agent("vitals"), 2 * sizes.burst_turns
         began = time.monotonic()
@@ -94,8 +95,7 @@ def bare_loop(stage: Stage, package: Package, sizes: Sizes) -> Figures:
 def steady(stage: Stage, package: Package, sizes: Sizes) -> Figures:
     """Turns at a pace that both packages can follow: how far behind the tables are, and what it costs the agent."""
     turns = int(sizes.steady_per_s * sizes.steady_s)
-    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
-        warm = _warm(agent, dsn, sizes)
+    with _warm(stage, package, sizes) as (agent, dsn, warm):
         agent("learn", label="steady", count=turns)
         before = agent("vitals")
         began = time.monotonic()
@@ -156,8 +156,7 @@ def outage(stage: Stage, package: Package, sizes: Sizes) -> Figures:
     server, offered = stage.server, 2 * sizes.outage_turns
     if server is None:
         return {"skipped": "a Postgres of somebody else is not stopped"}
-    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
-        warm = _warm(agent, dsn, sizes)
+    with _warm(stage, package, sizes) as (agent, dsn, warm):
         agent("learn", label="outage", count=sizes.outage_turns)
         server.stop(mode="immediate")
         try:
@@ -179,7 +178,7 @@ def footprint(stage: Stage, package: Package, sizes: Sizes) -> Figures:
     leaked = sizes.leaked if package.name == "ours" else sizes.leaked_peer
     with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
         bare = agent("vitals")
-        warm = _warm(agent, dsn, sizes)
+        warm = _first_turn(agent, dsn, sizes)
         one = agent("vitals")
         began = time.monotonic()
         agent("leak", count=leaked)
@@ -196,8 +195,14 @@ def footprint(stage: Stage, package: Package, sizes: Sizes) -> Figures:
         }
 
 
-def _warm(agent: Agent, dsn: str, sizes: Sizes) -> int:
-    """Open a session and have one turn stored; returns its rows. Then all is loaded, connected and calibrated."""
+@contextmanager
+def _warm(stage: Stage, package: Package, sizes: Sizes) -> Iterator[tuple[Agent, str, int]]:
+    """An agent with one session that is loaded, connected and calibrated, its database, and the rows in it."""
+    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
+        yield agent, dsn, _first_turn(agent, dsn, sizes)
+
+
+def _first_turn(agent: Agent, dsn: str, sizes: Sizes) -> int:
     agent("open", sessions=1)
     agent("learn", label="warm", count=1)
     agent("say")

@@ -139,6 +139,11 @@ def staged(dsn: str, request_ms: float, text_ms: float) -> Iterator[Stage]:
         try:
             if server is not None:
                 server.ensure_running()
+                with psycopg.connect(server.dsn, autocommit=True) as connection:
+                    # A fleet of the peer takes more than the hundred that are usual.
+                    connection.execute("alter system set max_connections = 400")
+                server.stop()
+                server.ensure_running()
             assert embedder.stdout is not None
             url = embedder.stdout.readline().strip()
             yield Stage(server.dsn if server else dsn, url, Path(folder), server)
