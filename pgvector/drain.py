@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
 from .adoption import AdoptedSpool, orphans
-from .errands import Errands
+from .errands import Errands, unhurried
 from .errors import BadEvent, PgvectorError, Refused, Unavailable
 from .home import Home
 from .intake import prepare
@@ -100,7 +100,7 @@ class Drain:
         self._flights.popleft()
         self._tally.add(**flight.became)
         flight.source.acknowledge(flight.taken)
-        self._tally.add()
+        self._tally.notify()
         return True
 
     def _settle(self, flight: _Flight, embedder: Embedder | None) -> None:
@@ -188,7 +188,7 @@ class Drain:
 
     def _plan(self, flight: _Flight, embedder: Embedder | None) -> None:
         # Each event is noted as it is done, so that an unforeseen error is known by the one it met.
-        for item in flight.taken[flight.looked_at :]:
+        for item in unhurried(flight.taken[flight.looked_at :]):
             try:
                 if item.event is None:
                     raise BadEvent("the record in the spool is damaged")

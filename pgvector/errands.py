@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,6 +13,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_S_MAX = 10.0
+HOLD_S_MAX = 1e-4
+PAUSE_S = 1e-5
 
 
 class Errands:
@@ -54,6 +57,19 @@ class Errands:
             run()
             with self._lock:
                 self._waiting -= 1
+
+
+def unhurried(items: Iterable[T]) -> Iterator[T]:
+    """The items, with a short sleep after every `HOLD_S_MAX` seconds of work on them, but after the last.
+
+    Without it a thread that computes keeps the interpreter for 5 ms at a time, and a hook that wants it back waits.
+    """
+    due = time.perf_counter() + HOLD_S_MAX
+    for item in items:
+        if time.perf_counter() >= due:
+            time.sleep(PAUSE_S)
+            due = time.perf_counter() + HOLD_S_MAX
+        yield item
 
 
 def _settle(future: Future[T], call: Callable[..., T], args: Any, kwargs: Any) -> None:

@@ -108,7 +108,7 @@ class Settings(BaseModel):
         1000, ge=1, le=100_000, description="Events held in memory; the rest waits in the spool"
     )
     batch_max: int = Field(64, ge=1, le=512, description="Most events written in one transaction")
-    batch_linger_s: float = Field(0.1, ge=0, le=5, description="Longest time a lone event waits for company")
+    batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for company")
     retry_max_s: float = Field(30.0, ge=0.1, le=600, description="Cap of the back-off while a service is down")
     shutdown_drain_s: float = Field(3.0, ge=0, le=4.5, description="Longest time that shutdown waits for the writer")
     spool_dir: str = Field("", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool")

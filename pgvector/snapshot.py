@@ -32,20 +32,31 @@ def opened(folder: Path, wait_s: float) -> Iterator[Snapshot]:
     Safe for several processes and threads: one at a time is inside. Raises OSError when the folder cannot be written,
     or when somebody else is inside for longer than `wait_s` seconds.
     """
-    make_private(folder)
-    lock = os.open(folder / "snapshot.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = _open(folder, "snapshot.lock")
+    file = -1
     try:
         _lock(lock, wait_s)
-        path = folder / "snapshot.jsonl"
-        before = _last(path)
+        file = _open(folder, "snapshot.jsonl")
+        before = _last(os.pread(file, os.fstat(file).st_size, 0))
         values = dict(before)
         yield values
         if values != before:
-            _append(path, values)
+            _append(file, folder / "snapshot.jsonl", values)
     finally:
+        if file >= 0:
+            os.close(file)
         # Closing alone would leave the lock with a child that was forked meanwhile.
         fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
+
+
+def _open(folder: Path, name: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(f"{folder}/{name}", flags, 0o600)
+    except FileNotFoundError:
+        make_private(folder)
+        return os.open(f"{folder}/{name}", flags, 0o600)
 
 
 def _lock(descriptor: int, wait_s: float) -> None:
@@ -59,34 +70,30 @@ def _lock(descriptor: int, wait_s: float) -> None:
             time.sleep(POLL_S)
 
 
-def _last(path: Path) -> Snapshot:
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        lines = []
+def _last(lines: bytes) -> Snapshot:
     # What follows the last line feed was torn by a crash; a line that is damaged leaves the one before it.
-    for line in reversed(lines[:-1]):
+    end = lines.rfind(b"\n")
+    while end > 0:
+        start = lines.rfind(b"\n", 0, end) + 1
         try:
-            values = json.loads(line)
+            values = json.loads(lines[start:end])
             return {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
         except (ValueError, AttributeError, TypeError):
-            continue
+            end = start - 1
     return dict.fromkeys(TARGETS, ())
 
 
-def _append(path: Path, values: Snapshot) -> None:
+def _append(file: int, path: Path, values: Snapshot) -> None:
     line = json.dumps({target: list(entries) for target, entries in values.items()}).encode("ascii") + b"\n"
-    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        size = 0
-    whole = size + len(line) > FILE_BYTES_MAX
-    fd = os.open(fresh if whole else path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
+    size = os.fstat(file).st_size
+    if size + len(line) <= FILE_BYTES_MAX:
         # A line feed first ends a line that a crash has torn.
-        os.write(fd, line if whole or size == 0 else b"\n" + line)
+        os.write(file, b"\n" + line if size else line)
+        return
+    fresh = f"{path.name}.{uuid4().hex}"
+    whole = _open(path.parent, fresh)
+    try:
+        os.write(whole, line)
     finally:
-        os.close(fd)
-    if whole:
-        fresh.replace(path)
+        os.close(whole)
+    path.with_name(fresh).replace(path)

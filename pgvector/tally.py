@@ -24,10 +24,10 @@ class Health:
 
 
 class Tally:
-    """Counters and health. Safe for any thread; `changed` is notified whenever something happens."""
+    """Counters and health. Safe for any thread; who counts something that others wait for also calls `notify`."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        self._changed = threading.Condition()
         self._counts = Counters()
         self._health = Health()
 
@@ -42,21 +42,25 @@ class Tally:
         return self._health
 
     def add(self, **numbers: int) -> None:
-        """Add to counters by name, and wake whoever waits for a change."""
-        with self.changed:
+        """Add to counters by name."""
+        with self._changed:
             grown = {name: getattr(self._counts, name) + number for name, number in numbers.items()}
             self._counts = replace(self._counts, **grown)
-            self.changed.notify_all()
+
+    def notify(self) -> None:
+        """Have everybody look who waits for a change."""
+        with self._changed:
+            self._changed.notify_all()
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until `done()` holds, for at most `timeout_s` seconds; returns whether it does."""
         deadline = time.monotonic() + timeout_s
-        with self.changed:
+        with self._changed:
             while not done():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
-                self.changed.wait(left)
+                self._changed.wait(left)
         return True
 
     def succeeded(self) -> None:

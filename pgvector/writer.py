@@ -91,7 +91,7 @@ class AsyncWriter:
             self._hurried += 1
             self._flushes += 1
         self.wake()
-        self._tally.add()
+        self._tally.notify()
         try:
             return self._tally.wait_until(lambda: self._spool.appended - self._spool.pending >= goal, timeout_s)
         finally:
@@ -108,7 +108,7 @@ class AsyncWriter:
             self._stopping = True
             thread = self._thread
         self._woken.set()
-        self._tally.add()
+        self._tally.notify()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=STOP_GRACE_S)
             if thread.is_alive():
@@ -233,17 +233,14 @@ class AsyncWriter:
     def _rest(self, pause_s: float, flushes: int) -> None:
         """Wait for work, or out the pause after a failure, which a flush that began since `flushes` were counted ends.
 
-        A lone event waits the linger for company.
+        The first event waits the linger for company, also when a batch is full before: the thread would take the
+        interpreter from the very hooks that fill it.
         """
         if pause_s:
             self._pause(pause_s, flushes)
             return
         if self._woken.wait(IDLE_S_MAX) and not (self._hurried or self._stopping):
-            enough = self._settings.batch_max
-            self._tally.wait_until(
-                lambda: self._hurried > 0 or self._stopping or self._spool.pending >= enough,
-                self._settings.batch_linger_s,
-            )
+            self._tally.wait_until(lambda: self._hurried > 0 or self._stopping, self._settings.batch_linger_s)
 
     def _pause(self, pause_s: float, flushes: int) -> None:
         until = time.monotonic() + pause_s

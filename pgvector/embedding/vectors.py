@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from operator import mul
 
+from ..errands import unhurried
 from ..errors import EmbedderMismatch
 from ..model import Vector
 
@@ -36,12 +37,12 @@ def checked(
     """
     if len(raw) != count:
         raise EmbedderMismatch(f"{who} answered {len(raw)} vectors to {count} texts")
-    rows = [_numbers(vector, index, who) for index, vector in enumerate(raw)]
+    rows = [_numbers(vector, index, who) for index, vector in enumerate(unhurried(raw))]
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
             raise EmbedderMismatch(_wrong_length(who, index, len(row), expected, known=bool(dimensions)))
-    norms = [math.sqrt(sum(map(mul, row, row))) for row in rows]
+    norms = [math.sqrt(sum(map(mul, row, row))) for row in unhurried(rows)]
     bad = [index for index, norm in enumerate(norms) if not (math.isfinite(norm) and norm > 0)]
     if bad:
         fault = "only zeros" if norms[bad[0]] == 0 else "numbers that are not finite"

@@ -13,6 +13,7 @@ from typing import Any
 from pgvector import HalfVector
 
 from .. import lexical
+from ..errands import unhurried
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
 from .postgres import Connection
 from .queries import QUERIES
@@ -92,7 +93,7 @@ def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> 
             "metadatas",
         )
     }
-    for planned in batch:
+    for planned in unhurried(batch):
         event = planned.event
         assert isinstance(event, TurnTaken)
         parent = event.parent_session_id

@@ -9,7 +9,7 @@ with held as (
 )
 insert into memory_entries
   (agent_identity, home, target, content, embedding, search, created_at, updated_at, metadata)
-select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)s::halfvec, strip(to_tsvector('english', %(words)s)),
+select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)b::halfvec, strip(to_tsvector('english', %(words)s)),
        %(created_at)s, %(at)s, %(metadata)s::jsonb
 where not exists (select from held) and not exists (
     select from memory_tombstones t

@@ -10,7 +10,7 @@ with fresh as (
   select %(theme)s, r.session_id, r.parent_session_id, r.role, r.content, r.ts, r.embedding,
          strip(to_tsvector('english', r.words)), r.metadata::jsonb
   from unnest(%(row_events)s::uuid[], %(sessions)s::text[], %(parents)s::text[], %(roles)s::text[],
-              %(contents)s::text[], %(times)s::timestamptz[], %(embeddings)s::halfvec[], %(words)s::text[],
+              %(contents)s::text[], %(times)s::timestamptz[], %(embeddings)b::halfvec[], %(words)s::text[],
               %(metadatas)s::text[]) with ordinality
        as r (event_id, session_id, parent_session_id, role, content, ts, embedding, words, metadata, ordinality)
   join fresh on fresh.event_id = r.event_id

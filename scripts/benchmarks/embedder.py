@@ -1,0 +1,70 @@
+"""An embedding endpoint on loopback, run as a program of its own: `embedder.py REQUEST_MS TEXT_MS DIMENSIONS`.
+
+It answers OpenAI's `/v1/embeddings` after REQUEST_MS and TEXT_MS for each text, any number of requests at a time, and
+prints its address on the first line. Texts that share words get vectors that point the same way, so that a graph index
+has as much to do as with a model's. It ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from zlib import crc32
+
+import numpy as np
+
+BUCKETS = 8192
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was killed is part of the benchmark."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    request_s = text_s = 0.0
+    words: np.ndarray
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        started = time.monotonic()
+        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+        packed = asked.get("encoding_format") == "base64"
+        data = [{"index": place, "embedding": self.vector(text, packed)} for place, text in enumerate(texts)]
+        answer = json.dumps({"data": data}).encode()
+        time.sleep(max(0.0, started + self.request_s + self.text_s * len(texts) - time.monotonic()))
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(answer)}\r\n\r\n"
+        self.wfile.write(head.encode() + answer)
+
+    def vector(self, text: str, packed: bool) -> str | list[float]:
+        picked = [crc32(word.encode()) % BUCKETS for word in re.findall(r"\w+", text.lower())]
+        numbers = self.words[picked or [0]].sum(axis=0)
+        numbers /= np.linalg.norm(numbers)
+        if packed:
+            return base64.b64encode(numbers.astype("<f4").tobytes()).decode()
+        return list(np.round(numbers.astype(float), 7).tolist())
+
+    def log_message(self, *args: object) -> None:
+        """Be quiet."""
+
+
+def main(request_ms: str, text_ms: str, dimensions: str) -> None:
+    Handler.request_s, Handler.text_s = float(request_ms) / 1000, float(text_ms) / 1000
+    Handler.words = np.random.default_rng(7).standard_normal((BUCKETS, int(dimensions)), dtype=np.float32)
+    server = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
