@@ -217,6 +217,25 @@ def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime]
     assert stored(runtime, database) == texts(turn(1))
 
 
+def test_an_interrupted_turn_is_not_a_memory_and_one_that_was_only_late_is(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.open_turn(turn(3)[0])
+    one.take_turn(*turn(2))
+    one.take_turn(*turn(3))
+    one.open_turn("And what is the load of host-4, please tell me?")
+    stopped = (
+        "And what is the load of host-4, please tell me?",
+        "Operation interrupted: handling API error (a timeout).",
+    )
+    one.end(transcript((turn(1)[0], "answer 1: its disk, I thi"), turn(2), turn(3), stopped))
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
 def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
