@@ -321,7 +321,8 @@ def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
     room = {"gateway_session_key": "agent:main:telegram:group:-100777:5512", "platform": "telegram", "user_id": "5512"}
     take(talk(runtime, "room", **room), turn(1))
     take(talk(runtime, "room", **room), turn(2), author="9988")
-    take(talk(runtime, "dm", gateway_session_key="agent:main:telegram:dm:5512", platform="telegram"), turn(3))
+    private = {**room, "gateway_session_key": "agent:main:telegram:dm:5512"}
+    take(talk(runtime, "dm", **private), turn(3))
     assert runtime.writer.flush(10)
     with psycopg.connect(database) as connection:
         found = connection.execute("select content, metadata ->> 'author' from conversations").fetchall()
