@@ -21,6 +21,7 @@ READERS_ONLY = frozenset({"cron", "subagent", "flush"})
 TRANSCRIPT_TURNS_MAX = 2000
 ANCESTORS_MAX = 20
 UNRECORDED_MAX = 8
+INTERRUPTED_MAX = 100
 OFF_RECORD = "Nothing of this session is stored from now on, until the user says: on the record."
 ON_RECORD = "What is said in this session is stored again."
 
@@ -38,7 +39,9 @@ class Conversation:
         # Of the running turn: whether its `take_turn` is still to come, and where a replay took its answer before that.
         self._turn_open = False
         self._overtaken: tuple[str, str] | None = None
-        self._author = ""
+        self._author = self._question = ""
+        # The questions of turns that were interrupted: hosts hand over no such turn, but replay what there is of it.
+        self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
         # The questions of turns off the record, because their `take_turn` may come when the session is on it again.
         self._unrecorded: deque[str] = deque(maxlen=UNRECORDED_MAX)
 
@@ -64,7 +67,7 @@ class Conversation:
         off, self.session_id, self._taken_back = self.off_record(), session_id, set()
         self._compressed = (*self._compressed, before)[-ANCESTORS_MAX:] if reason == "compression" else ()
         if anew or reason == "resume":
-            # What was said before it was resumed is in the host's record, which is asked when it is needed.
+            # What a resumed session went on from stands in the host's record.
             self._ancestors = ()
             return
         self._ancestors = (*self._ancestors, before)[-ANCESTORS_MAX:]
@@ -73,7 +76,9 @@ class Conversation:
 
     def open_turn(self, message: Any = "", author_id: str = "") -> None:
         """A turn begins, which may be the one that takes the session off the record."""
-        self._turn_open, self._overtaken = True, None
+        if self._turn_open and self._question:
+            self._interrupted.append(self._question)
+        self._turn_open, self._overtaken, self._question = True, None, str(message)
         self._author = author_id or running_user() or self.identity.user_id
         switched = off_record.switch(message)
         if switched is not None:
@@ -88,8 +93,14 @@ class Conversation:
 
     def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "") -> None:
         """Keep a turn, if it is substantive and no replay has brought it already."""
-        if str(user) in self._unrecorded:
-            self._unrecorded.remove(str(user))
+        question = str(user)
+        if question == self._question:
+            self._turn_open = False
+        elif question in self._interrupted:
+            # It was only late.
+            self._interrupted.remove(question)
+        if question in self._unrecorded:
+            self._unrecorded.remove(question)
             return
         if not self._keeps_turns:
             return
@@ -113,13 +124,14 @@ class Conversation:
         """
         if not self._keeps_turns:
             return
-        pairs = off_record.on_record(exchanges(messages))
+        pairs = [pair for pair in off_record.on_record(exchanges(messages)) if pair[0] not in self._interrupted]
         turns = [kept(user, assistant, self.runtime.settings) for user, assistant in pairs]
         # One host replays what was taken back when nothing was said since.
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._taken_back)[-TRANSCRIPT_TURNS_MAX:]
         if not answered:
             return
-        known = self._ancestors or host_sessions.ancestors(self.runtime.home.path, self.session_id, ANCESTORS_MAX)
+        recorded = host_sessions.ancestors(self.runtime.home.path, self.session_id, ANCESTORS_MAX)
+        known = tuple(dict.fromkeys((*recorded, *self._ancestors)))
         with self.runtime.turn_lock:
             if self._turn_open and turns[-1][1]:
                 self._overtaken = (self.session_id, turns[-1][1])

@@ -75,6 +75,10 @@ class PersonKey:
         """The key in the home's file, as hexadecimal digits; empty when there is none or it is damaged."""
         return self._read(self.path)
 
+    def abandon(self) -> None:
+        """Begin anew in a forked child, where whoever held the lock does not exist."""
+        self._lock = threading.Lock()
+
     def _current(self) -> bytes:
         if self._named:
             return self._named

@@ -179,6 +179,8 @@ class Runtime:
         self._errands = Errands("hermes-pgvector-errand", 1)
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
+        self.home.person_key.abandon()
+        self.off_record = OffRecord(self.home.state)
         self._recaller.abandon()
 
     def _make_ready(self) -> Embedder | None:

@@ -8,6 +8,8 @@ from typing import Any
 from . import capture
 from .settings import Settings
 
+# What hosts write in place of an answer that was interrupted.
+INTERRUPTED = "Operation interrupted"
 SUMMARY_MARKS = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
 
 
@@ -23,7 +25,7 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         if role == "user":
             # A message without words still begins an exchange, or its answer would be taken for the one before.
             pairs.append((text, ""))
-        elif role == "assistant" and text.strip() and pairs and not message.get("tool_calls"):
+        elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
     return pairs
 
@@ -33,6 +35,10 @@ def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
     told = capture.without_recalled(user) if isinstance(user, str) else ""
     answered = capture.without_recalled(assistant) if isinstance(assistant, str) else ""
     return capture.substantive(told, answered, min_chars=settings.turn_min_chars)
+
+
+def _is_answer(text: str) -> bool:
+    return bool(text.strip()) and not text.lstrip().startswith(INTERRUPTED)
 
 
 def _is_summary(message: Mapping[str, Any], content: str) -> bool:

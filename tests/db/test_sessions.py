@@ -217,6 +217,25 @@ def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime]
     assert stored(runtime, database) == texts(turn(1))
 
 
+def test_an_interrupted_turn_is_not_a_memory_and_one_that_was_only_late_is(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.open_turn(turn(3)[0])
+    one.take_turn(*turn(2))
+    one.take_turn(*turn(3))
+    one.open_turn("And what is the load of host-4, please tell me?")
+    stopped = (
+        "And what is the load of host-4, please tell me?",
+        "Operation interrupted: handling API error (a timeout).",
+    )
+    one.end(transcript((turn(1)[0], "answer 1: its disk, I thi"), turn(2), turn(3), stopped))
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
 def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
@@ -302,7 +321,8 @@ def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
     room = {"gateway_session_key": "agent:main:telegram:group:-100777:5512", "platform": "telegram", "user_id": "5512"}
     take(talk(runtime, "room", **room), turn(1))
     take(talk(runtime, "room", **room), turn(2), author="9988")
-    take(talk(runtime, "dm", gateway_session_key="agent:main:telegram:dm:5512", platform="telegram"), turn(3))
+    private = {**room, "gateway_session_key": "agent:main:telegram:dm:5512"}
+    take(talk(runtime, "dm", **private), turn(3))
     assert runtime.writer.flush(10)
     with psycopg.connect(database) as connection:
         found = connection.execute("select content, metadata ->> 'author' from conversations").fetchall()
