@@ -16,11 +16,11 @@ from typing import Any
 import psycopg
 import pytest
 from faultrig.agent import Agents
-from faultrig.memory import QUICK, entries, wait_for
+from faultrig.memory import QUICK, bare_rows, entries, wait_for
 from faultrig.postgres import freeze, thaw
 from loopback import Endpoint
 
-from hermes_memory_pgvector import drain
+from hermes_memory_pgvector import drain, fitting
 from hermes_memory_pgvector import spool as spool_module
 from hermes_memory_pgvector.adoption import orphans
 from hermes_memory_pgvector.conversation import Conversation
@@ -320,3 +320,17 @@ def test_a_home_that_cannot_be_written_still_remembers_and_recalls(
     counts = runtime.writer.counters
     assert counts.offered == counts.accepted + counts.refused
     assert counts.accepted == counts.applied + counts.set_aside
+
+
+def test_an_endpoint_that_served_another_model_at_the_start_is_tried_again(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "REMATCH_S", 1.0)
+    endpoint.dimensions = 200
+    runtime = start()
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    assert "200" in str(runtime.usable_embedder())
+    endpoint.dimensions = 384
+    wait_for(lambda: bare_rows(database) == 0)
+    assert not isinstance(runtime.usable_embedder(), str)
