@@ -131,8 +131,9 @@ class Agent:
         self._tell(action, old, new)
 
     def _tell(self, action: str, old: str, new: str) -> None:
-        # One host names the whole old entry, the other a part of it that no other entry has.
-        named = {"previous_content": old} if self._random.random() < 0.5 else {}
+        # One host names the whole old entry, the other a part of it that no other entry has. With that part alone the
+        # entry cannot always be told while several agents change one file and are killed.
+        named = {"previous_content": old} if self._files or self._random.random() < 0.5 else {}
         about = {"old_text": old.removeprefix("entry "), **named} if old else {}
         self._talks[0].change_entry(action, "memory", new, about)
 
