@@ -18,6 +18,7 @@ log = logging.getLogger("hermes.pgvector")
 
 DEFAULT_DIMENSIONS = 768
 PROBE_S_MAX = 3.0
+REMATCH_S = 60.0
 CALIBRATION_WAIT_S_MIN = 30.0
 CALIBRATION_WAIT_S_MAX = 3600.0
 
@@ -31,6 +32,7 @@ class Fitting:
         self._embedder: Embedder | None = None
         self._none_because = ""
         self._misfit = "the memory is starting"
+        self._rematch_at = 0.0
         self._measured_floor: float | None = None
         self._calibration_at = 0.0
         self._calibration_wait_s = CALIBRATION_WAIT_S_MIN
@@ -53,8 +55,10 @@ class Fitting:
 
     @property
     def undecided(self) -> bool:
-        """Whether the embedder has not answered yet, so that it is not known whether it fits."""
-        return bool(self._misfit) and self._embedder is not None and self._embedder.dimensions is None
+        """Whether to match again: the embedder has not answered yet, or it is a while since it did not fit."""
+        if not self._misfit or self._embedder is None:
+            return False
+        return self._silent or time.monotonic() >= self._rematch_at
 
     @property
     def floor(self) -> float | None:
@@ -82,10 +86,13 @@ class Fitting:
 
     def match(self, stored: int) -> bool:
         """Compare with the database, whose vectors have `stored` numbers; a new reason not to fit is logged once."""
+        if self._misfit and self._settings.embed_url and not self._silent:
+            # An endpoint may serve another model by now, and the database may hold vectors of another.
+            self.close()
         misfit = self._reason(stored)
-        if misfit and misfit != self._misfit and not self.undecided:
+        if misfit and misfit != self._misfit and not self._silent:
             log.warning("%s", misfit)
-        self._misfit = misfit
+        self._misfit, self._rematch_at = misfit, time.monotonic() + REMATCH_S
         return not misfit
 
     def calibration_due(self) -> bool:
@@ -124,6 +131,10 @@ class Fitting:
             embedder, self._embedder = self._embedder, None
         if embedder is not None:
             embedder.close()
+
+    @property
+    def _silent(self) -> bool:
+        return self._embedder is not None and self._embedder.dimensions is None
 
     def _reason(self, stored: int) -> str:
         embedder = self.embedder

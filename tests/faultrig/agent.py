@@ -44,6 +44,7 @@ class Agent:
         self._random = random.Random(plan["seed"])
         self._name = f"{plan['seed']}-{os.getpid()}"
         self._count = 0
+        self._said: dict[str, list[dict[str, str]]] = {}
         self._past = diary.read(self._home / "diary")
         self._diary = diary.Diary(self._home / "diary")
         self._runtime = acquire(Settings(**plan["settings"]), self._home)
@@ -61,6 +62,8 @@ class Agent:
             self._count += 1
             if self._random.random() < 0.04:
                 self._recall()
+            elif self._random.random() < 0.02:
+                self._replay()
             elif self._random.random() < 0.7:
                 self._take_turn()
             elif self._files:
@@ -75,9 +78,20 @@ class Agent:
         self._diary.meant(key, "turn", new=key)
         refused = self._runtime.writer.counters.refused
         talk = self._random.choice(self._talks)
-        talk.take_turn(f"What is known about the machine {key}? {long}", f"The machine {key} is in good health. {long}")
+        question = f"What is known about the machine {key}? {long}"
+        answer = f"The machine {key} is in good health. {long}"
+        talk.take_turn(question, answer)
         if self._runtime.writer.counters.refused == refused:
             self._diary.done(key)
+        self._said.setdefault(talk.identity.agent_identity, []).extend(
+            [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        )
+
+    def _replay(self) -> None:
+        """Hosts replay the whole session, more than once."""
+        theme = self._random.choice(THEMES)
+        talk = next(talk for talk in self._talks if talk.identity.agent_identity == theme)
+        talk.end(self._said.get(theme, []))
 
     def _recall(self) -> None:
         began = time.monotonic()
@@ -117,8 +131,9 @@ class Agent:
         self._tell(action, old, new)
 
     def _tell(self, action: str, old: str, new: str) -> None:
-        # One host names the whole old entry, the other a part of it that no other entry has.
-        named = {"previous_content": old} if self._random.random() < 0.5 else {}
+        # One host names the whole old entry, the other a part of it that no other entry has. With that part alone the
+        # entry cannot always be told while several agents change one file and are killed.
+        named = {"previous_content": old} if self._files or self._random.random() < 0.5 else {}
         about = {"old_text": old.removeprefix("entry "), **named} if old else {}
         self._talks[0].change_entry(action, "memory", new, about)
 

@@ -16,17 +16,19 @@ from typing import Any
 import psycopg
 import pytest
 from faultrig.agent import Agents
-from faultrig.memory import QUICK, wait_for
+from faultrig.memory import QUICK, bare_rows, entries, wait_for
 from faultrig.postgres import freeze, thaw
 from loopback import Endpoint
 
-from hermes_memory_pgvector import drain
+from hermes_memory_pgvector import drain, fitting
 from hermes_memory_pgvector import spool as spool_module
 from hermes_memory_pgvector.adoption import orphans
+from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.spool import Spool
+from hermes_memory_pgvector.themes import Identity
 from hermes_memory_pgvector.volatile import VolatileSpool
 
 
@@ -286,3 +288,49 @@ def test_a_frozen_postgres_delays_no_recall_and_loses_nothing(own_server: Any, s
         thaw(frozen)
     wait_for(lambda: runtime.writer.pending() == 0)
     assert stored(own_server.dsn) == list(range(40))
+
+
+def test_a_home_that_cannot_be_written_still_remembers_and_recalls(
+    start: Callable[..., Runtime], database: str, tiny_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = tiny_disk / "home"
+    (home / "memories").mkdir(parents=True)
+    (home / "memories" / "MEMORY.md").write_text("the port is 5432")
+    subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
+    runtime = start(home, write_queue_maxsize=5)
+    talk = Conversation(runtime, Identity(agent_identity="ops"), "s", "primary")
+    runtime.reconcile(talk.identity, "s")
+    talk.take_turn("Where is the machine of the lab now?", "The machine of the lab is in row 7 of the hall.")
+    talk.change_entry("add", "memory", "the lab has one machine", {})
+    talk.change_entry("replace", "memory", "the lab has two machines", {"previous_content": "the lab has one machine"})
+    assert runtime.writer.flush(20)
+    assert entries(database) == {"the lab has two machines"}
+    answer = runtime.recall(
+        "turns", RecallRequest(query="machine of the lab", scope=Scope("ops", ("ops",)), limit=5, budget_s=2)
+    )
+    assert len(answer.hits) == 2
+    assert "volatile" in caplog.text
+    with psycopg.connect(database) as blocker:
+        blocker.execute("lock table memory_events in access exclusive mode")
+        taken = [runtime.accept(turn(number)) for number in range(20)]
+        assert taken.count(True) == 5
+        assert runtime.writer.counters.refused == 15
+        blocker.rollback()
+    assert runtime.writer.flush(20)
+    counts = runtime.writer.counters
+    assert counts.offered == counts.accepted + counts.refused
+    assert counts.accepted == counts.applied + counts.set_aside
+
+
+def test_an_endpoint_that_served_another_model_at_the_start_is_tried_again(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "REMATCH_S", 1.0)
+    endpoint.dimensions = 200
+    runtime = start()
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    assert "200" in str(runtime.usable_embedder())
+    endpoint.dimensions = 384
+    wait_for(lambda: bare_rows(database) == 0)
+    assert not isinstance(runtime.usable_embedder(), str)

@@ -31,7 +31,7 @@ def test_no_kill_loses_or_repeats_an_accepted_event(
         pid = agents.start(
             home=str(home), files=False, pause_s=0.002, seed=seed + number, settings=settings, acts=10**6, polite=False
         )
-        time.sleep(moments.uniform(0, 0.8))
+        time.sleep(moments.uniform(0, 0.8) + 0.7 * (number % 2))
         assert agents.end(pid) == -9
     runtime = acquire(Settings(**settings), home)
     try:
