@@ -130,7 +130,9 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
         return 0
     match event:
         case Add():
-            if not event.from_file:
+            if event.metadata.get("origin") == "remember":
+                _keep_entry(connection, event)
+            elif not event.from_file:
                 key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
                 for row in connection.execute(QUERIES["disown_entry"], key).fetchall():
                     _tell_history(connection, row, event, "moved")
@@ -144,6 +146,16 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
         case Withdrawn():
             _withdraw(connection, event)
     return 1
+
+
+def _keep_entry(connection: Connection, event: Add) -> None:
+    connection.execute(
+        QUERIES["keep_entry"],
+        {
+            "theme": event.theme, "target": event.target, "content": event.content, "at": event.at,
+            "metadata": json.dumps(dict(event.metadata)),
+        },
+    )  # fmt: skip
 
 
 def _add_entry(
@@ -179,6 +191,12 @@ def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, dat
     }  # fmt: skip
     if isinstance(event, Remove) or event.content != previous:
         connection.execute(QUERIES["bury_entry"], key)
+    if isinstance(event, Remove) and event.from_file:
+        lines = connection.execute(QUERIES["delete_line"], key).fetchall()
+        for line in lines:
+            _tell_history(connection, line, event, "removed")
+        if lines:
+            return None
     row = connection.execute(QUERIES["find_entry"], key).fetchone()
     if row is None:
         return None

@@ -305,7 +305,7 @@ def test_an_entry_brought_back_is_not_meant_by_a_part_of_its_text(memory: Memory
     assert memory.command("undo", "1").code == 0
     memory.apply(remove("", 20, old_text="tea"))
     assert memory.contents() == ["green tea"]
-    memory.apply(remove("green tea", 21))
+    memory.apply(remove("green tea", at=datetime.now(UTC)))
     assert memory.contents() == [], "its whole text means it"
 
 
