@@ -265,7 +265,7 @@ values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 awkward = st.text(st.sampled_from("a'\"\\\0\ud800<>&%é漢\n"), max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(NAMES),
     st.fixed_dictionaries(

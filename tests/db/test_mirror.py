@@ -24,10 +24,11 @@ from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.spool import Spool, open_spool
+from hermes_memory_pgvector.spool import Spool
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.tally import Tally
 from hermes_memory_pgvector.themes import Identity
+from hermes_memory_pgvector.volatile import open_spool
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 HOME_THEME, OTHER_THEME, UNKNOWN = "ops", "billing", ""
