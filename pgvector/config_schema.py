@@ -70,6 +70,31 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             group="Embedding",
         ),
         ProviderField(
+            key="recall_mode",
+            label="Recall",
+            kind=KIND_SELECT,
+            default="hybrid",
+            description="context: memories come before a turn only; tools: by tools only; hybrid: both",
+            options=(
+                ProviderFieldOption("hybrid", "Before a turn, and tools"),
+                ProviderFieldOption("context", "Before a turn"),
+                ProviderFieldOption("tools", "Tools"),
+            ),
+            group="Recall",
+        ),
+        ProviderField(
+            key="tools",
+            label="Tools",
+            kind=KIND_SELECT,
+            default="recall",
+            description="all: agents may also remember, forget and list entries by tools",
+            options=(
+                ProviderFieldOption("recall", "Recall"),
+                ProviderFieldOption("all", "Recall, remember, forget, list"),
+            ),
+            group="Recall",
+        ),
+        ProviderField(
             key="prefetch_limit",
             label="Memories before a turn",
             kind=KIND_NUMBER,

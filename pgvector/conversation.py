@@ -10,7 +10,7 @@ from typing import Any
 from . import host_sessions, off_record
 from .errors import BadArgument
 from .host import running_session_key, running_user, scrubbed
-from .model import Add, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from .runtime import Runtime
 from .themes import ROOM, Identity, allowed, reserved
 from .transcript import exchanges, kept
@@ -54,6 +54,11 @@ class Conversation:
         """The theme of this very call; None when the operator does not allow it. Raises BadArgument."""
         theme = self._theme()
         return theme if allowed(theme, self.runtime.settings.allowed_themes) else None
+
+    def caller(self, theme: str) -> Caller:
+        """On whose behalf a tool runs that the agent calls now."""
+        marks = {} if self.primary else {"context": self._context}
+        return Caller(theme=theme, session_id=self.session_id, marks=marks, off_record=self.off_record())
 
     def off_record(self) -> bool:
         """Whether nothing is to be stored now."""

@@ -88,7 +88,8 @@ class Drain:
         self._adopt()
         self._board(embedder)
         if not self._flights:
-            return self._orphans is not None
+            # What waited for the spool of a dead process can go now.
+            return self._orphans is not None or bool(self._held)
         flight = self._flights[0]
         try:
             self._settle(flight, embedder)

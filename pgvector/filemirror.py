@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from . import mirror
+from .errors import SettingsError
 from .home import Home
 from .model import TARGETS, Add, Event, Remove, Replace, Target, now
+from .settings import files_in_use
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -46,10 +48,16 @@ class FileMirror:
             return self._accept(event) if stored else self._forget(event)
 
     def reconcile(self, theme: str, session_id: str) -> None:
-        """Compare the files with their snapshot; what differs becomes events of the home's own theme."""
+        """Compare the files with their snapshot; what differs becomes events of the home's own theme.
+
+        A file that the host does not use is left alone, with its entries: what it holds is nobody's wish.
+        """
         try:
+            used = files_in_use(self._home.path)
             with self._home.snapshot(RECONCILE_WAIT_S) as snapshot:
                 for target in TARGETS:
+                    if not used[target]:
+                        continue
                     # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
                     entries = self._home.entries(target)
                     if entries is None:
@@ -57,6 +65,8 @@ class FileMirror:
                     if not self._take_in(theme, session_id, target, snapshot[target], entries):
                         return
                     snapshot[target] = entries
+        except SettingsError as error:
+            log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
@@ -73,7 +83,7 @@ class FileMirror:
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
             "at": self._later(),
         }  # fmt: skip
-        events: list[Event] = [Remove(previous=entry, **common) for entry in changes.remove]
+        events: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in changes.remove]
         events += [Add(content=entry, from_file=True, **common) for entry in changes.add]
         return all(self._accept(event) for event in events)
 

@@ -65,12 +65,16 @@ class Replace(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove(_Accepted):
-    """An entry was removed; the fields mean the same as those of `Replace`."""
+    """An entry was removed; the fields mean the same as those of `Replace`.
+
+    `from_file` marks a line that was found gone from the file: it goes from all themes of the home.
+    """
 
     target: Target
     previous: str = ""
     old_text: str = ""
     surviving: tuple[str, ...] = ()
+    from_file: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,16 @@ class Scope:
     session_id: str = ""
     without_session: str = ""
     hidden: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """On whose behalf a tool runs. `marks` are kept with what it stores; `off_record` lets it store nothing."""
+
+    theme: str
+    session_id: str = ""
+    marks: Metadata = field(default_factory=dict)
+    off_record: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

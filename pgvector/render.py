@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from .model import Hit, Recall
+from .model import Hit, Metadata, Recall
 
 _HIT_CHARS_MIN = 60
 _REASONS_CHARS_MAX = 200
@@ -220,8 +220,13 @@ def _frame(hit: Hit) -> dict[str, Any]:
         },
     }
     if hit.target:
-        return frame | {"target": hit.target}
+        return frame | {"target": hit.target, "source": source(hit.metadata)}
     return frame | {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
+
+
+def source(metadata: Metadata) -> str:
+    """Where an entry comes from: `memory tool`, `file` (read there), `remember`, `undo`, or `database` (put in)."""
+    return safe_line(str(metadata.get("origin") or ("memory tool" if metadata else "database")), 20)
 
 
 def _cut_escaped(text: str, chars: int) -> str:

@@ -20,6 +20,7 @@ from .errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
+_ON = frozenset({"1", "true", "yes", "on"})
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)[^/@\s]*@")
 
 
@@ -76,6 +77,12 @@ class Settings(BaseModel):
 
     scope_default: Literal["current", "session", "all"] = Field(
         "current", description="Scope of the tools when none is named"
+    )
+    recall_mode: Literal["hybrid", "context", "tools"] = Field(
+        "hybrid", description="context: memories come before a turn only; tools: by tools only; hybrid: both"
+    )
+    tools: Literal["recall", "all"] = Field(
+        "recall", description="all: agents may also remember, forget and list entries by tools"
     )
     prefetch_limit: int = Field(5, ge=0, le=20, description="Most memories put before a turn; 0 turns it off")
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
@@ -200,7 +207,28 @@ def _env_file(home: Path) -> Mapping[str, str | None]:
         raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; mend the file") from None
 
 
+def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
+    """Whether the host uses MEMORY.md (`memory`) and USER.md (`user`); its own switches, which are on when not set.
+
+    Raises SettingsError when config.yaml cannot be read.
+    """
+    values = _host_section(Path(hermes_home), "memory")
+    switches = {"memory": values.get("memory_enabled"), "user": values.get("user_profile_enabled")}
+    return {target: _is_on(value) for target, value in switches.items()}
+
+
+def _is_on(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in _ON
+    return value is None or bool(value)
+
+
 def _yaml_section(home: Path, section: str) -> dict[str, Any]:
+    ours = _host_section(home, section).get("pgvector")
+    return ours if isinstance(ours, dict) else {}
+
+
+def _host_section(home: Path, section: str) -> dict[str, Any]:
     path = home / "config.yaml"
     if not path.is_file():
         return {}
@@ -211,8 +239,7 @@ def _yaml_section(home: Path, section: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend the file") from None
     values = document.get(section) if isinstance(document, dict) else None
-    ours = values.get("pgvector") if isinstance(values, dict) else None
-    return ours if isinstance(ours, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _json_file(path: Path) -> dict[str, Any]:

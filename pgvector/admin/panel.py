@@ -106,7 +106,7 @@ def backups(home: Path) -> list[str]:
 
 
 def identity(home: Path) -> dict[str, str]:
-    """What decides whose memory a turn is, as one digest that changes with the settings; a few file times are read."""
+    """What decides whose memory a turn is and which tools there are, as one digest; a few file times are read."""
     names = ("config.yaml", ".env", "pgvector/config.json")
     return {"pgvector.themes": _themes(home, tuple(_stamp(home / name) for name in names))}
 
@@ -117,7 +117,13 @@ def _themes(home: Path, _: Stamp) -> str:
         settings = load(home)
     except SettingsError:
         return "unreadable"
-    deciding = (settings.theme_aliases, settings.allowed_themes, settings.cross_theme_recall)
+    deciding = (
+        settings.theme_aliases,
+        settings.allowed_themes,
+        settings.cross_theme_recall,
+        settings.recall_mode,
+        settings.tools,
+    )
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
 
 

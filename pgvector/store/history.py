@@ -76,6 +76,12 @@ def restore(connection: Connection, entry: Past) -> int | None:
     return int(row["id"]) if row else None
 
 
+def erase(connection: Connection, theme: str, content: str) -> None:
+    """Leave no trace of a text that was removed from a theme."""
+    for statement in ("erase_history", "erase_tombstone"):
+        connection.execute(QUERIES[statement], {"theme": theme, "content": content})
+
+
 def prune(connection: Connection, days: int) -> int:
     """Forget up to 10,000 entries that went more than `days` days ago. Returns how many."""
     return connection.execute(QUERIES["prune_history"], {"days": days}).rowcount

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +15,7 @@ from pgvector import HalfVector
 from .. import lexical
 from ..errands import unhurried
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
+from . import changes
 from .postgres import Connection
 from .queries import QUERIES
 
@@ -130,106 +131,11 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
     if logged.rowcount == 0:
         return 0
     match event:
-        case Add():
-            if not event.from_file:
-                key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
-                for row in connection.execute(QUERIES["disown_entry"], key).fetchall():
-                    _tell_history(connection, row, event, "moved")
-            _add_entry(connection, planned, event.theme, event, event.at, from_file=event.from_file)
-        case Replace():
-            found = _take_out(connection, event)
-            theme, created_at = found or (event.theme, event.at)
-            _add_entry(connection, planned, theme, event, created_at, from_file=False)
-        case Remove():
-            _take_out(connection, event)
+        case Add() | Replace() | Remove():
+            changes.apply(connection, event, half(next(iter(planned.vectors), None)))
         case Withdrawn():
             _withdraw(connection, event)
     return 1
-
-
-def _add_entry(
-    connection: Connection, planned: Planned, theme: str, event: Add | Replace, created_at: datetime, *, from_file: bool
-) -> None:
-    connection.execute(
-        QUERIES["add_entry"],
-        {
-            "theme": theme,
-            "home": event.home,
-            "target": event.target,
-            "content": event.content,
-            "embedding": half(planned.vectors[0]),
-            "words": lexical.document(event.content),
-            "created_at": created_at,
-            "at": event.at,
-            "metadata": json.dumps(dict(event.metadata)),
-            "from_file": from_file,
-        },
-    )
-
-
-def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, datetime] | None:
-    """Delete the one row that the event means; an older add that is still to come is kept away by a tombstone.
-
-    Processes of a home store what they have in the order of each, but not in that of all.
-    """
-    previous = event.previous or _resolve(connection, event)
-    if not previous:
-        return None
-    key = {
-        "theme": event.theme, "home": event.home, "target": event.target, "content": previous, "at": event.at
-    }  # fmt: skip
-    if isinstance(event, Remove) or event.content != previous:
-        connection.execute(QUERIES["bury_entry"], key)
-    row = connection.execute(QUERIES["find_entry"], key).fetchone()
-    if row is None:
-        return None
-    connection.execute(QUERIES["delete_entry"], {"theme": row["agent_identity"], "id": row["id"]})
-    if isinstance(event, Replace):
-        _tell_history(connection, row, event, "replaced", replaced_by=event.content)
-    else:
-        _tell_history(connection, row, event, "removed")
-    return row["agent_identity"], row["created_at"]
-
-
-def _tell_history(
-    connection: Connection,
-    row: Mapping[str, Any],
-    event: Add | Replace | Remove,
-    how: str,
-    replaced_by: str | None = None,
-) -> None:
-    """Say how, when and from which session a row went, which a trigger has just put into the history."""
-    connection.execute(
-        QUERIES["tell_history"],
-        {
-            "theme": row["agent_identity"], "id": row["id"], "how": how, "session": event.session_id, "at": event.at,
-            "replaced_by": replaced_by,
-        },
-    )  # fmt: skip
-
-
-def _resolve(connection: Connection, event: Replace | Remove) -> str:
-    """The whole text of the entry that held `old_text`, empty when none or several did.
-
-    Only rows of the home count, and those that no home has claimed; the theme's own come first.
-    """
-    if not event.old_text:
-        return ""
-    surviving = list(event.surviving)
-    if isinstance(event, Replace):
-        surviving.append(event.content)
-    rows = connection.execute(
-        QUERIES["entries_holding"],
-        {
-            "theme": event.theme,
-            "home": event.home,
-            "target": event.target,
-            "old_text": event.old_text,
-            "surviving": surviving,
-        },
-    ).fetchall()
-    nearest = [row for row in rows if row["agent_identity"] == event.theme] or rows
-    return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:

@@ -16,11 +16,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.errands import Errands
 from hermes_memory_pgvector.errors import BadEvent
+from hermes_memory_pgvector.healer import Healer
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import healing, history, rows, schema
 from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.store.rows import Planned, passages
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -188,6 +191,35 @@ def test_old_history_is_forgotten(memory: Memory) -> None:
     assert memory.past() == [("removed", "a")]
 
 
+def test_the_process_that_holds_the_lease_forgets_it(memory: Memory) -> None:
+    memory.apply(add("a"), remove("a"))
+    settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
+    errands = Errands("test", 1)
+    first, second = (Healer(memory.database, errands, settings, lambda: None) for _ in range(2))
+    first._prune_due = second._prune_due = 0.0
+    first.step(None)
+    assert memory.past() == []
+    memory.apply(add("b"), remove("b"))
+    second.step(None)
+    assert memory.past() == [("removed", "b")], "another process does it for an hour"
+
+
+@pytest.mark.parametrize("statement", ["add_entry", "find_entry", "disown_entry", "delete_line", "entries_holding"])
+def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) -> None:
+    memory.psql(
+        "insert into memory_entries (agent_identity, home, target, content) "
+        "select 'theme ' || n % 100, 'home ' || n % 50, 'memory', 'text ' || n from generate_series(1, 20000) as n"
+    )
+    memory.psql("analyze memory_entries")
+    values = {
+        "theme": "theme 7", "home": "home 7", "target": "memory", "content": "text 7", "at": at(1), "from_file": True,
+        "embedding": None, "words": "", "created_at": at(1), "metadata": "{}", "old_text": "ext 7", "surviving": [""],
+    }  # fmt: skip
+    with psycopg.connect(memory.dsn, prepare_threshold=None) as connection:
+        plan = connection.execute("explain " + QUERIES[statement], values).fetchall()  # type: ignore[operator]
+    assert "Seq Scan on memory_entries" not in str(plan), plan
+
+
 # --- roles
 
 
@@ -305,7 +337,7 @@ def test_an_entry_brought_back_is_not_meant_by_a_part_of_its_text(memory: Memory
     assert memory.command("undo", "1").code == 0
     memory.apply(remove("", 20, old_text="tea"))
     assert memory.contents() == ["green tea"]
-    memory.apply(remove("green tea", 21))
+    memory.apply(remove("green tea", at=datetime.now(UTC)))
     assert memory.contents() == [], "its whole text means it"
 
 

@@ -176,7 +176,7 @@ def test_the_answer_of_a_tool() -> None:
             },
             {
                 "id": 1, "theme": "billing", "content": "x", "time": "2026-11-21T09:30:00Z", "score": 0.988,
-                "why": {"similarity": None, "words": 0.0}, "target": "memory",
+                "why": {"similarity": None, "words": 0.0}, "target": "memory", "source": "database",
             },
         ],
         "count": 2, "scope": "all", "query": "q", "degraded": ["slow"],

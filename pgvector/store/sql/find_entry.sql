@@ -1,10 +1,11 @@
 -- The one row with exactly this content: of the home in the theme, else of the home elsewhere, else of the theme.
--- One that the home has added again since is another one.
-select agent_identity, id, created_at
+-- One that the home has added again since is another one, and what an agent asked to remember is not of the files.
+select agent_identity, id, home, created_at
 from memory_entries
 where target = %(target)s and content_key(content) = content_key(%(content)s)
   and (agent_identity = %(theme)s or (home = %(home)s and home <> ''))
   and (updated_at <= %(at)s or home <> %(home)s or home = '')
+  and metadata ->> 'origin' is distinct from 'remember'
 order by home = %(home)s desc, agent_identity = %(theme)s desc, created_at
 limit 1
 for update

@@ -1,0 +1,389 @@
+"""The rows of a home are the lines of its files, whatever happens to files, processes and Postgres in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from hermes_memory_pgvector.adoption import AdoptedSpool
+from hermes_memory_pgvector.drain import Drain
+from hermes_memory_pgvector.errands import Errands
+from hermes_memory_pgvector.filemirror import FileMirror
+from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.spool import Spool
+from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.tally import Tally
+from hermes_memory_pgvector.themes import Identity
+from hermes_memory_pgvector.volatile import open_spool
+
+FILES = {"memory": "MEMORY.md", "user": "USER.md"}
+HOME_THEME, OTHER_THEME, UNKNOWN = "ops", "billing", ""
+# Texts that are parts of each other, so that an `old_text` is easily misunderstood; each home has its own.
+TEXTS = {"A": ["a", "ab", "b", "b a", "a\nb", "% a", "ab §"], "B": ["x", "xy", "y", "_y x", "x\ny", "y's"]}
+
+homes = st.sampled_from(sorted(TEXTS))
+targets = st.sampled_from(TARGETS)
+themes = st.sampled_from([HOME_THEME, OTHER_THEME])
+numbers = st.integers(0, 20)
+operations = st.tuples(st.sampled_from(["add", "add", "replace", "remove"]), numbers, numbers)
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+class Process:
+    """The write path of one process, step by step and without its threads, on a real spool and a real Postgres."""
+
+    def __init__(self, path: Path, database: Database, settings: Settings) -> None:
+        self.home = Home(path)
+        self.dies_after_accepting = False
+        self._spool = open_spool(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
+        self._drain = Drain(self._spool, self.home, database, settings, Errands("test", 1), Tally())
+        self.files = FileMirror(self.home, self._accept)
+
+    def _accept(self, event: Event) -> bool:
+        accepted = self._spool.append(event)
+        if self.dies_after_accepting:
+            raise Killed
+        return accepted
+
+    def drain(self, steps: int = 1000) -> None:
+        for _ in range(steps):
+            if not self._drain.step(None):
+                return
+
+    def die(self) -> None:
+        """Let go of all files as the kernel does for a killed process."""
+        self._drain.abandon()
+        self._spool.abandon()
+
+
+class Mirror(RuleBasedStateMachine):
+    """Two homes on two themes. The host changes its file first, then tells; hands change the file alone."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        super().__init__()
+        shutil.rmtree(folder, ignore_errors=True)
+        self.dsn, self.folder = dsn, folder
+        self.settings = Settings(dsn=dsn, adopt_interval_s=1)  # type: ignore[arg-type]
+        self.database = Database(self.settings, folder)
+        self.sql("truncate memory_entries, memory_events, memory_tombstones, memory_history")
+        keys = [(home, target) for home in TEXTS for target in TARGETS]
+        self.lines: dict[tuple[str, Target], list[str]] = {key: [] for key in keys}
+        # Since the last reconciliation: what stood in the file at some time, and whether hands have edited it.
+        self.recent: dict[tuple[str, Target], set[str]] = {key: set() for key in keys}
+        self.edited: set[tuple[str, Target]] = set()
+        # The theme that each line belongs to as far as it can be told, and lines whose row somebody else deleted.
+        self.owner: dict[tuple[str, Target, str], str] = {}
+        self.gone_elsewhere: set[tuple[str, Target, str]] = set()
+        self.processes: dict[str, Process] = {}
+        for home in TEXTS:
+            (folder / home / "memories").mkdir(parents=True)
+            self.processes[home] = Process(folder / home, self.database, self.settings)
+
+    def teardown(self) -> None:
+        self.everything_is_as_in_the_files()
+        for process in self.processes.values():
+            process.die()
+        self.database.close()
+
+    def sql(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    # What the host does
+
+    def write(self, home: str, target: Target, lines: list[str]) -> None:
+        self.lines[home, target] = lines
+        self.recent[home, target].update(lines)
+        (self.folder / home / "memories" / FILES[target]).write_text("\n§\n".join(lines), encoding="utf-8")
+
+    def change(self, home: str, theme: str, target: Target, operation: tuple[str, int, int]) -> Event | None:
+        """What one call of the host's tool does to the file, and the event that the hook makes of it."""
+        action, which, number = operation
+        key, lines = (home, target), self.lines[home, target]
+        content = TEXTS[home][number % len(TEXTS[home])]
+        common: dict[str, Any] = {"theme": theme, "home": self.processes[home].home.id, "target": target}
+        if action != "remove":
+            mine = self.owner.get((*key, content)) == theme
+            if content in self.recent[key] and not (mine and action == "add"):
+                return None  # two themes that save the same line have a row each
+            self.gone_elsewhere.discard((*key, content))
+        if action == "add":
+            if content not in lines:
+                self.write(home, target, [*lines, content])
+            self.owner[*key, content] = theme
+            return Add(content=content, **common)
+        if not lines:
+            return None
+        old = lines[which % len(lines)]
+        parts = [old[start:end] for start in range(len(old)) for end in range(start + 1, len(old) + 1)]
+        told = [part for part in parts if part.strip() and sum(part in line for line in lines) == 1]
+        if not told:
+            return None
+        # One host tells the whole old entry, the other only the part of it that the model has given.
+        hint = {"previous": old} if home == "B" else {"old_text": told[number % len(told)]}
+        theme_of_old = self.owner.pop((*key, old), None)
+        if action == "remove":
+            self.write(home, target, [line for line in lines if line != old])
+            return Remove(**hint, **common)
+        self.write(home, target, [content if line == old else line for line in lines])
+        told_for_sure = key not in self.edited and (*key, old) not in self.gone_elsewhere
+        self.owner[*key, content] = theme_of_old if told_for_sure and theme_of_old else UNKNOWN
+        return Replace(content=content, **hint, **common)
+
+    def tell(self, home: str, event: Event | None) -> None:
+        if not isinstance(event, Add | Replace | Remove):
+            return
+        process = self.processes[home]
+        # The event learns what the file holds when the hook runs: after the whole batch.
+        assert process.files.change(event)
+
+    @rule(home=homes, theme=themes, file=targets, operation=operations)
+    def the_agent_changes_an_entry(self, home: str, theme: str, file: Target, operation: tuple[str, int, int]) -> None:
+        self.tell(home, self.change(home, theme, file, operation))
+
+    @rule(home=homes, theme=themes, file=targets, batch=st.lists(operations, min_size=2, max_size=4))
+    def the_agent_changes_several_at_once(
+        self, home: str, theme: str, file: Target, batch: list[tuple[str, int, int]]
+    ) -> None:
+        for event in [self.change(home, theme, file, operation) for operation in batch]:
+            self.tell(home, event)
+
+    @rule(home=homes, file=targets, chosen=st.lists(numbers, max_size=4))
+    def hands_edit_the_file(self, home: str, file: Target, chosen: list[int]) -> None:
+        texts = TEXTS[home]
+        lines = list(dict.fromkeys(texts[number % len(texts)] for number in chosen))
+        for line in lines:
+            self.owner.setdefault((home, file, line), UNKNOWN if line in self.recent[home, file] else HOME_THEME)
+        self.edited.add((home, file))
+        self.write(home, file, lines)
+
+    # What happens to processes
+
+    @rule(home=homes)
+    def events_are_stored(self, home: str) -> None:
+        self.processes[home].drain()
+
+    @rule(home=homes)
+    def a_session_begins(self, home: str) -> None:
+        self.processes[home].files.reconcile(HOME_THEME, "s")
+        self.noted_as_reconciled(home)
+
+    @rule(home=homes)
+    def the_process_is_killed_and_another_begins(self, home: str) -> None:
+        self.processes[home].die()
+        self.processes[home] = Process(self.folder / home, self.database, self.settings)
+        self.a_session_begins(home)
+
+    @rule(home=homes)
+    def it_is_killed_between_storing_and_noting_that(self, home: str) -> None:
+        with (
+            patch.object(Spool, "acknowledge", lambda *_: None),
+            patch.object(AdoptedSpool, "acknowledge", lambda *_: None),
+        ):
+            self.processes[home].drain(steps=1)
+        self.the_process_is_killed_and_another_begins(home)
+
+    @rule(home=homes, theme=themes, file=targets, operation=operations, told=st.booleans())
+    def it_is_killed_in_the_middle_of_a_change(
+        self, home: str, theme: str, file: Target, operation: tuple[str, int, int], told: bool
+    ) -> None:
+        """The file is written; the hook has run up to the spool, or not at all."""
+        gone_elsewhere = set(self.gone_elsewhere)
+        event = self.change(home, theme, file, operation)
+        self.edited.add((home, file))
+        if told and isinstance(event, Add | Replace | Remove):
+            self.processes[home].dies_after_accepting = True
+            with pytest.raises(Killed):
+                self.processes[home].files.change(event)
+        else:
+            self.gone_elsewhere = gone_elsewhere
+            if isinstance(event, Add | Replace):
+                self.owner[home, file, event.content] = UNKNOWN
+        self.the_process_is_killed_and_another_begins(home)
+
+    @precondition(lambda self: any(self.lines.values()))
+    @rule(home=homes, file=targets, which=numbers)
+    def somebody_deletes_a_row(self, home: str, file: Target, which: int) -> None:
+        self.everything_is_as_in_the_files()
+        lines = self.lines[home, file]
+        if lines:
+            content = lines[which % len(lines)]
+            self.sql("delete from memory_entries where target = %s and content = %s", file, content)
+            self.gone_elsewhere.add((home, file, content))
+
+    # What must be
+
+    def noted_as_reconciled(self, home: str) -> None:
+        for target in TARGETS:
+            key, lines = (home, target), self.lines[home, target]
+            self.recent[key] = set(lines)
+            self.edited.discard(key)
+        self.gone_elsewhere = {(h, t, c) for h, t, c in self.gone_elsewhere if c in self.lines[h, t]}
+        self.owner = {(h, t, c): theme for (h, t, c), theme in self.owner.items() if c in self.lines[h, t]}
+
+    @rule()
+    def everything_is_as_in_the_files(self) -> None:
+        for home, process in self.processes.items():
+            self.a_session_begins(home)
+            process.drain()
+        names = {process.home.id: home for home, process in self.processes.items()}
+        found = self.sql("select home, target, content, agent_identity from memory_entries")
+        rows = sorted((names[home], target, content) for home, target, content, _ in found)
+        lines = sorted((home, target, content) for (home, target), lines in self.lines.items() for content in lines)
+        assert rows == [line for line in lines if line not in self.gone_elsewhere]
+        for home, target, content, theme in found:
+            owner = self.owner[names[home], target, content]
+            assert owner in (UNKNOWN, theme), f"{content!r} is in theme {theme}, it belongs to {owner}"
+
+
+def play(dsn: str, folder: Path, *, sequences: int, steps: int) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        lambda: Mirror(dsn, folder),
+        settings=profile(
+            max_examples=sequences, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate], database=None, print_blob=False,
+        ),
+    )  # fmt: skip
+
+
+def test_the_rows_are_the_lines_of_the_files_whatever_happens(database: str, tmp_path: Path) -> None:
+    play(database, tmp_path / "homes", sequences=12, steps=20)
+
+
+@pytest.mark.slow
+def test_the_rows_are_the_lines_of_the_files_for_long(database: str, tmp_path: Path) -> None:
+    play(database, tmp_path / "homes", sequences=150, steps=40)
+
+
+# --- the whole runtime
+
+
+@pytest.fixture
+def start(database: str, tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
+    running: list[Runtime] = []
+
+    def make(home: str = "A", **changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_on_write": False, "embed_url": "http://127.0.0.1:9", "batch_linger_s": 0}
+        (tmp_path / home / "memories").mkdir(parents=True, exist_ok=True)
+        running.append(acquire(Settings(**{**values, **changed}), tmp_path / home))
+        assert running[-1].wait_ready(20)
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+def put(runtime: Runtime, *lines: str, file: str = "MEMORY.md") -> None:
+    (runtime.home.path / "memories" / file).write_text("\n§\n".join(lines), encoding="utf-8")
+
+
+def settled(runtime: Runtime) -> list[tuple[str, str]]:
+    """(target, content) of all rows, when a session has begun and all is stored."""
+    runtime.reconcile(Identity(), "s")
+    runtime._errands.submit(lambda: None).result(timeout=20)
+    assert runtime.writer.flush(20)
+    with psycopg.connect(runtime.database.dsn) as connection:
+        return connection.execute("select target, content from memory_entries order by 1, 2").fetchall()
+
+
+def test_ten_restarts_of_two_homes_lose_nothing_and_double_nothing(start: Callable[..., Runtime]) -> None:
+    mine, theirs = [f"mine {number}" for number in range(20)], [f"theirs {number}" for number in range(20)]
+    for _ in range(10):
+        for home, lines in (("A", mine), ("B", theirs)):
+            runtime = start(home)
+            put(runtime, *lines)
+            settled(runtime)
+            release(runtime)
+    assert settled(start("A")) == sorted(("memory", line) for line in mine + theirs)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("memory: {memory_enabled: false}", [("user", "tea")]),
+        ("memory: {user_profile_enabled: 'off'}", [("memory", "kelp")]),
+        ("memory: {memory_enabled: no, user_profile_enabled: 0}", []),
+        ("memory: {memory_enabled: 'true', user_profile_enabled: }", [("memory", "kelp"), ("user", "tea")]),
+        ("{}", [("memory", "kelp"), ("user", "tea")]),
+    ],
+)
+def test_a_file_that_the_host_does_not_use_is_not_imported(
+    start: Callable[..., Runtime], config: str, expected: list[tuple[str, str]]
+) -> None:
+    runtime = start()
+    put(runtime, "kelp")
+    put(runtime, "tea", file="USER.md")
+    (runtime.home.path / "config.yaml").write_text(config, encoding="utf-8")
+    assert settled(runtime) == expected
+
+
+def test_entries_of_a_file_that_is_turned_off_stay_until_it_is_on_again(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    put(runtime, "tea", file="USER.md")
+    assert settled(runtime) == [("user", "tea")]
+    config = runtime.home.path / "config.yaml"
+    config.write_text("memory: {user_profile_enabled: false}", encoding="utf-8")
+    put(runtime, "coffee", file="USER.md")
+    assert settled(runtime) == [("user", "tea")]
+    config.write_text("memory: [broken", encoding="utf-8")
+    assert settled(runtime) == [("user", "tea")]
+    config.unlink()
+    assert settled(runtime) == [("user", "coffee")]
+
+
+def test_a_file_that_did_not_change_costs_no_event_and_no_snapshot(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    put(runtime, *(f"line {number}" for number in range(50)))
+    settled(runtime)
+    snapshot = runtime.home.state / "snapshot.jsonl"
+    before = runtime.writer.counters.offered, snapshot.stat().st_size
+    assert before[0] == 50
+    for _ in range(5):
+        settled(runtime)
+    assert (runtime.writer.counters.offered, snapshot.stat().st_size) == before
+
+
+def test_a_session_that_begins_does_not_wait_for_the_files(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    pipe = runtime.home.path / "memories" / "MEMORY.md"
+    os.mkfifo(pipe)
+    runtime.reconcile(Identity(), "s")  # would hang here: a pipe that nobody writes to cannot be read
+    pipe.write_text("kelp", encoding="utf-8")
+    runtime._errands.submit(lambda: None).result(timeout=20)
+    assert runtime.writer.flush(20)
+    with psycopg.connect(runtime.database.dsn) as connection:
+        assert connection.execute("select content from memory_entries").fetchall() == [("kelp",)]
+
+
+def test_a_line_deleted_by_hand_goes_from_all_themes_of_its_home(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    put(runtime, "tea", "kelp")
+    for theme in ("billing", "ops"):
+        common: dict[str, Any] = {"theme": theme, "home": runtime.home.id, "target": "memory"}
+        assert runtime.files.change(Add(content="tea", **common))
+        assert runtime.files.change(Add(content="kelp", **common))
+    assert settled(runtime) == [("memory", "kelp"), ("memory", "kelp"), ("memory", "tea"), ("memory", "tea")]
+    put(runtime, "kelp")
+    assert settled(runtime) == [("memory", "kelp"), ("memory", "kelp")]
+    put(runtime)
+    assert runtime.files.change(Remove(theme="ops", home=runtime.home.id, target="memory", old_text="kelp"))
+    assert settled(runtime) == [("memory", "kelp")], "what billing has saved itself is no agent of ops to remove"
