@@ -241,7 +241,7 @@ def test_a_role_that_could_write_before_the_upgrade_can_write_after_it(
     for file in FILES[:3]:
         (tmp_path / f"{file.name}.sql").write_text(file.text, encoding="utf-8")
     schema.migrate(dsn, dimensions=384, runtime_role=None, folder=tmp_path)
-    tables = ", ".join(table for table in schema.TABLES if table != "memory_history")
+    tables = ", ".join(table for table in schema.TABLES if table not in ("memory_history", "memory_words"))
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"GRANT SELECT ON hermes_pgvector_migrations TO {role}".encode())
         connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}".encode())
