@@ -177,7 +177,7 @@ def test_one_of_the_living_adopts_what_a_dead_process_left_though_nobody_new_sta
         )
     wait_for(lambda: connected(database) >= 3)
     folder = leave_behind(home, *range(50))
-    wait_for(lambda: not folder.exists(), 20)
+    wait_for(lambda: not folder.exists())
     assert stored(database) == list(range(50))
     assert len(agents.running) == 3
     assert not any(agents.ended(pid) for pid in agents.running)

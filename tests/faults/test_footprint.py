@@ -108,7 +108,7 @@ def test_connections_go_when_nothing_happens_and_come_again(start: Callable[...,
     assert runtime.accept(turn(0))
     assert runtime.writer.flush(20)
     assert ours(database) > 0
-    wait_for(lambda: ours(database) == 0, 20)
+    wait_for(lambda: ours(database) == 0)
     assert runtime.accept(turn(1))
     assert runtime.writer.flush(20)
     assert ask(runtime, "question 1").hits
