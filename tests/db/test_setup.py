@@ -29,7 +29,7 @@ from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
 from hermes_memory_pgvector.store.pg_programs import program
 from hermes_memory_pgvector.store.probe import PasswordWanted, probe
-from hermes_memory_pgvector.store.schema import TABLES
+from hermes_memory_pgvector.store.schema import TABLES, migration_files
 
 DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
 MODEL = "scripted-embedder"
