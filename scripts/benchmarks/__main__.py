@@ -24,7 +24,9 @@ QUICK = 0.2
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help=f"about two minutes; the same as --scale {QUICK}")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"about a minute, two beside a peer; the same as --scale {QUICK}"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="how much of the work, from 0 to 1")
     parser.add_argument("--peer", metavar="VENV", help="measure hermes-memory-pgvector 1.0 of this environment, too")
     parser.add_argument("--dsn", default="", help="an administrator's connection; default: a Postgres of its own")

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import uuid4
 
 import pytest
 
 from hermes_memory_pgvector import errands as module
-from hermes_memory_pgvector.errands import Errands
+from hermes_memory_pgvector.errands import Errands, unhurried
 
 
 @pytest.fixture
@@ -138,3 +138,28 @@ def test_a_thread_that_cannot_be_started_is_tried_again(name: str, monkeypatch: 
         with pytest.raises(RuntimeError):
             errands.submit(abs, 1)
     assert errands.submit(abs, -2).result(20) == 2
+
+
+def test_unhurried_work_keeps_its_order() -> None:
+    assert list(unhurried(range(1000))) == list(range(1000))
+
+
+def test_unhurried_work_lets_other_threads_run_more_often() -> None:
+    def turns_of_another_thread(pieces: Iterable[int]) -> int:
+        turns, over = 0, False
+
+        def other() -> None:
+            nonlocal turns
+            while not over:
+                time.sleep(0)
+                turns += 1
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        for _ in pieces:
+            sum(range(2000))
+        over = True
+        thread.join()
+        return turns
+
+    assert turns_of_another_thread(unhurried(range(3000))) > 3 * turns_of_another_thread(range(3000))
