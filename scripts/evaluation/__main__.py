@@ -42,7 +42,7 @@ def _options() -> argparse.Namespace:
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("data", type=Path, nargs="?", help="conversations in the shape of LoCoMo's JSON")
-    what.add_argument("--set", choices=sorted(path.stem for path in SETS.glob("*.json")), help="a set of tests/data")
+    what.add_argument("--set", choices=("cjk", "identifiers"), help="a set of tests/data")
     parser.add_argument(
         "--embedder", action="append", metavar="bundled|minilm|none|URL[#MODEL]",
         help="may be given again; bundled if not; none is recall by words alone",
