@@ -17,6 +17,8 @@ BUDGET_AWAY_S = 0.3
 QUESTIONS_MAX = 6
 QUESTION_CHARS_MAX = 2000
 LASTING_CHARS_MAX = 1000
+NEAREST_SHARE = 0.5
+NAME_CHARS_MIN = 4
 
 
 def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall:
@@ -38,7 +40,7 @@ def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall
         recall = runtime.recall(kind, request)
         degraded.update(dict.fromkeys(recall.degraded))
         hits += recall.hits
-    return Recall(tuple(_relevant(hits, runtime.fitting.floor)[: settings.prefetch_limit]), tuple(degraded))
+    return Recall(tuple(relevant(hits, runtime.fitting.floor)[: settings.prefetch_limit]), tuple(degraded))
 
 
 def lasting(runtime: Runtime, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
@@ -65,7 +67,18 @@ def lasting(runtime: Runtime, theme: str, messages: Sequence[Mapping[str, Any]])
     )
 
 
-def _relevant(hits: list[Hit], floor: float | None) -> list[Hit]:
-    """The hits that have to do with the question, best first; without a floor or vectors, as the legs ranked them."""
-    kept = [hit for hit in hits if floor is None or hit.similarity is None or hit.similarity >= floor]
+def relevant(hits: Sequence[Hit], floor: float | None) -> list[Hit]:
+    """The hits that have to do with the question, best first; without a floor or vectors, as the legs ranked them.
+
+    A hit lies above the floor and at least half way from there to the nearest one: in a small theme every row is among
+    the nearest, and a model that calls all texts alike puts many above any floor. A hit that names what the question
+    names, by a word with a digit in it, needs no nearness.
+    """
+    nearest = max((hit.similarity for hit in hits if hit.similarity is not None), default=0.0)
+    least = None if floor is None else floor + NEAREST_SHARE * max(0.0, nearest - floor)
+    kept = [hit for hit in hits if least is None or hit.similarity is None or hit.similarity >= least or _named(hit)]
     return sorted(kept, key=lambda hit: -hit.score)
+
+
+def _named(hit: Hit) -> bool:
+    return any(len(word) >= NAME_CHARS_MIN and any(map(str.isdigit, word)) for word in hit.matched)

@@ -65,6 +65,16 @@ def add_search(parser: Parser) -> None:
         "--kind", choices=("memory", "turns", "both"), default="both", help="what to search (default both)"
     )
     parser.add_argument("--target", choices=("memory", "user"), help="only entries of MEMORY.md or of USER.md")
+    parser.add_argument("--role", choices=("user", "assistant"), help="only turns of this side")
+    parser.add_argument("--since", default="", metavar="WHEN", help="nothing older than this date or time (ISO, UTC)")
+    parser.add_argument("--until", default="", metavar="WHEN", help="nothing newer; a date counts to its end")
+    parser.add_argument(
+        "--context",
+        type=number(0, 3),
+        default=0,
+        metavar="N",
+        help="turns before and after each turn found (default 0)",
+    )
     parser.add_argument("--explain", action="store_true", help="show how the answer came about")
 
 

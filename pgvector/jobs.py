@@ -57,6 +57,10 @@ def search(args: argparse.Namespace, home: Path, console: Console) -> int:
         session=args.session,
         kind=args.kind,
         target=args.target,
+        role=args.role or "",
+        since=args.since,
+        until=args.until,
+        context=args.context,
         explain=args.explain,
     )
 

@@ -129,7 +129,8 @@ class Scope:
 
     `themes` is None for `own` and every theme that is not reserved for one person or room; a `session_id` narrows to
     one session, `without_session` leaves out the turns of one. `hidden` is a pattern of names that only their owners
-    read; empty, that of reserved ones.
+    read; empty, that of reserved ones. `since` is the first moment that counts, `until` the first that does not any
+    more, both with a time zone. `role` narrows turns to one side.
     """
 
     own: str
@@ -137,6 +138,15 @@ class Scope:
     session_id: str = ""
     without_session: str = ""
     hidden: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    role: str = ""
+
+    def holds(self, hit: Hit) -> bool:
+        """Whether a row of these themes and sessions is of the time and the side that is asked for."""
+        late = self.since is None or hit.at >= self.since
+        early = self.until is None or hit.at < self.until
+        return late and early and (not self.role or hit.role == self.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +161,17 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """One question to the memory. `limit` counts hits; `budget_s` is the time in seconds until the answer is due."""
+    """One question to the memory. `limit` counts hits; `budget_s` is the time in seconds until the answer is due.
+
+    `context` is how many turns before and after it a hit brings with it.
+    """
 
     query: str
     scope: Scope
     limit: int
     budget_s: float
     target: Target | None = None
+    context: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +179,10 @@ class Hit:
     """A recalled row with its provenance and its scores.
 
     `score` in [0, 1] orders the hits of one recall and means nothing across recalls. `similarity` is the cosine of the
-    query's and the row's vectors, None when either has none. `words` is the BM25 score of the row's words.
-    `target` is set for entries, `role` and `session_id` for turns.
+    query's and the row's vectors, None when either has none. `words` is the BM25 score of the words of
+    the question that the row holds, and `matched` are these, the most telling first.
+    `target` is set for entries, `role` and `session_id` for turns. `said` counts the found rows that say the same, of
+    which the hit is the best. `context` holds the turns around it, in order, when they were asked for.
     """
 
     id: int
@@ -176,10 +192,13 @@ class Hit:
     score: float
     similarity: float | None = None
     words: float = 0.0
+    matched: tuple[str, ...] = ()
     target: str = ""
     role: str = ""
     session_id: str = ""
     metadata: Metadata = field(default_factory=dict)
+    said: int = 1
+    context: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
-from collections import OrderedDict
+import unicodedata
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -30,6 +32,8 @@ EMBED_SHARE = 0.6
 # Of the time left, for each try of the near leg: what it leaves is for the rows.
 NEAR_SHARE = 0.6
 SLICE_S_MIN = 0.05
+FETCHED_MIN = 20
+_WORDS = re.compile(r"\w+")
 # Enough for the graph index to give LEG_LIMIT rows of one theme among many.
 INDEXED: dict[str, LiteralString] = {
     "hnsw__ef_search": "400",
@@ -42,7 +46,7 @@ INDEXED: dict[str, LiteralString] = {
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the legs brought: similarities and BM25 scores by row, out of how many rows, by which plan.
+    """What the legs brought: similarities, and what words are worth, by row, out of how many rows, by which plan.
 
     `lacking` tells why the near leg may have missed rows; empty when it has not.
     """
@@ -50,7 +54,7 @@ class _Found:
     rows: int
     plan: str
     near: dict[Key, float]
-    words: dict[Key, float]
+    words: dict[Key, dict[str, float]]
     lacking: str = ""
 
 
@@ -89,7 +93,7 @@ class Recaller:
         try:
             found = self._legs(where, query, vector, deadline)
             searched = time.monotonic()
-            hits = self._hits(kind, request.limit, vector, found, deadline)
+            hits = self._hits(kind, request, vector, found, deadline)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
         if found.lacking:
@@ -175,7 +179,9 @@ class Recaller:
                 self._sizes.popitem(last=False)
         return size
 
-    def _hits(self, kind: Kind, limit: int, vector: Vector | None, found: _Found, deadline: float) -> tuple[Hit, ...]:
+    def _hits(
+        self, kind: Kind, request: RecallRequest, vector: Vector | None, found: _Found, deadline: float
+    ) -> tuple[Hit, ...]:
         keys = list(dict.fromkeys([*found.near, *found.words]))
         if not keys:
             return ()
@@ -183,23 +189,53 @@ class Recaller:
         with self._transaction(deadline) as connection:
             related = {
                 relation.key: Candidate(
-                    relation.key, relation.similarity, found.words.get(relation.key, 0.0), relation.previous
+                    relation.key, relation.similarity, found.words.get(relation.key, {}), relation.previous
                 )
                 for relation in legs.relate(connection, kind, keys, vector)
             }
             scores = fuse(related.values(), span=span)
-            best = list(scores)[:limit]
-            rows = legs.fetch(connection, kind, best)
-        return _scored([key for key in best if key in rows], rows, related, scores)
+            best = _distinct(connection, kind, request, list(scores))
+            beside = legs.around(connection, list(best), request.context) if request.context and kind == "turns" else {}
+        return tuple(
+            replace(
+                hit,
+                score=scores[key],
+                similarity=related[key].similarity,
+                words=sum(related[key].words.values()),
+                matched=tuple(word for word, _ in Counter(related[key].words).most_common()),
+                context=beside.get(key, ()),
+            )
+            for key, hit in best.items()
+        )
 
 
-def _scored(
-    best: Sequence[Key], rows: dict[Key, Hit], related: dict[Key, Candidate[Key]], scores: dict[Key, float]
-) -> tuple[Hit, ...]:
-    return tuple(
-        replace(rows[key], score=scores[key], similarity=related[key].similarity, words=related[key].words)
-        for key in best
-    )
+def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: Sequence[Key]) -> dict[Key, Hit]:
+    """The first rows of those that the request asks for, each text once, with how often it stands among those read.
+
+    Neighbours of what the legs found come from other times and sides, too.
+    """
+    best: dict[Key, Hit] = {}
+    first: dict[str, Key] = {}
+    step = max(FETCHED_MIN, 2 * request.limit)
+    for start in range(0, len(keys), step):
+        rows = legs.fetch(connection, kind, keys[start : start + step])
+        for key in keys[start : start + step]:
+            hit = rows.get(key)
+            if hit is None or not request.scope.holds(hit):
+                continue
+            said = _said(hit.content)
+            if said in first:
+                best[first[said]] = replace(best[first[said]], said=best[first[said]].said + 1)
+            elif len(best) < request.limit:
+                best[key], first[said] = hit, key
+        if len(best) >= request.limit:
+            break
+    return best
+
+
+def _said(text: str) -> str:
+    """What a text says, whatever its case, width, spaces and signs."""
+    return " ".join(_WORDS.findall(unicodedata.normalize("NFKC", text).casefold())) or text
 
 
 def _bounded(query: str) -> str:

@@ -19,6 +19,7 @@ from .model import Hit, Metadata, Recall
 
 _HIT_CHARS_MIN = 60
 _REASONS_CHARS_MAX = 200
+_MATCHED_MAX = 8
 
 # Controls, soft hyphen, fillers, zero widths, bidi controls, variation selectors, BOM, non-characters, the tags block.
 _HIDDEN = re.compile(
@@ -161,7 +162,8 @@ def _provenance(hit: Hit, *, with_theme: bool) -> str:
     if session and not hit.target:
         what += f" in session {session if len(session) <= 9 else session[:8] + '…'}"
     theme = f", theme {safe_line(hit.theme, 60)}" if with_theme else ""
-    return f"{_utc(hit.at):%Y-%m-%d}, {what}{theme}"
+    said = f", said {hit.said} times" if hit.said > 1 else ""
+    return f"{_utc(hit.at):%Y-%m-%d}, {what}{theme}{said}"
 
 
 def _shares(lengths: Sequence[int], room: int) -> list[int]:
@@ -178,7 +180,8 @@ def as_json(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[s
     """The hits as the answer of a tool, at most `chars_max` characters as `json.dumps(…, ensure_ascii=False)`.
 
     Long contents share the room evenly; one of which only a passage is shown is marked `"cut": true`. When not even the
-    frames of all hits fit, the last hits are left out and `"left_out"` tells how many.
+    frames of all hits fit, the last hits are left out and `"left_out"` tells how many. What room is left goes to the
+    turns around the hits, of which one that does not fit is left out.
     """
     share = max(_HIT_CHARS_MIN, chars_max // max(1, len(recall.hits)))
     passages = [_from_passage(hit.content, query, share)[:chars_max] for hit in recall.hits]
@@ -204,7 +207,27 @@ def as_json(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[s
         if passage != hit.content or frame["content"] != text:
             frame["cut"] = True
     left_out = {"left_out": len(frames) - count} if count < len(frames) else {}
-    return answer | {"hits": frames[:count], "count": count} | left_out
+    answer |= {"hits": frames[:count], "count": count} | left_out
+    _add_context(answer, recall.hits[:count], chars_max)
+    return answer
+
+
+def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) -> None:
+    """Give each hit of the answer the turns around it, nearest hits first, as far as there is room."""
+    room = chars_max - _size(answer)
+    waiting = sum(len(hit.context) for hit in hits)
+    for frame, hit in zip(answer["hits"], hits, strict=True):
+        told = []
+        for beside in hit.context:
+            turn = {"role": safe_line(beside.role, 20), "time": _shown_time(beside.at), "content": ""}
+            share = room // waiting - _size(turn) - len(', "context": [], ')
+            waiting -= 1
+            turn["content"] = _cut_escaped(visible(beside.content[:chars_max]).strip(), max(0, share))
+            if turn["content"]:
+                told.append(turn)
+                room -= _size(turn) + len(', "context": [], ')
+        if told:
+            frame["context"] = told
 
 
 def _frame(hit: Hit) -> dict[str, Any]:
@@ -212,13 +235,15 @@ def _frame(hit: Hit) -> dict[str, Any]:
         "id": hit.id,
         "theme": safe_line(hit.theme, 128),
         "content": "",
-        "time": _utc(hit.at).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "time": _shown_time(hit.at),
         "score": round(hit.score, 3),
         "why": {
             "similarity": None if hit.similarity is None else round(hit.similarity, 3),
-            "words": round(hit.words, 3),
+            "words": [safe_line(word, 40) for word in hit.matched[:_MATCHED_MAX]],
         },
     }
+    if hit.said > 1:
+        frame["said"] = hit.said
     if hit.target:
         return frame | {"target": hit.target, "source": source(hit.metadata)}
     return frame | {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
@@ -243,6 +268,10 @@ def _escaped_chars(text: str) -> int:
 
 def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False))
+
+
+def _shown_time(at: datetime) -> str:
+    return _utc(at).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _utc(at: datetime) -> datetime:

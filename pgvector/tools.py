@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from . import moments
 from .capture import clean
 from .errors import BadArgument, PgvectorError
-from .model import TARGETS, RecallRequest, Target
+from .model import TARGETS, RecallRequest, Scope, Target
 from .render import as_json
 from .runtime import Runtime
 
 LIMIT_DEFAULT = 10
+CONTEXT_MAX = 3
+ROLES = ("user", "assistant")
 
 _QUERY = {"type": "string", "description": "What to look for, in plain words or as a question"}
 _SCOPE = {
@@ -21,6 +25,8 @@ _SCOPE = {
     "or the name of a theme",
 }
 _LIMIT = {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"}
+_SINCE = {"type": "string", "description": "Nothing older: a date like 2026-11-21, or a time like 2026-11-21T09:30Z"}
+_UNTIL = {"type": "string", "description": "Nothing newer: as since; a date counts to its end"}
 
 SCHEMAS: tuple[dict[str, Any], ...] = (
     {
@@ -37,6 +43,8 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
                     "enum": list(TARGETS),
                     "description": "memory: notes about the work; user: facts about the user; leave out for both",
                 },
+                "since": _SINCE,
+                "until": _UNTIL,
                 "limit": _LIMIT,
             },
             "required": ["query"],
@@ -48,7 +56,24 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
         "was asked, answered, decided or tried.",
         "parameters": {
             "type": "object",
-            "properties": {"query": _QUERY, "scope": _SCOPE, "limit": _LIMIT},
+            "properties": {
+                "query": _QUERY,
+                "scope": _SCOPE,
+                "since": _SINCE,
+                "until": _UNTIL,
+                "role": {
+                    "type": "string",
+                    "enum": list(ROLES),
+                    "description": "Only what the user or only what the assistant said; leave out for both",
+                },
+                "context": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": CONTEXT_MAX,
+                    "description": "Turns before and after each hit to bring with it (default 0)",
+                },
+                "limit": _LIMIT,
+            },
             "required": ["query"],
         },
     },
@@ -66,8 +91,9 @@ def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], *, theme: st
         scope_name = _text(arguments, "scope") or runtime.settings.scope_default
         request = RecallRequest(
             query=query,
-            scope=runtime.scope(theme, scope_name, session_id),
+            scope=_narrowed(runtime.scope(theme, scope_name, session_id), arguments),
             limit=_limit(arguments, runtime.settings.recall_limit_max),
+            context=_whole(arguments, "context", 0, CONTEXT_MAX, 0),
             budget_s=runtime.settings.recall_budget_s,
             target=_target(arguments),
         )
@@ -109,18 +135,31 @@ def _text(arguments: Mapping[str, Any], name: str) -> str:
     return value
 
 
+def _narrowed(scope: Scope, arguments: Mapping[str, Any]) -> Scope:
+    since, until = moments.since(_text(arguments, "since")), moments.until(_text(arguments, "until"))
+    moments.check_order(since, until)
+    role = _text(arguments, "role")
+    if role and role not in ROLES:
+        raise BadArgument(f"role is {role[:40]!r}; it must be one of {', '.join(ROLES)}")
+    return replace(scope, since=since, until=until, role=role)
+
+
 def _limit(arguments: Mapping[str, Any], most: int) -> int:
-    value = arguments.get("limit")
+    return _whole(arguments, "limit", 1, most, min(LIMIT_DEFAULT, most))
+
+
+def _whole(arguments: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
+    value = arguments.get(name)
     if value is None:
-        return min(LIMIT_DEFAULT, most)
+        return default
     try:
-        limit = int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
-        limit = 0
+        number = least - 1
     whole = not isinstance(value, bool) and (not isinstance(value, float) or value.is_integer())
-    if not whole or not 1 <= limit <= most:
-        raise BadArgument(f"limit is {_shown(value)}; it must be a whole number from 1 to {most}")
-    return limit
+    if not whole or not least <= number <= most:
+        raise BadArgument(f"{name} is {_shown(value)}; it must be a whole number from {least} to {most}")
+    return number
 
 
 def _shown(value: Any) -> str:

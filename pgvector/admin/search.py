@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
+from .. import moments
 from ..errors import BadArgument, DatabaseUnavailable
 from ..model import Hit, Recall, RecallRequest, Target
 from ..render import safe_line
@@ -21,6 +22,7 @@ from .console import Console, counted, local, rows_table
 READY_S_MAX = 60.0
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
+BESIDE_CHARS_MAX = 200
 _KINDS = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
 _TITLES = {"entries": "Memory", "turns": "Turns"}
 
@@ -36,6 +38,10 @@ def search(
     session: str,
     kind: str,
     target: Target | None,
+    role: str,
+    since: str,
+    until: str,
+    context: int,
     explain: bool,
 ) -> int:
     """Recall what `query` asks for as theme `theme` and print it, best first. Returns 1 when nothing could be asked."""
@@ -44,19 +50,24 @@ def search(
         raise BadArgument(f"--top-k is {top_k}; it must be from 1 to {settings.recall_limit_max}")
     if not query.strip():
         raise BadArgument("the query is empty; say what to look for")
+    if target and role:
+        raise BadArgument("--target asks for entries and --role for turns; give one of them")
+    start, end = moments.since(since, "--since"), moments.until(until, "--until")
+    moments.check_order(start, end, "--until")
     runtime = acquire(settings, home)
     try:
         own = aliased(normalise(theme or DEFAULT_THEME), settings.theme_aliases)
         request = RecallRequest(
             query=query,
-            scope=runtime.scope(own, scope, session),
+            scope=replace(runtime.scope(own, scope, session), since=start, until=end, role=role),
             limit=top_k,
             budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
             target=target,
+            context=context,
         )
         with console.busy("asking the memory"):
             _wait_ready(runtime)
-            kinds = ("entries",) if target else _KINDS[kind]
+            kinds = ("entries",) if target else ("turns",) if role else _KINDS[kind]
             answers = {name: runtime.recall(name, request) for name in kinds}
     finally:
         release(runtime)
@@ -93,12 +104,16 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
 def _told(hit: Hit, explain: bool) -> Text:
     """Where a hit comes from, and below it what it says, harmless for a terminal."""
     source = hit.target or f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
-    why = ""
+    why = f", said {hit.said} times" if hit.said > 1 else ""
     if explain:
         near = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
-        why = f"  {near}, BM25 {hit.words:.2f}"
+        words = f"BM25 {hit.words:.2f} ({safe_line(' '.join(hit.matched), 80)})" if hit.matched else "no words"
+        why += f"  {near}, {words}"
     provenance = f"{safe_line(hit.theme, 40)}, {local(hit.at)}, {source}{why}\n"
-    return Text.assemble((provenance, "dim"), safe_line(hit.content, TEXT_CHARS_MAX))
+    told = Text.assemble((provenance, "dim"), safe_line(hit.content, TEXT_CHARS_MAX))
+    for beside in hit.context:
+        told.append(f"\n  {beside.role}: {safe_line(beside.content, BESIDE_CHARS_MAX)}", "dim")
+    return told
 
 
 def _explained(recall: Recall) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
 from .. import lexical
@@ -40,6 +41,9 @@ class Where:
             "session": self.scope.session_id,
             "without_session": self.scope.without_session,
             "target": self.target,
+            "since": self.scope.since,
+            "until": self.scope.until,
+            "role": self.scope.role,
         }
 
 
@@ -67,9 +71,10 @@ def near(connection: Connection, where: Where, vector: Vector, limit: int, *, ex
 
 def worded(
     connection: Connection, where: Where, query: str, limit: int, *, rows: int, candidates: int
-) -> dict[Key, float]:
-    """The rows that hold words of the query, with their BM25 score; `rows` is the size of the scope.
+) -> dict[Key, dict[str, float]]:
+    """The rows that hold words of the query, with what each of these adds to their score, the best row first.
 
+    The words are the query's own, folded and in parts as `lexical` has them. `rows` is the size of the scope.
     Up to `candidates` rows are read whole and counted; of more, the common words come from `memory_words`.
     """
     words = lexical.query(query)
@@ -78,7 +83,26 @@ def worded(
     parameters = {"words": words, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
     name = f"words_{where.kind}_{'whole' if rows <= candidates else 'few'}"
     cursor = connection.execute(QUERIES[name], {**where.parameters, **parameters})
-    return {(row["agent_identity"], row["id"]): row["score"] for row in cursor}
+    tokens = words.split()
+    shown: dict[str, str] = {}
+    found: dict[Key, dict[str, float]] = {}
+    for row in cursor:
+        worth = found[row["agent_identity"], row["id"]] = {}
+        for lexeme, of_word in zip(row["words"], row["worth"], strict=True):
+            word = shown.get(lexeme) or shown.setdefault(lexeme, _unstemmed(lexeme, tokens))
+            worth[word] = worth.get(word, 0.0) + of_word
+    return found
+
+
+def _unstemmed(lexeme: str, tokens: Sequence[str]) -> str:
+    """The query's word that a stem was made of: the one with which it shares the longest beginning."""
+    shared = {token: _shared(lexeme, token) for token in tokens}
+    word = max(shared, key=lambda token: (shared[token], -len(token)), default=lexeme)
+    return word if 2 * shared.get(word, 0) >= len(lexeme) else lexeme
+
+
+def _shared(left: str, right: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
 def relate(connection: Connection, kind: Kind, keys: Sequence[Key], vector: Vector | None) -> list[Relation]:
@@ -104,6 +128,18 @@ def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, 
         )
         for row in cursor
     }  # fmt: skip
+
+
+def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:
+    """Up to so many turns before and after each of these turns in its session, in their order."""
+    found: dict[Key, list[Hit]] = {}
+    for row in connection.execute(QUERIES["around_turns"], {**_columns(keys), "turns": turns}):
+        neighbour = Hit(
+            id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], score=0.0,
+            role=row["role"], session_id=row["session_id"],
+        )  # fmt: skip
+        found.setdefault((row["agent_identity"], row["hit"]), []).append(neighbour)
+    return {key: tuple(neighbours) for key, neighbours in found.items()}
 
 
 def _number(similarity: float | None) -> float | None:

@@ -26,8 +26,8 @@ SCOPES = {
 
 def as_server_sees(statement: str) -> tuple[str, list[str]]:
     """The statement with numbered parameters, as the driver sends it, and their names."""
-    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement)))
-    numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", statement)
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)[sb]", statement)))
+    numbered = re.sub(r"%\((\w+)\)[sb]", lambda found: f"${names.index(found[1]) + 1}", statement)
     assert "%" not in numbered.replace("%%", ""), "a percent sign that the driver would stumble over"
     return numbered.replace("%%", "%"), names
 

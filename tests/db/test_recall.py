@@ -166,7 +166,7 @@ def test_no_hit_is_ever_outside_the_scope(
                 text for theme, session, text in corpus
                 if visible(theme) and (name != "session" or session == "s") and wanted & set(text.split())
             )  # fmt: skip
-            assert not expected - Counter(hit.content for hit in found)
+            assert not expected - sum((Counter({hit.content: hit.said}) for hit in found), Counter())
     finally:
         for memory in (whole, graph, words):
             memory.database.close()
@@ -222,7 +222,10 @@ def bm25(query: str, stored: dict[str, str], row_count: int) -> dict[str, float]
     matching = {key: set(text.split()) for key, text in stored.items() if wanted & set(text.split())}
     mean = sum(map(len, matching.values())) / max(1, len(matching))
     holders = {word: sum(word in words for words in matching.values()) for word in wanted}
-    idf = {word: math.log(1 + (max(row_count, count) - count + 0.5) / (count + 0.5)) for word, count in holders.items()}
+    idf = {
+        word: math.log(1 + (max(row_count, count) - count + 0.5) / (count + 0.5)) ** 2
+        for word, count in holders.items()
+    }
     return {
         key: sum(
             idf[word] * (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * len(words) / mean))
@@ -241,7 +244,11 @@ def test_the_words_leg_is_bm25(memory: Memory, seed: int) -> None:
     query = " ".join(chance.sample(WORDS, 3))
     hits = memory.ask(query, limit=100).hits
     expected = bm25(query, stored, len(stored))
-    assert {hit.session_id: hit.words for hit in hits if hit.words} == pytest.approx(expected)
+    found = {hit.session_id: hit.words for hit in hits if hit.words}
+    assert found == pytest.approx({session: expected[session] for session in found})
+    assert {stored[session] for session in found} == {stored[session] for session in expected}
+    for hit in hits:
+        assert set(hit.matched) == set(query.split()) & set(hit.content.split())
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -268,7 +275,7 @@ def test_the_graph_index_answers_what_the_exact_search_does(make: Callable[..., 
     for scope in (OPS, Scope("ops", None), Scope("billing", ("billing",), "17")):
         first, second = (memory.ask("kelp lamp tusk", scope, limit=50) for memory in (exact, graph))
         # The farthest of the rows found sets the scale of the scores, and among equals that may be another one.
-        assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in second.hits], abs=1e-2)
+        assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in second.hits], abs=2e-2)
         assert first.hits
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,10 @@ def test_the_schemas_tell_the_arguments_that_are_taken(runtime: Runtime) -> None
         properties = schema["parameters"]["properties"]
         assert schema["parameters"]["required"] == ["query"]
         assert json.loads(json.dumps(schema)) == schema
-        arguments = {"query": "kelp", "scope": "current", "limit": 5, "target": "memory"}
+        arguments = {
+            "query": "kelp", "scope": "current", "limit": 5, "target": "memory",
+            "since": "2020-01-01", "until": "2999-12-31", "role": "user", "context": 1,
+        }  # fmt: skip
         assert contents(use(runtime, schema["name"], **{name: arguments[name] for name in properties})) == {"kelp"}
 
 
@@ -223,3 +227,109 @@ def test_a_recall_that_is_worse_says_why(runtime: Runtime, endpoint: Endpoint) -
     answer = use(runtime, "recall_memory", query="green kelp asked anew")
     assert contents(answer) == {"the kelp is green"}
     assert answer["degraded"]
+
+
+# --- what narrows a recall, and what comes with a hit
+
+
+DAYS = [datetime(2026, 3, day, 9, 30, tzinfo=UTC) for day in (1, 2, 3)]
+
+
+@pytest.fixture
+def days(runtime: Runtime) -> Runtime:
+    """A session with an exchange about kelp on each of three days."""
+    for number, at in enumerate(DAYS):
+        runtime.accept(
+            TurnTaken(
+                theme="ops", session_id="s", at=at,
+                user=f"what grows at site {number}?", assistant=f"kelp grows at site {number}",
+            )
+        )  # fmt: skip
+    return runtime
+
+
+def found(runtime: Runtime, tool: str = "recall_conversation", **arguments: Any) -> list[dict[str, Any]]:
+    answer = parsed(call(runtime, tool, {"query": "kelp site", **arguments}, theme="ops", session_id="s2"))
+    assert "error" not in answer, answer
+    return list(answer["hits"])
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "sites"),
+    [
+        ({}, "012"),
+        ({"since": "2026-03-02"}, "12"),
+        ({"until": "2026-03-02"}, "01"),
+        ({"since": "2026-03-02", "until": "2026-03-02"}, "1"),
+        ({"since": "2026-03-02T09:31Z"}, "2"),
+        ({"until": "2026-03-01T10:30+01:00"}, ""),
+    ],
+)
+def test_a_recall_of_turns_keeps_to_the_time_that_is_asked_for(
+    days: Runtime, narrowed: dict[str, str], sites: str
+) -> None:
+    hits = found(days, **narrowed)
+    assert sorted({hit["content"].rstrip("?")[-1] for hit in hits}) == list(sites)
+    assert len(hits) == 2 * len(sites)
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_recall_of_one_side_brings_no_neighbour_of_the_other(days: Runtime, role: str) -> None:
+    hits = found(days, role=role)
+    assert {hit["role"] for hit in hits} == {role}
+    assert len(hits) == 3
+
+
+def test_a_recall_of_memory_keeps_to_the_time_that_is_asked_for(runtime: Runtime) -> None:
+    for number, at in enumerate(DAYS):
+        runtime.accept(Add(theme="ops", target="memory", content=f"kelp at site {number}", at=at))
+    hits = found(runtime, "recall_memory", since="2026-03-02", until="2026-03-02")
+    assert [hit["content"] for hit in hits] == ["kelp at site 1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"since": "last week"}, "since is 'last week'"),
+        ({"until": "2026-02-30"}, "until is '2026-02-30'"),
+        ({"since": 20260301}, "since is a int"),
+        ({"since": "2026-03-02", "until": "2026-03-01"}, "until is not after since"),
+        ({"role": "system"}, "role is 'system'; it must be one of user, assistant"),
+        ({"context": 4}, "context is 4; it must be a whole number from 0 to 3"),
+        ({"context": True}, "context is True"),
+    ],
+)
+def test_a_bad_value_is_an_error_that_names_the_argument(
+    runtime: Runtime, arguments: dict[str, Any], named: str
+) -> None:
+    answer = parsed(call(runtime, "recall_conversation", {"query": "x", **arguments}, theme="ops", session_id="s"))
+    assert named in answer["error"]
+
+
+def test_a_hit_brings_the_turns_around_it(days: Runtime) -> None:
+    (hit,) = found(days, query="kelp grows at site 1", limit=1, context=2)
+    beside = [told["content"] for told in hit["context"]]
+    at = beside.index("what grows at site 1?")
+    assert len(beside) == 4
+    assert beside[: at + 1] in (
+        ["kelp grows at site 0", "what grows at site 1?"],
+        ["what grows at site 0?", "kelp grows at site 0", "what grows at site 1?"],
+    )
+    assert "context" not in found(days, limit=1)[0]
+
+
+def test_what_was_said_ten_times_is_one_hit_with_a_count(runtime: Runtime) -> None:
+    for number in range(10):
+        runtime.accept(TurnTaken(theme="ops", session_id=f"s{number}", user="The kelp is at SITE 7!", assistant=""))
+        runtime.accept(TurnTaken(theme="ops", session_id=f"t{number}", user=f"kelp note {number}", assistant=""))
+    runtime.accept(TurnTaken(theme="ops", session_id="u", user="the kelp is at site 7", assistant=""))
+    hits = found(runtime, limit=10)
+    assert len({hit["content"].lower() for hit in hits}) == len(hits) == 10
+    assert hits[0]["said"] == 11
+    assert all("said" not in hit for hit in hits[1:])
+
+
+def test_a_hit_says_by_which_words_of_the_question_it_was_found(days: Runtime) -> None:
+    hits = found(days, query="Where does kelp grow, at which sites?", role="assistant")
+    assert all({"kelp", "grow", "sites"} <= set(hit["why"]["words"]) for hit in hits)
+    assert all(hit["theme"] == "ops" and hit["session_id"] == "s" and hit["time"] for hit in hits)

@@ -66,7 +66,9 @@ def test_words_alone_find_the_evidence(opened: Database, name: str, least: float
 def held(
     connection: Connection, where: Where, query: str, *, rows: int, candidates: int = CANDIDATES
 ) -> dict[Key, float]:
-    return legs.worded(connection, where, query, 10_000, rows=rows, candidates=candidates)
+    """The score of each row that holds a word of the query."""
+    found = legs.worded(connection, where, query, 10_000, rows=rows, candidates=candidates)
+    return {key: sum(worth.values()) for key, worth in found.items()}
 
 
 def turns_of(*themes: str, **more: Any) -> Where:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.fusion import MEANING_WEIGHT, NEIGHBOUR_SHARE, Candidate, fuse
+from hermes_memory_pgvector.fusion import CONTEXT_SHARE, MEANING_WEIGHT, NEIGHBOUR_SHARE, STEPS, Candidate, fuse
 
 similarities = st.none() | st.floats(-1, 1)
-words = st.just(0.0) | st.floats(0, 50)
+words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
+MOST = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**step for step in range(STEPS))
 
 
 @st.composite
@@ -47,16 +48,14 @@ def test_the_order_does_not_depend_on_who_came_first(rows: list[Candidate[int]],
     assert list(fuse(rows)) == list(first)
 
 
-@given(st.lists(st.tuples(similarities, words), max_size=8), st.integers(0, 7), st.floats(0.01, 1))
+@given(st.lists(st.tuples(similarities, words), min_size=1, max_size=8), st.integers(0, 7), st.floats(0.01, 1))
 def test_a_row_that_gains_in_either_leg_does_not_fall(
-    rows: list[tuple[float | None, float]], chosen: int, gain: float
+    rows: list[tuple[float | None, dict[str, float]]], chosen: int, gain: float
 ) -> None:
-    if not rows:
-        return
     chosen %= len(rows)
-    before = [Candidate(n, similarity, word) for n, (similarity, word) in enumerate(rows)]
-    similarity, word = rows[chosen]
-    more = Candidate(chosen, min(1.0, similarity + gain) if similarity is not None else None, word + gain)
+    before = [Candidate(n, similarity, held) for n, (similarity, held) in enumerate(rows)]
+    similarity, held = rows[chosen]
+    more = Candidate(chosen, min(1.0, similarity + gain) if similarity is not None else None, held | {"new": gain})
     after = [more if row.key == chosen else row for row in before]
     span = (-1.0, 1.0)
     assert list(fuse(after, span=span)).index(chosen) <= list(fuse(before, span=span)).index(chosen)
@@ -67,15 +66,23 @@ def test_nothing_gives_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("similarity", "word", "own"), [(0.4, 3.0, 1.0), (0.4, 0.0, 0.5), (None, 3.0, 0.5), (None, 0.0, 0.0)]
+    ("similarity", "held", "own"),
+    [
+        (0.4, {"x": 3.0}, 1.0),
+        (0.4, {}, MEANING_WEIGHT),
+        (None, {"x": 3.0}, 1 - MEANING_WEIGHT),
+        (None, {}, 0.0),
+    ],
 )
-def test_a_single_candidate_is_as_good_as_its_legs(similarity: float | None, word: float, own: float) -> None:
-    assert fuse([Candidate("a", similarity, word)]) == {"a": pytest.approx(own / (1 + 2 * NEIGHBOUR_SHARE))}
+def test_a_single_candidate_is_as_good_as_its_legs(
+    similarity: float | None, held: dict[str, float], own: float
+) -> None:
+    assert fuse([Candidate("a", similarity, held)]) == {"a": pytest.approx(own / MOST)}
 
 
 def test_without_vectors_the_words_decide() -> None:
-    scores = fuse([Candidate("a", None, 1.0), Candidate("b", None, 4.0), Candidate("c", None, 2.0)])
-    assert list(scores) == ["b", "c", "a"]
+    scores = fuse([Candidate("a", None, {"x": 1.0}), Candidate("b", None, {"x": 1.0, "y": 3.0})])
+    assert list(scores) == ["b", "a"]
     assert scores["b"] == pytest.approx(4 * scores["a"])
 
 
@@ -86,23 +93,36 @@ def test_without_words_the_meaning_decides() -> None:
     assert scores["d"] == 0
 
 
-def test_both_legs_count_the_same() -> None:
-    scores = fuse([Candidate("meaning", 1.0), Candidate("words", None, 9.0), Candidate("none", 0.0)])
-    assert scores["meaning"] == scores["words"] > scores["none"]
-    assert MEANING_WEIGHT == 0.5
+def session(*rows: tuple[float, dict[str, float]]) -> list[Candidate[int]]:
+    """The rows of one session in their order."""
+    return [Candidate(n, similarity, held, n - 1 if n else None) for n, (similarity, held) in enumerate(rows)]
 
 
-def test_neighbours_give_each_other_a_share() -> None:
-    alone = fuse([Candidate(1, 0.0), Candidate(2, 1.0), Candidate(3, 0.0)], span=(0, 1), share=0.25)
-    beside = fuse([Candidate(1, 0.0), Candidate(2, 1.0, 0.0, 1), Candidate(3, 0.0, 0.0, 2)], span=(0, 1), share=0.25)
-    assert (alone[1], alone[3]) == (0, 0)
-    assert beside[1] == beside[3] == pytest.approx(0.25 * beside[2])
-    without = fuse([Candidate(1, 0.0), Candidate(2, 1.0, 0.0, 1)], span=(0, 1), share=0)
-    assert without == {2: 0.5, 1: 0.0}
+def test_a_row_lends_a_share_of_its_score_that_halves_with_each_step() -> None:
+    silent: tuple[float, dict[str, float]] = (0.0, {})
+    scores = fuse(session(silent, (1.0, {}), silent, silent, silent, silent), span=(0, 1))
+    assert scores[0] == scores[2] == pytest.approx(NEIGHBOUR_SHARE * scores[1])
+    assert (scores[3], scores[4]) == (pytest.approx(scores[2] / 2), pytest.approx(scores[2] / 4))
+    assert scores[5] == 0
+
+
+def test_a_row_is_found_by_the_words_that_its_neighbour_holds() -> None:
+    answer = fuse([*session((0.0, {"x": 2.0}), (0.0, {"y": 2.0})), Candidate(9, 0.0, {"y": 2.0})])
+    assert answer[1] > answer[9] > 0
+    # A word that a row holds itself is worth no more because a neighbour holds it, too.
+    alone, together = Candidate(9, 0.0, {"x": 2.0}), session((0.0, {"x": 2.0}), (0.0, {"x": 2.0}))
+    both = fuse([*together, alone])
+    assert both[1] == pytest.approx((1 + NEIGHBOUR_SHARE) * both[9])
+    assert 0 < CONTEXT_SHARE < 1
 
 
 def test_a_previous_row_that_is_no_candidate_changes_nothing() -> None:
-    assert fuse([Candidate(1, 0.5, 1.0, previous=99)], span=(0, 1)) == fuse([Candidate(1, 0.5, 1.0)], span=(0, 1))
+    held = {"x": 1.0}
+    assert fuse([Candidate(1, 0.5, held, previous=99)], span=(0, 1)) == fuse([Candidate(1, 0.5, held)], span=(0, 1))
+
+
+def test_rows_that_name_each_other_as_previous_do_not_loop() -> None:
+    assert set(fuse([Candidate(1, 0.5, {}, 2), Candidate(2, 0.5, {}, 1), Candidate(3, 0.5, {}, 3)])) == {1, 2, 3}
 
 
 def test_the_span_of_the_near_leg_keeps_poor_neighbours_from_stretching_the_scale() -> None:
@@ -113,4 +133,4 @@ def test_the_span_of_the_near_leg_keeps_poor_neighbours_from_stretching_the_scal
 
 
 def test_equal_scores_keep_the_order_of_their_keys() -> None:
-    assert list(fuse([Candidate(key, 0.5, 1.0) for key in ("c", "a", "b")])) == ["a", "b", "c"]
+    assert list(fuse([Candidate(key, 0.5, {"x": 1.0}) for key in ("c", "a", "b")])) == ["a", "b", "c"]

@@ -38,6 +38,9 @@ HITS = st.lists(
         target=st.sampled_from(["memory", "user", ""]),
         role=st.sampled_from(["user", "assistant"]),
         session_id=st.text(max_size=30),
+        said=st.integers(1, 12),
+        matched=st.lists(NASTY, max_size=3).map(tuple),
+        context=st.lists(st.builds(hit, NASTY.map(lambda text: text * 9), role=NASTY), max_size=4).map(tuple),
     ),
     max_size=8,
 ).map(tuple)
@@ -166,17 +169,17 @@ def test_a_long_hit_shows_the_passage_that_answers() -> None:
 def test_the_answer_of_a_tool() -> None:
     east = timezone(timedelta(hours=8))
     turn = hit("two\nlines", target="", role="user", session_id="s1", at=AT.astimezone(east))
-    turn = replace(turn, similarity=0.87654, words=3.21987)
+    turn = replace(turn, similarity=0.87654, words=3.21987, matched=("lines", "two"), said=3)
     recall = Recall((turn, hit("x", score=0.98765)), ("slow",))
     assert render.as_json(recall, query="q", scope="all", chars_max=2_000) == {
         "hits": [
             {
                 "id": 1, "theme": "billing", "content": "two\nlines", "time": "2026-11-21T09:30:00Z", "score": 0.5,
-                "why": {"similarity": 0.877, "words": 3.22}, "role": "user", "session_id": "s1",
+                "why": {"similarity": 0.877, "words": ["lines", "two"]}, "said": 3, "role": "user", "session_id": "s1",
             },
             {
                 "id": 1, "theme": "billing", "content": "x", "time": "2026-11-21T09:30:00Z", "score": 0.988,
-                "why": {"similarity": None, "words": 0.0}, "target": "memory", "source": "database",
+                "why": {"similarity": None, "words": []}, "target": "memory", "source": "database",
             },
         ],
         "count": 2, "scope": "all", "query": "q", "degraded": ["slow"],
@@ -212,3 +215,20 @@ def test_hits_that_do_not_fit_are_counted() -> None:
 def test_hostile_repetition_is_rendered_in_linear_time(piece: str) -> None:
     # Far beyond any timeout if the work were quadratic.
     render.visible(piece * 200_000)
+
+
+def test_a_text_that_was_said_often_stands_there_once_with_a_count() -> None:
+    shown = render.block(Recall((hit("the lamp is red", said=4), hit("the frog is green"))), chars_max=2_000)
+    assert shown.count("said") == 1
+    assert "said 4 times] the lamp is red" in shown
+
+
+def test_turns_around_a_hit_get_the_room_that_the_hits_leave() -> None:
+    beside = tuple(hit(text * 10, target="", role="assistant") for text in ("before ", "after "))
+    turn = hit("found", target="", role="user", session_id="s", context=beside)
+    (roomy,) = render.as_json(Recall((turn,)), query="q", scope="s", chars_max=2_000)["hits"]
+    assert [told["content"] for told in roomy["context"]] == [("before " * 10).strip(), ("after " * 10).strip()]
+    assert {told["role"] for told in roomy["context"]} == {"assistant"}
+    (narrow,) = render.as_json(Recall((turn,)), query="q", scope="s", chars_max=420)["hits"]
+    assert narrow["content"] == "found"
+    assert sum(len(told["content"]) for told in narrow.get("context", ())) < 100

@@ -3,4 +3,6 @@ select count(*) as rows from (
   where (agent_identity = any (%(themes)s::text[])
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
   and (%(target)s = '' or target = %(target)s)
+  and (%(since)s::timestamptz is null or updated_at >= %(since)s::timestamptz)
+  and (%(until)s::timestamptz is null or updated_at < %(until)s::timestamptz)
   limit %(limit)s) as counted

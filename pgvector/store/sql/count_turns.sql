@@ -4,4 +4,7 @@ select count(*) as rows from (
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
   and (%(session)s = '' or session_id = %(session)s)
   and (%(without_session)s = '' or session_id <> %(without_session)s)
+  and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
+  and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
+  and (%(role)s = '' or role = %(role)s)
   limit %(limit)s) as counted

@@ -6,5 +6,7 @@ where embedding is not null
   and (agent_identity = any (%(themes)s::text[])
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
   and (%(target)s = '' or target = %(target)s)
+  and (%(since)s::timestamptz is null or updated_at >= %(since)s::timestamptz)
+  and (%(until)s::timestamptz is null or updated_at < %(until)s::timestamptz)
 order by score desc nulls last, agent_identity, id
 limit %(limit)s

@@ -1,4 +1,5 @@
--- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed, for a scope that is too large to be read
+-- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights squared (a word is rare
+-- in the row and in the question), for a scope that is too large to be read
 -- whole. Looked through are its newest rows, and those that the index brings: the rows with a scarce term and those with
 -- two common ones, as far as they are expected to be few. How many rows hold a common term is known from memory_words, or
 -- guessed from the newest rows as long as most of the scope has not been counted.
@@ -29,6 +30,8 @@ with asked as materialized (
       from memory_entries
       where agent_identity = theme
       and (%(target)s = '' or target = %(target)s)
+      and (%(since)s::timestamptz is null or updated_at >= %(since)s::timestamptz)
+      and (%(until)s::timestamptz is null or updated_at < %(until)s::timestamptz)
       order by created_at desc
       limit (select newest from scope)
     ) as r
@@ -37,6 +40,8 @@ with asked as materialized (
      from memory_entries
      where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
       and (%(target)s = '' or target = %(target)s)
+      and (%(since)s::timestamptz is null or updated_at >= %(since)s::timestamptz)
+      and (%(until)s::timestamptz is null or updated_at < %(until)s::timestamptz)
      order by created_at desc
      limit (select newest from scope))
   ) as t
@@ -78,6 +83,8 @@ with asked as materialized (
       and (agent_identity || '' = any (%(themes)s::text[])
       or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
       and (%(target)s = '' or target = %(target)s)
+      and (%(since)s::timestamptz is null or updated_at >= %(since)s::timestamptz)
+      and (%(until)s::timestamptz is null or updated_at < %(until)s::timestamptz)
     order by created_at desc
     limit %(candidates)s
   ) as t
@@ -92,14 +99,16 @@ with asked as materialized (
 ), counts as materialized (
   select term, greatest(max(rows), count(*)) as rows from holds group by term
 ), weights as materialized (
-  select term, ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)) as idf
+  select term, power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), 2) as idf
   from counts cross join scope
 ), mean as materialized (
   select avg(length(search)) as terms_in_row from candidates
 )
-select h.agent_identity, h.id,
-       sum(w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as score
+select h.agent_identity, h.id, array_agg(trim('''' from term::text)) as words, array_agg(worth.of_term) as worth
 from holds h join weights w using (term) cross join mean
+cross join lateral (
+  select (w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as of_term
+) as worth
 group by h.agent_identity, h.id
-order by score desc, h.agent_identity, h.id
+order by sum(worth.of_term) desc, h.agent_identity, h.id
 limit %(limit)s

@@ -1,4 +1,5 @@
--- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed, for a scope that is small enough to be
+-- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights squared (a word is rare
+-- in the row and in the question), for a scope that is small enough to be
 -- read whole: the rows that hold a term are counted. Should the scope have grown meanwhile, its newest rows are read.
 with terms as materialized (
   select ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery as term
@@ -20,6 +21,9 @@ with terms as materialized (
       or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
       and (%(session)s = '' or session_id = %(session)s)
       and (%(without_session)s = '' or session_id <> %(without_session)s)
+      and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
+      and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
+      and (%(role)s = '' or role = %(role)s)
     order by ts desc
     limit %(candidates)s
   ) as t
@@ -27,13 +31,15 @@ with terms as materialized (
 ), holds as materialized (
   select n.agent_identity, n.id, length(n.search) as terms_in_row, t.term from newest n join terms t on n.search @@ t.term
 ), weights as materialized (
-  select term, ln(1 + (greatest(%(rows)s, count(*)) - count(*) + 0.5) / (count(*) + 0.5)) as idf from holds group by term
+  select term, power(ln(1 + (greatest(%(rows)s, count(*)) - count(*) + 0.5) / (count(*) + 0.5)), 2) as idf from holds group by term
 ), mean as materialized (
   select avg(length(search)) as terms_in_row from newest
 )
-select h.agent_identity, h.id,
-       sum(w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as score
+select h.agent_identity, h.id, array_agg(trim('''' from term::text)) as words, array_agg(worth.of_term) as worth
 from holds h join weights w using (term) cross join mean
+cross join lateral (
+  select (w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as of_term
+) as worth
 group by h.agent_identity, h.id
-order by score desc, h.agent_identity, h.id
+order by sum(worth.of_term) desc, h.agent_identity, h.id
 limit %(limit)s

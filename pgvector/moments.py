@@ -1,0 +1,41 @@
+"""Moments as people and models write them. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+
+from .errors import BadArgument
+
+
+def since(text: str, name: str = "since") -> datetime | None:
+    """The first moment of what `text` names: a date like 2026-11-21, or a date and a time; without a zone it is UTC.
+
+    None for an empty text. Raises BadArgument that names the argument `name`.
+    """
+    return _moment(text, name, timedelta(0))
+
+
+def until(text: str, name: str = "until") -> datetime | None:
+    """The first moment after what `text` names: a date is meant to its end. Otherwise as `since`."""
+    return _moment(text, name, timedelta(days=1))
+
+
+def check_order(start: datetime | None, end: datetime | None, name: str = "until") -> None:
+    """Raise BadArgument when nothing can lie between the two."""
+    if start is not None and end is not None and end <= start:
+        raise BadArgument(f"{name} is not after since; swap them or leave one out")
+
+
+def _moment(text: str, name: str, whole_day: timedelta) -> datetime | None:
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        if len(text) == len("2026-11-21"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC) + whole_day
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise BadArgument(
+            f"{name} is {text[:40]!r}; it must be a date like 2026-11-21 or a time like 2026-11-21T09:30Z"
+        ) from None

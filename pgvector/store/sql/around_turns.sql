@@ -1,0 +1,14 @@
+-- The turns before and after each of some turns in its session, in their order.
+select t.agent_identity, t.id as hit, n.id, n.role, n.content, n.ts as at, n.session_id
+from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
+join conversations t on t.agent_identity = k.agent_identity and t.id = k.id
+cross join lateral (
+  (select p.id, p.role, p.content, p.ts, p.session_id from conversations p
+   where p.agent_identity = t.agent_identity and p.session_id = t.session_id and (p.ts, p.id) < (t.ts, t.id)
+   order by p.ts desc, p.id desc limit %(turns)s)
+  union all
+  (select f.id, f.role, f.content, f.ts, f.session_id from conversations f
+   where f.agent_identity = t.agent_identity and f.session_id = t.session_id and (f.ts, f.id) > (t.ts, t.id)
+   order by f.ts, f.id limit %(turns)s)
+) as n
+order by t.agent_identity, t.id, n.ts, n.id

