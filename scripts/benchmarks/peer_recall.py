@@ -14,7 +14,13 @@ def main(dsn: str, embed_url: str, package: str) -> None:
         value for value in vars(importlib.import_module(package)).values()
         if isinstance(value, type) and hasattr(value, "handle_tool_call")
     )  # fmt: skip
-    config = {"dsn": dsn, "embed_url": embed_url, "embed_model": "m", "embed_protocol": "openai", "bulk_sync_on_init": False}
+    config = {
+        "dsn": dsn,
+        "embed_url": embed_url,
+        "embed_model": "m",
+        "embed_protocol": "openai",
+        "bulk_sync_on_init": False,
+    }
     providers = {}
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
@@ -25,7 +31,10 @@ def main(dsn: str, embed_url: str, package: str) -> None:
         started = time.perf_counter()
         answer = json.loads(providers[theme].handle_tool_call("recall_conversation", arguments))
         took_ms = 1000 * (time.perf_counter() - started)
-        print(json.dumps({"ms": took_ms, "hits": len(answer.get("results", ())), "error": answer.get("error", "")}), flush=True)
+        print(
+            json.dumps({"ms": took_ms, "hits": len(answer.get("results", ())), "error": answer.get("error", "")}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows to search in: turns of about a kilobyte, vectors shaped like those of the bundled model, themes of every size."""
+"""Rows to search in: turns of about a kilobyte, vectors like those of the bundled model, themes of every size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _WHO = ("the night shift", "Priya", "our contractor", "the auditor", "Tomás", "
         "Wanjiru", "the release manager", "somebody from finance")  # fmt: skip
 _DID = ("restarted", "measured", "renamed", "forgot", "rebuilt", "asked about", "paid for", "broke", "documented",
         "moved", "compared", "rolled back", "translated", "photographed", "ordered", "cancelled")  # fmt: skip
-_WHAT = ("the invoice importer", "a backup of the ledger", "the coffee machine", "two certificates", "the staging cluster",
+_WHAT = ("the invoice importer", "a backup of the ledger", "the coffee machine", "two certificates",
+         "the staging cluster",
          "the garden irrigation", "a batch of sensors", "the holiday calendar", "our mail relay", "the search index",
          "a marathon plan", "the Kyoto itinerary", "the load balancer", "grandmother's recipe", "the tax return",
          "a cracked gearbox", "the onboarding course", "seven orphaned volumes", "the choir's sheet music",
@@ -52,15 +53,17 @@ class Corpus:
     def nearest(self, question: int, rows: Array, count: int = 10, step: int = 50_000) -> list[tuple[float, int]]:
         """The rows nearest to a question with their cosine, by comparing all, in the precision of the database."""
         asked = self.questions[question].astype(np.float32)
-        cosines = np.concatenate([self.vectors[rows[n : n + step]].astype(np.float32) @ asked for n in range(0, len(rows), step)])
+        cosines = np.concatenate(
+            [self.vectors[rows[n : n + step]].astype(np.float32) @ asked for n in range(0, len(rows), step)]
+        )
         best = np.argsort(-cosines)[:count]
         return [(float(cosines[n]), int(rows[n])) for n in best]
 
 
 def texts(count: int, chance: random.Random) -> list[str]:
     """Turns that somebody could have said, each of one topic, with names and numbers of its own."""
-    rare = [f"{chance.choice('bdfgklmnprstvz')}{chance.choice('aeiou')}{chance.choice('lmnrst')}{chance.choice('aeiou')}"
-            f"{chance.choice('bdgkptx')}{n % 97}" for n in range(5000)]  # fmt: skip
+    letters = ("bdfgklmnprstvz", "aeiou", "lmnrst", "aeiou", "bdgkptx")
+    rare = ["".join(map(chance.choice, letters)) + str(n % 97) for n in range(5000)]
     weights = [1 / (n + 5) for n in range(len(rare))]
     made = []
     for number in range(count):
@@ -110,7 +113,9 @@ def themes(made: Array, rows: int) -> list[str]:
     names: list[str] = [""] * rows
     for theme, share in THEMES.items():
         towards = made[chance.integers(0, rows)].astype(np.float32)
-        likeness = np.concatenate([made[order[n : n + 50_000]].astype(np.float32) @ towards for n in range(0, len(order), 50_000)])
+        likeness = np.concatenate(
+            [made[order[n : n + 50_000]].astype(np.float32) @ towards for n in range(0, len(order), 50_000)]
+        )
         drawn = likeness + chance.normal(0, 2 * likeness.std(), len(order))
         by_likeness = np.argsort(-drawn)
         taken = order[by_likeness[: round(share * rows)]]

@@ -3,6 +3,7 @@
 Leave the machine alone meanwhile. Figures of a busy machine are good for ratios only.
 """
 
+# ruff: noqa: S608  (the statements are put together from constants)
 from __future__ import annotations
 
 import argparse
@@ -57,7 +58,7 @@ class Asked:
         self.questions = found.questions.astype(np.float32)
         self.dimensions = self.questions.shape[1]
 
-    def embed_query(self, text: str, timeout_s: float) -> Vector:
+    def embed_query(self, text: str, timeout_s: float) -> Vector:  # noqa: ARG002
         number = int(text.rsplit(MARK, 1)[1].translate(DIGITS)) if MARK in text else 0
         return self.questions[number % len(self.questions)].tolist()  # type: ignore[no-any-return]
 
@@ -81,7 +82,9 @@ def load(dsn: str, found: Corpus) -> None:
             connection.execute(f"drop index {name}".encode())
         pool = texts(min(TEXTS, len(found.themes)), random.Random(2))
         connection.execute("create table bench_texts (number int primary key, content text, search tsvector)")
-        connection.execute(f"create table bench_rows (number int, theme text, embedding halfvec({dimensions}))".encode())
+        connection.execute(
+            f"create table bench_rows (number int, theme text, embedding halfvec({dimensions}))".encode()
+        )
         with connection.cursor() as cursor:
             cursor.executemany(
                 "insert into bench_texts values (%s, %s, to_tsvector('english', %s))",
@@ -92,7 +95,8 @@ def load(dsn: str, found: Corpus) -> None:
         connection.execute(
             f"""insert into conversations (agent_identity, session_id, role, content, ts, embedding, search)
             select theme, 's' || r.number / {SESSION_ROWS}, case when r.number % 2 = 0 then 'user' else 'assistant' end,
-                   content || ' ref' || r.number, timestamptz '2024-01-01' + r.number * interval '1 minute', embedding, search
+                   content || ' ref' || r.number, timestamptz '2024-01-01' + r.number * interval '1 minute',
+                   embedding, search
             from bench_rows r join bench_texts t on t.number = r.number % {len(pool)} order by r.number""".encode()
         )
         connection.execute("drop table bench_texts, bench_rows")
@@ -120,16 +124,19 @@ def scope_of(theme: str | None) -> Scope:
 
 
 def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any]) -> None:
-    """Print, for each theme, recall against brute force, the rows returned, and latency on a new and on a used connection."""
+    """Print recall against brute force, rows returned, and latency on new and on used connections, by theme."""
     settings = Settings(dsn=dsn, recall_limit_max=DEEP, **changed)  # type: ignore[arg-type]
     embedder = Asked(found)
-    print(f"{'theme':<11} {'rows':>9}  {'recall@10':>9} {'least':>6} {'rows':>4}  {'first p50/p95':>14}  {'later p50/p95 ms':>17}  plan")
+    print(
+        f"{'theme':<11} {'rows':>9}  {'recall@10':>9} {'least':>6} {'rows':>4}  "
+        f"{'first p50/p95':>14}  {'later p50/p95 ms':>17}  plan"
+    )
     for theme in (*THEMES, None):
         rows = found.rows_of(theme)
         shares, counts, later, plans = [], [], [], {}
         with _recaller(settings, embedder) as recaller:
             for number in range(questions):
-                recall, took = _timed(recaller, theme, _mark(number), DEEP)
+                recall, _ = _timed(recaller, theme, _mark(number), DEEP)
                 best = found.nearest(number, rows, TOP)
                 nearest = sorted((hit.similarity or -1 for hit in recall.hits), reverse=True)[:TOP]
                 shares.append(sum(cosine >= best[-1][0] - EQUAL for cosine in nearest) / len(best))
@@ -184,7 +191,9 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
     folder = Path(tempfile.mkdtemp(prefix="hpgbench-home"))
     embedder = Asked(found)
     with _endpoint(embedder) as url:
-        running = runtime.acquire(Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), folder)  # type: ignore[arg-type]
+        running = runtime.acquire(
+            Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), folder
+        )  # type: ignore[arg-type]
         assert running.wait_ready(30), running.status()
         with _peer(venv, peer_dsn, url, folder) as ask_peer:
             print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'theirs p50/p95 ms':>18}  {'p50 ratio':>9}")
@@ -210,7 +219,11 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
 
 def _comparisons() -> list[tuple[str, str | None, Callable[[int], str]]]:
     plain = [(f"theme {theme}", theme, _wording) for theme in THEMES]
-    return [*plain, ("all", None, _wording), ("common word, all", None, lambda number: f"{COMMON_WORD} {_mark(number)}")]
+    return [
+        *plain,
+        ("all", None, _wording),
+        ("common word, all", None, lambda number: f"{COMMON_WORD} {_mark(number)}"),
+    ]
 
 
 @contextmanager
@@ -279,9 +292,11 @@ def copy_to_peer(dsn: str, peer_dsn: str, venv: Path) -> None:
         columns = "session_id, agent_identity, role, content, ts"
         with (
             ours.cursor().copy(
-                f"copy (select {columns}, embedding::vector from conversations order by id) to stdout (format binary)".encode()
+                f"copy (select {columns}, embedding::vector from conversations) to stdout (format binary)".encode()
             ) as source,
-            theirs.cursor().copy(f"copy conversations ({columns}, embedding) from stdin (format binary)".encode()) as sink,
+            theirs.cursor().copy(
+                f"copy conversations ({columns}, embedding) from stdin (format binary)".encode()
+            ) as sink,
         ):
             for part in source:
                 sink.write(part)
@@ -295,9 +310,13 @@ def copy_to_peer(dsn: str, peer_dsn: str, venv: Path) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench_recall", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000, help="rows in all (100000)")
-    parser.add_argument("--dimensions", type=int, help="width of the vectors: 384, with --peer 768, which is all it takes")
+    parser.add_argument(
+        "--dimensions", type=int, help="width of the vectors: 384, with --peer 768, which is all it takes"
+    )
     parser.add_argument("--questions", type=int, default=100, help="questions a theme (100)")
-    parser.add_argument("--vectors", default="", metavar="NPZ", help="real `passages` and `queries` to mix, else our own")
+    parser.add_argument(
+        "--vectors", default="", metavar="NPZ", help="real `passages` and `queries` to mix, else our own"
+    )
     parser.add_argument("--peer", type=Path, metavar="VENV", help="compare with the rival that is installed there")
     parser.add_argument("--only-compare", action="store_true", help="with --peer: leave the table of recall out")
     parser.add_argument("--dsn", default="", help="an empty database to use, or with --keep one that was filled before")

@@ -55,5 +55,12 @@ def postgres(bytes_needed: int, **options: str) -> Iterator[str]:
 
 
 def _all_options(folder: Path, options: Mapping[str, str]) -> dict[str, str]:
-    unsynced = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_wal_size": "8GB"}
+    unsynced = {
+        "fsync": "off",
+        "full_page_writes": "off",
+        "synchronous_commit": "off",
+        "max_wal_size": "1GB",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+    }
     return {"listen_addresses": "", "unix_socket_directories": str(folder), **unsynced, **options}
