@@ -24,8 +24,14 @@ EXACT, GRAPH, OWN, FALLBACK = "exact", "graph index", "theme's own index", "exac
 # Of the time left, for each plan tried: what it leaves is for the rows.
 SHARE = 0.6
 SLICE_S_MIN = 0.05
-# Reading the vectors from an index of their own beats reading the table, also where the planner doubts it.
-COMPARED: dict[str, LiteralString] = {"enable_seqscan": "off", "jit": "off"}
+TOP = 10
+# The index that holds vectors without texts is read faster than the table, also where the planner doubts it.
+COMPARED: dict[str, LiteralString] = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "random_page_cost": "1.1",
+    "jit": "off",
+}
 # Enough for the graph index to give a leg's rows of one theme among many.
 INDEXED: dict[str, LiteralString] = {
     "hnsw__ef_search": "400",
@@ -95,3 +101,40 @@ def compare(
 
 def _share(deadline: float) -> float:
     return max(SLICE_S_MIN, SHARE * (deadline - time.monotonic()))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How many questions were asked twice, and the share of the exact answers that the graph index found, too."""
+
+    questions: int
+    share: float
+
+
+def agreement(
+    connection: Connection, where: Where, limit: int, *, rows: int, questions: int, within_s: float
+) -> Agreement | None:
+    """Ask the graph index what stored vectors would ask, and compare its first ten with those of exact search.
+
+    `limit` is how many rows are asked for, as in a recall; `rows` is the size of the table, about. None when `within_s`
+    seconds are not enough for one question, or when there is nothing to ask.
+    """
+    deadline = time.monotonic() + within_s
+    shares: list[float] = []
+    try:
+        with part(connection, within_s):
+            asked = legs.sample(connection, where, rows, questions)
+        for question in asked:
+            left_s = max(SLICE_S_MIN, deadline - time.monotonic())
+            exact, graph = (
+                sorted(compare(connection, where, question, limit, exact=exact, within_s=left_s).values())[-TOP:]
+                for exact in (True, False)
+            )
+            if exact:
+                # Whichever of two equally near rows is found, it is right.
+                shares.append(sum(score >= exact[0] for score in graph) / len(exact))
+            if time.monotonic() > deadline:
+                break
+    except Unavailable as error:
+        log.debug("after %d questions: %s", len(shares), error)
+    return Agreement(len(shares), sum(shares) / len(shares)) if shares else None

@@ -22,6 +22,7 @@ TABLES: dict[Kind, LiteralString] = {"turns": "conversations", "entries": "memor
 
 # BM25 as measured best on conversations: short documents want little length normalisation.
 BM25_K1, BM25_B = 0.9, 0.4
+SAMPLED_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,13 @@ def near(connection: Connection, where: Where, vector: Vector, limit: int, *, ex
     name = f"near_{where.kind}_{'exact' if exact else 'indexed'}"
     cursor = connection.execute(QUERIES[name], {**where.parameters, "vector": half(vector), "limit": limit})
     return {(row["agent_identity"], row["id"]): row["score"] for row in cursor if _number(row["score"]) is not None}
+
+
+def sample(connection: Connection, where: Where, rows: int, questions: int) -> list[Vector]:
+    """Questions made of stored vectors, at random; of a table of about `rows` rows some pages are read."""
+    percent = min(100.0, 100 * SAMPLED_ROWS / max(1, rows))
+    parameters = {**where.parameters, "percent": percent, "questions": questions}
+    return [row["question"] for row in connection.execute(QUERIES[f"sample_{where.kind}"], parameters)]
 
 
 def worded(

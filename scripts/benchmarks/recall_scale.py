@@ -123,8 +123,12 @@ def scope_of(theme: str | None) -> Scope:
     return Scope(theme or "bench", None if theme is None else (theme,))
 
 
-def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any]) -> None:
-    """Print recall against brute force, rows returned, and latency on new and on used connections, by theme."""
+def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any]) -> float:
+    """Print recall against brute force, rows returned, and latency on new and on used connections, by theme.
+
+    Returns the recall of the worst theme, 0 when one got fewer rows than it has and were asked for.
+    """
+    worst = 1.0
     settings = Settings(dsn=dsn, recall_limit_max=DEEP, **changed)  # type: ignore[arg-type]
     embedder = Asked(found)
     print(
@@ -145,6 +149,8 @@ def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any
                 assert not recall.degraded, recall.degraded
             for number in range(questions):
                 later.append(_timed(recaller, theme, _wording(number), TOP)[1])
+        complete = min(counts) >= min(DEEP, len(rows))
+        worst = min(worst, float(np.mean(shares)) if complete else 0.0)
         first = []
         for number in range(FIRSTS):
             with _recaller(settings, embedder) as recaller:
@@ -153,6 +159,7 @@ def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any
             f"{theme or '(all)':<11} {len(rows):>9,}  {np.mean(shares):>9.4f} {min(shares):>6.2f} {min(counts):>4}  "
             f"{_percentiles(first):>14}  {_percentiles(later):>17}  {plans}", flush=True,
         )  # fmt: skip
+    return worst
 
 
 @contextmanager
@@ -327,6 +334,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(asked: argparse.Namespace, dsn: str, peer_dsn: str) -> None:
+    """Everything that was asked for. Ends the program with 1 when some theme's recall is below the least."""
     dimensions = asked.dimensions or (768 if asked.peer else 384)
     found = corpus(asked.rows, dimensions, asked.vectors, ROOT / ".cache" / "bench_vectors.npz")
     changed = dict(pair.split("=", 1) for pair in asked.set)
@@ -334,7 +342,9 @@ def measure(asked: argparse.Namespace, dsn: str, peer_dsn: str) -> None:
     if not _filled(dsn):
         load(dsn, found)
     if not (asked.peer and asked.only_compare):
-        check_recall(dsn, found, asked.questions, changed)
+        worst = check_recall(dsn, found, asked.questions, changed)
+        if worst < asked.least:
+            raise SystemExit(f"recall@10 of the worst theme is {worst:.4f}, wanted {asked.least}")
     if asked.peer:
         if not _filled(peer_dsn):
             copy_to_peer(dsn, peer_dsn, asked.peer)
