@@ -34,7 +34,7 @@ COMPARED: dict[str, LiteralString] = {
 }
 # Enough for the graph index to give a leg's rows of one theme among many.
 INDEXED: dict[str, LiteralString] = {
-    "hnsw__ef_search": "400",
+    "hnsw__ef_search": "800",
     "hnsw__iterative_scan": "relaxed_order",
     "hnsw__max_scan_tuples": "400000",
     "hnsw__scan_mem_multiplier": "8",

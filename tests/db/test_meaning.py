@@ -52,7 +52,7 @@ class Spoken:
 
 
 def unit(numbers: list[float], leaning: int) -> Vector:
-    numbers = [value + (3.0 if place % 7 == leaning else 0.0) for place, value in enumerate(numbers)]
+    numbers = [value + (4.0 if place % 7 == leaning else 0.0) for place, value in enumerate(numbers)]
     length = sum(value * value for value in numbers) ** 0.5
     return [value / length for value in numbers]
 
