@@ -156,6 +156,18 @@ def moment(text: str) -> datetime:
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
+def add_tune(parser: Parser) -> None:
+    """`tune`: whether to do it, and the bounds."""
+    parser.add_argument("--dsn", default="", help="administrator's connection string (default: as for migrate)")
+    parser.add_argument("--apply", action="store_true", help="build and drop what is proposed")
+    parser.add_argument(
+        "--rows-min", type=number(1), metavar="N", help="least rows of a theme (default: above exact_rows_max)"
+    )
+    parser.add_argument(
+        "--indexes-max", type=number(0, 50), default=24, metavar="N", help="most such indexes (default 24)"
+    )
+
+
 def number(least: int, most: int | None = None) -> Callable[[str], int]:
     """A parser of whole numbers from `least` to `most`."""
 

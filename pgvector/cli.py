@@ -85,6 +85,7 @@ def register_cli(parser: Parser) -> None:
     arguments.add_history(add("history", jobs.history, "show what entries said before they were replaced or removed"))
     undo = add("undo", jobs.undo, "bring back an entry of the history")
     undo.add_argument("id", type=arguments.number(1), metavar="ID", help="its number in the history")
+    arguments.add_tune(add("tune", jobs.tune, "propose graph indexes for the largest themes, and build them"))
     add("version", jobs.version, "show the version")
 
 

@@ -118,6 +118,15 @@ def undo(args: argparse.Namespace, home: Path, console: Console) -> int:
     return past.undo(home, console, number=args.id)
 
 
+def tune(args: argparse.Namespace, home: Path, console: Console) -> int:
+    """Graph indexes for the largest themes."""
+    from .admin import tuning
+
+    return tuning.tune(
+        home, console, dsn=args.dsn, apply=args.apply, rows_min=args.rows_min, indexes_max=args.indexes_max
+    )
+
+
 def version(args: argparse.Namespace, home: Path, console: Console) -> int:  # noqa: ARG001
     """Show the version."""
     console.data({"version": __version__})

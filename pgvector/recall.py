@@ -11,15 +11,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import LiteralString
 
+from . import meaning
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from .fusion import Candidate, fuse
+from .meaning import Near
 from .model import Explanation, Hit, Recall, RecallRequest, Vector
 from .ports import Embedder
 from .settings import Settings
 from .store import legs
-from .store.legs import Key, Kind, Where
+from .store.legs import Key, Kind, Size, Where
 from .store.postgres import Connection, Database
 
 log = logging.getLogger("hermes.pgvector")
@@ -29,33 +30,18 @@ QUERIES_CACHED_MAX = 128
 SIZE_AGE_S_MAX = 60.0
 QUERY_CHARS_MAX = 4000
 EMBED_SHARE = 0.6
-# Of the time left, for each try of the near leg: what it leaves is for the rows.
-NEAR_SHARE = 0.6
 SLICE_S_MIN = 0.05
 FETCHED_MIN = 20
 _WORDS = re.compile(r"\w+")
-# Enough for the graph index to give LEG_LIMIT rows of one theme among many.
-INDEXED: dict[str, LiteralString] = {
-    "hnsw__ef_search": "400",
-    "hnsw__iterative_scan": "relaxed_order",
-    "hnsw__max_scan_tuples": "400000",
-    "hnsw__scan_mem_multiplier": "8",
-    "enable_sort": "off",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the legs brought: similarities, and what words are worth, by row, out of how many rows, by which plan.
-
-    `lacking` tells why the near leg may have missed rows; empty when it has not.
-    """
+    """What the legs brought, out of how many rows; `words` is what the words of a row are worth."""
 
     rows: int
-    plan: str
-    near: dict[Key, float]
+    near: Near
     words: dict[Key, dict[str, float]]
-    lacking: str = ""
 
 
 class Recaller:
@@ -68,7 +54,7 @@ class Recaller:
         self._database, self._embedder, self._settings = database, embedder, settings
         self._lock = threading.Lock()
         self._vectors: OrderedDict[str, Vector] = OrderedDict()
-        self._sizes: OrderedDict[Where, tuple[float, int]] = OrderedDict()
+        self._sizes: OrderedDict[Where, tuple[float, Size | None]] = OrderedDict()
 
     def turns(self, request: RecallRequest) -> Recall:
         """Past turns that answer the request. Never raises for a service that is down: the recall is degraded then."""
@@ -91,19 +77,20 @@ class Recaller:
         embedded = time.monotonic()
         where = Where(kind, request.scope, request.target or "")
         try:
-            found = self._legs(where, query, vector, deadline)
-            searched = time.monotonic()
-            hits = self._hits(kind, request, vector, found, deadline)
+            with self._transaction(deadline) as connection:
+                found = self._legs(connection, where, query, vector, deadline)
+                searched = time.monotonic()
+                hits = _hits(connection, kind, request, vector, found)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
-        if found.lacking:
-            degraded = (*degraded, found.lacking)
-        elif vector is not None and found.rows and not found.near:
+        if found.near.lacking:
+            degraded = (*degraded, found.near.lacking)
+        elif vector is not None and found.rows and not found.near.found:
             degraded = (*degraded, "no row of this scope has a vector yet")
         explanation = Explanation(
             rows=found.rows,
-            plan=found.plan,
-            near=len(found.near),
+            plan=found.near.plan,
+            near=len(found.near.found),
             words=len(found.words),
             embed_ms=round(1000 * (embedded - started), 1),
             legs_ms=round(1000 * (searched - embedded), 1),
@@ -129,48 +116,26 @@ class Recaller:
                 self._vectors.popitem(last=False)
         return vector, ()
 
-    def _legs(self, where: Where, query: str, vector: Vector | None, deadline: float) -> _Found:
-        with self._transaction(deadline) as connection:
-            rows = self._size(connection, where)
-            words = legs.worded(
-                connection, where, query, LEG_LIMIT, rows=rows, candidates=self._settings.word_candidates_max
-            )
-            if vector is None:
-                return _Found(rows, "words only", {}, words)
-            if rows <= self._settings.exact_rows_max:
-                return _Found(rows, "exact", legs.near(connection, where, vector, LEG_LIMIT, exact=True), words)
-        return self._indexed(where, vector, deadline, _Found(rows, "words only", {}, words))
+    def _legs(self, connection: Connection, where: Where, query: str, vector: Vector | None, deadline: float) -> _Found:
+        size = self._size(connection, where)
+        words = legs.worded(
+            connection, where, query, LEG_LIMIT, rows=size.rows, candidates=self._settings.word_candidates_max
+        )
+        if vector is None:
+            return _Found(size.rows, Near("words only", {}), words)
+        most = self._settings.exact_rows_max
+        near = meaning.near(connection, where, vector, LEG_LIMIT, size=size, exact_rows_max=most, deadline=deadline)
+        return _Found(size.rows, near, words)
 
-    def _indexed(self, where: Where, vector: Vector, deadline: float, found: _Found) -> _Found:
-        """The near leg by the graph index and, when that finds too few, by comparing all rows, as far as time allows.
-
-        The index finds too few when the rows of other themes are nearer: it gives up before it meets enough of ours.
-        """
-        wanted = min(LEG_LIMIT, found.rows)
-        for plan, exact, local in (("graph index", False, INDEXED), ("exact, after the graph index", True, {})):
-            try:
-                with self._transaction(_part(deadline, NEAR_SHARE), **local) as connection:
-                    near = legs.near(connection, where, vector, LEG_LIMIT, exact=exact)
-            except Unavailable as error:
-                log.debug("%s: %s", plan, error)
-                continue
-            found = replace(found, plan=plan, near=near)
-            if exact or len(near) >= wanted:
-                return found
-        return replace(found, lacking=(
-            f"searching by meaning found {len(found.near)} of {wanted} rows in time: raise recall_budget_s, or "
-            "exact_rows_max above the size of the theme"
-        ))  # fmt: skip
-
-    def _transaction(self, deadline: float, **local: LiteralString) -> AbstractContextManager[Connection]:
+    def _transaction(self, deadline: float) -> AbstractContextManager[Connection]:
         left_s = max(SLICE_S_MIN, deadline - time.monotonic())
-        return self._database.transaction(left_s, left_s, within_s=left_s, **local)
+        return self._database.transaction(left_s, left_s, within_s=left_s)
 
-    def _size(self, connection: Connection, where: Where) -> int:
-        """Rows of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
+    def _size(self, connection: Connection, where: Where) -> Size:
+        """The size of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
         with self._lock:
-            at, size = self._sizes.get(where, (0.0, -1))
-        if size >= 0 and time.monotonic() - at < SIZE_AGE_S_MAX:
+            at, size = self._sizes.get(where, (0.0, None))
+        if size is not None and time.monotonic() - at < SIZE_AGE_S_MAX:
             return size
         size = legs.count(connection, where, max(self._settings.exact_rows_max, self._settings.word_candidates_max) + 1)
         with self._lock:
@@ -179,34 +144,35 @@ class Recaller:
                 self._sizes.popitem(last=False)
         return size
 
-    def _hits(
-        self, kind: Kind, request: RecallRequest, vector: Vector | None, found: _Found, deadline: float
-    ) -> tuple[Hit, ...]:
-        keys = list(dict.fromkeys([*found.near, *found.words]))
-        if not keys:
-            return ()
-        span = (min(found.near.values()), max(found.near.values())) if found.near else None
-        with self._transaction(deadline) as connection:
-            related = {
-                relation.key: Candidate(
-                    relation.key, relation.similarity, found.words.get(relation.key, {}), relation.previous
-                )
-                for relation in legs.relate(connection, kind, keys, vector)
-            }
-            scores = fuse(related.values(), span=span)
-            best = _distinct(connection, kind, request, list(scores))
-            beside = legs.around(connection, list(best), request.context) if request.context and kind == "turns" else {}
-        return tuple(
-            replace(
-                hit,
-                score=scores[key],
-                similarity=related[key].similarity,
-                words=sum(related[key].words.values()),
-                matched=tuple(word for word, _ in Counter(related[key].words).most_common()),
-                context=beside.get(key, ()),
-            )
-            for key, hit in best.items()
+
+def _hits(
+    connection: Connection, kind: Kind, request: RecallRequest, vector: Vector | None, found: _Found
+) -> tuple[Hit, ...]:
+    near = found.near.found
+    keys = list(dict.fromkeys([*near, *found.words]))
+    if not keys:
+        return ()
+    span = (min(near.values()), max(near.values())) if near else None
+    related = {
+        relation.key: Candidate(
+            relation.key, relation.similarity, found.words.get(relation.key, {}), relation.previous
         )
+        for relation in legs.relate(connection, kind, keys, vector)
+    }
+    scores = fuse(related.values(), span=span)
+    best = _distinct(connection, kind, request, list(scores))
+    beside = legs.around(connection, list(best), request.context) if request.context and kind == "turns" else {}
+    return tuple(
+        replace(
+            hit,
+            score=scores[key],
+            similarity=related[key].similarity,
+            words=sum(related[key].words.values()),
+            matched=tuple(word for word, _ in Counter(related[key].words).most_common()),
+            context=beside.get(key, ()),
+        )
+        for key, hit in best.items()
+    )
 
 
 def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: Sequence[Key]) -> dict[Key, Hit]:
@@ -244,9 +210,3 @@ def _bounded(query: str) -> str:
         return query
     half = QUERY_CHARS_MAX // 2
     return f"{query[: half - 1]}\n{query[-half:]}"
-
-
-def _part(deadline: float, share: float) -> float:
-    """The moment at which this share of the time until the deadline is over."""
-    now = time.monotonic()
-    return now + share * max(0.0, deadline - now)

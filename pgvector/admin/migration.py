@@ -21,8 +21,7 @@ PROBE_S_MAX = 5.0
 def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensions: int | None) -> int:
     """Apply what is missing. The database is that of `dsn`, else of the environment, else of the settings."""
     settings = load(home)
-    admin = dsn or os.environ.get(ADMIN_DSN, "")
-    target = admin or _own_dsn(settings, home, console)
+    target, own = administrators_dsn(settings, home, console, dsn)
     with admin_connection(target) as connection:
         lacking = schema.pending(connection)
     if dimensions is None and lacking == [migration.name for migration in schema.migration_files()]:
@@ -30,8 +29,7 @@ def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensi
         if dimensions is not None:
             console.say(f"vectors get {dimensions} numbers, those of this home's embedder; --dimensions overrides it")
     applied = schema.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
-    embedded = not admin and not settings.dsn.get_secret_value()
-    where = "the embedded server" if embedded else describe(target)
+    where = "the embedded server" if own and not settings.dsn.get_secret_value() else describe(target)
     console.data({"database": where, "applied": applied, "version": schema.LATEST, "runtime_role": role})
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")
@@ -46,6 +44,15 @@ def prepare_embedded(server: EmbeddedServer, settings: Settings, console: Consol
         lacking = schema.pending(connection)
     if lacking:
         schema.migrate(server.dsn, dimensions=_embedder_dimensions(settings), progress=console.say)
+
+
+def administrators_dsn(settings: Settings, home: Path, console: Console, dsn: str) -> tuple[str, bool]:
+    """Where an administrator's command goes: `dsn`, else what the environment names, else the home's own database.
+
+    True with it when it is the home's own. An embedded server is started.
+    """
+    given = dsn or os.environ.get(ADMIN_DSN, "")
+    return (given, False) if given else (_own_dsn(settings, home, console), True)
 
 
 def _own_dsn(settings: Settings, home: Path, console: Console) -> str:

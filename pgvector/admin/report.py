@@ -23,7 +23,7 @@ def status(home: Path, console: Console, *, themes_max: int) -> int:
     here = Home(home, settings.spool_dir)
     running, aside = processes(here.spool), sum(1 for _ in here.aside_folder.glob("*.json"))
     with console.busy("counting"):
-        found = survey(settings, here.path, themes_max=themes_max)
+        found = survey(settings, here.path, themes_max=themes_max, sampled=True)
     waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
     console.data({**_document(found, settings, here.path, waiting, aside), **fleet.document(running, stuck_after_s)})
     console.show(facts_table([*_lines(found, waiting, aside), ("Processes", fleet.line(running))]))
@@ -78,6 +78,9 @@ def _lines(found: Survey, waiting: Backlog, aside: int) -> list[tuple[str, str]]
         missing = found.totals.without_vector
         lines.append(("Rows", rows_line(found)))
         lines.append(("No vector", f"{counted(missing, 'row')}, found by words only" if missing else "none"))
+    if found.agreement:
+        asked = counted(found.agreement.questions, "question")
+        lines.append(("Graph index", f"finds {found.agreement.share:.1%} of the ten nearest turns ({asked} made up)"))
     lines.append(("Spool", spool_line(waiting)))
     lines.append(("Set aside", f"{counted(aside, 'event')}; see: hermes-pgvector spool list" if aside else "none"))
     return lines
@@ -115,6 +118,7 @@ def _document(found: Survey, settings: Settings, home: Path, waiting: Backlog, a
         },
         "vectors": {"dimensions": state and state.dimensions, "model": state and state.embedding_model},
         "rows": found.totals and asdict(found.totals),
+        "graph_index": found.agreement and asdict(found.agreement),
         "themes": [asdict(theme) for theme in found.themes],
         "spool": waiting._asdict(),
         "set_aside": aside,

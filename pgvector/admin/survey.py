@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import PgvectorError
+from ..meaning import Agreement, agreement
+from ..model import Scope
+from ..recall import LEG_LIMIT
 from ..settings import Settings
 from ..store import insight, schema
 from ..store.embedded import ServerStatus
 from ..store.insight import Facts, ThemeTotals, Totals
+from ..store.legs import Where
 from ..store.postgres import Connection, Database, reachable
 
 COUNT_S_MAX = 30.0
+QUESTIONS, SAMPLE_S_MAX = 10, 3.0
 STOPPED = "the embedded server does not run; it starts with the next session, or now with: hermes-pgvector server start"
 
 
@@ -28,6 +33,7 @@ class Survey:
     totals: Totals | None = None
     themes: tuple[ThemeTotals, ...] = ()
     person_key: str = ""
+    agreement: Agreement | None = None
     problem: str = ""
 
     @property
@@ -36,8 +42,11 @@ class Survey:
         return self.seconds is not None
 
 
-def survey(settings: Settings, home: Path, *, themes_max: int) -> Survey:
-    """Look at the database of a home; `themes_max` of its themes are counted. Raises SettingsError when it has none."""
+def survey(settings: Settings, home: Path, *, themes_max: int, sampled: bool = False) -> Survey:
+    """Look at the database of a home; `themes_max` of its themes are counted. Raises SettingsError when it has none.
+
+    With `sampled`, some questions are made up to compare the graph index over all turns with exact search.
+    """
     database = Database(settings, home)
     found = Survey(database.label)
     try:
@@ -57,6 +66,16 @@ def survey(settings: Settings, home: Path, *, themes_max: int) -> Survey:
         found.person_key = database.agreed_person_key("")
         with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
             _count(found, connection, themes_max)
+            if sampled and found.totals:
+                everything = Where("turns", Scope("", None))
+                found.agreement = agreement(
+                    connection,
+                    everything,
+                    LEG_LIMIT,
+                    rows=found.totals.turns,
+                    questions=QUESTIONS,
+                    within_s=SAMPLE_S_MAX,
+                )
     except PgvectorError as error:
         found.problem = str(error)
     finally:

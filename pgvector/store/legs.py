@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, LiteralString, TypeAlias
 
 from .. import lexical
 from ..model import Hit, Scope, Vector
@@ -18,8 +19,11 @@ from .rows import half
 Kind: TypeAlias = Literal["turns", "entries"]
 Key: TypeAlias = tuple[str, int]
 
+TABLES: dict[Kind, LiteralString] = {"turns": "conversations", "entries": "memory_entries"}
+
 # BM25 as measured best on conversations: short documents want little length normalisation.
 BM25_K1, BM25_B = 0.9, 0.4
+SAMPLED_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,26 @@ class Relation:
     previous: Key | None
 
 
-def count(connection: Connection, where: Where, limit: int) -> int:
-    """The rows of a scope, counted up to `limit`."""
-    row = connection.execute(QUERIES[f"count_{where.kind}"], {**where.parameters, "limit": limit}).fetchone()
-    return int(row["rows"]) if row else 0
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The rows of a scope, counted up to a bound, and whether it is one theme that has a graph index of its own."""
+
+    rows: int
+    own_index: bool = False
+
+
+def count(connection: Connection, where: Where, limit: int) -> Size:
+    """The size of a scope, counted up to `limit` rows."""
+    themes = where.scope.themes or ()
+    own_index = index_name(where.kind, themes[0]) if len(themes) == 1 else None
+    parameters = {**where.parameters, "limit": limit, "own_index": own_index}
+    row = connection.execute(QUERIES[f"count_{where.kind}"], parameters).fetchone() or {}
+    return Size(row["rows"], row["own_index"])
+
+
+def index_name(kind: Kind, theme: str) -> str:
+    """The name of the graph index that a theme may have of its own."""
+    return f"{TABLES[kind]}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 def near(connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool) -> dict[Key, float]:
@@ -67,6 +87,13 @@ def near(connection: Connection, where: Where, vector: Vector, limit: int, *, ex
     name = f"near_{where.kind}_{'exact' if exact else 'indexed'}"
     cursor = connection.execute(QUERIES[name], {**where.parameters, "vector": half(vector), "limit": limit})
     return {(row["agent_identity"], row["id"]): row["score"] for row in cursor if _number(row["score"]) is not None}
+
+
+def sample(connection: Connection, where: Where, rows: int, questions: int) -> list[Vector]:
+    """Questions made of stored vectors, at random; of a table of about `rows` rows some pages are read."""
+    percent = min(100.0, 100 * SAMPLED_ROWS / max(1, rows))
+    parameters = {**where.parameters, "percent": percent, "questions": questions}
+    return [row["question"] for row in connection.execute(QUERIES[f"sample_{where.kind}"], parameters)]
 
 
 def worded(

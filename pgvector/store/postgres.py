@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
@@ -138,12 +138,7 @@ class Database:
             self.connection(timeout_s, within_s=within_s, answer_s=answer_s) as connection,
             connection.transaction(),
         ):
-            limit_ms = max(1, int(statement_timeout_s * 1000))
-            connection.execute(sql.SQL("set local statement_timeout = {}").format(sql.Literal(limit_ms)))
-            for name, value in local.items():
-                connection.execute(
-                    sql.SQL("set local {} = {}").format(sql.SQL(name.replace("__", ".")), sql.Literal(value))
-                )
+            _set_local(connection, statement_timeout_s, local)
             yield connection
 
     def close(self) -> None:
@@ -203,6 +198,28 @@ def _configure(connection: Connection) -> None:
     except psycopg.ProgrammingError as error:
         # Before the migrations the type is unknown; `verify` says so with the command to run.
         log.debug("vector type not registered: %s", type(error).__name__)
+
+
+@contextmanager
+def part(connection: Connection, statement_timeout_s: float, **local: LiteralString) -> Iterator[None]:
+    """A part of a transaction that only reads, with a time limit and settings of its own, which end with it.
+
+    Raises what `Database.connection` raises; the transaction around it can go on.
+    """
+    with wrap_errors(), connection.transaction(force_rollback=True):
+        _set_local(connection, statement_timeout_s, local)
+        yield
+
+
+def _set_local(connection: Connection, statement_timeout_s: float, local: Mapping[str, LiteralString]) -> None:
+    """Settings of the transaction, in one message; `__` in a name stands for its dot."""
+    settings: dict[str, LiteralString | int] = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
+    connection.execute(
+        sql.SQL("; ").join(
+            sql.SQL("set local {} = {}").format(sql.Identifier(*name.split("__")), sql.Literal(value))
+            for name, value in settings.items()
+        )
+    )
 
 
 @contextmanager

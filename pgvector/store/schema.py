@@ -32,7 +32,7 @@ from .preflight import (
 
 Progress: TypeAlias = Callable[[str], object]
 
-LATEST = 5
+LATEST = 6
 """The version of the newest migration. A bare copy of the package has no files to count."""
 
 TABLES = (

@@ -198,6 +198,13 @@ def test_status_counts_rows_by_theme(run: Callable[..., Outcome], database: str)
     assert themes == {"billing": (0, 5, 5), "ops": (2, 1, 2)}
     assert [row["theme"] for row in run("status", "--themes", "1", "--json").document["themes"]] == ["billing"]
     assert found["vectors"]["dimensions"] == 384
+    assert found["graph_index"] is None
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE conversations SET embedding = %s::halfvec", [str(vector("x"))])
+    assert run("status", "--json").document["graph_index"] == {"questions": 3, "share": 1.0}
+    assert "finds 100.0% of the ten nearest turns (3 questions made up)" in run("status").out
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE conversations SET embedding = NULL WHERE agent_identity = 'billing'")
     shown = run("status").out
     assert "2 entries and 6 turns in 2 themes" in shown
     assert "7 rows, found by words only" in shown
@@ -329,8 +336,10 @@ def test_search_stores_what_a_dead_process_left_behind(
         [sys.executable, "-P", "-c", code, str(spool)], env={"PYTHONPATH": IMPORTED_FROM}, check=True, cwd="/"
     )
     assert run("status", "--json").document["spool"]["events"] == 1
-    assert "lost kittens" in run("search", "kittens", "--kind", "turns").out
+    # It may answer before all of it is stored, but not end before.
+    assert run("search", "kittens", "--kind", "turns").code == 0
     assert run("status", "--json").document["spool"]["events"] == 0
+    assert "lost kittens" in run("search", "kittens", "--kind", "turns").out
 
 
 # backfill
@@ -473,3 +482,49 @@ def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: p
             assert run("server", "stop").document["stopped"] is False
         finally:
             EmbeddedServer(f"{folder}/home", str(data)).stop(mode="immediate")
+
+
+# tune
+
+
+def test_tune_proposes_and_builds_what_large_themes_earn(
+    run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (agent_identity, role, content, embedding) "
+            "SELECT CASE WHEN n % 5 < 2 THEN 'large' ELSE 'other ' || n % 5 END, 'user', 'x', "
+            "(SELECT array_agg(random()) FROM generate_series(1, 384) WHERE n > 0)::vector::halfvec "
+            "FROM generate_series(1, 3000) AS n"
+        )
+    assert "nothing to do" in run("tune").out
+    proposed = run("tune", "--rows-min", "1000", "--json").document
+    (index,) = proposed["indexes"]
+    assert (index["theme"], index["rows"], index["step"], proposed["applied"]) == ("large", 1200, "build", False)
+    assert "tune --apply" in run("tune", "--rows-min", "1000").err
+    assert run("tune", "--rows-min", "1000", "--apply").code == 0
+    assert value(database, f"SELECT count(*) FROM pg_indexes WHERE indexname = '{index['name']}'") == 1
+    again = run("tune", "--rows-min", "1000", "--apply", "--json").document
+    assert [(index["step"], index["bytes"] > 0) for index in again["indexes"]] == [("keep", True)]
+
+    monkeypatch.setenv("HERMES_PGVECTOR_EXACT_ROWS_MAX", "1000")
+    shown = run("search", "x", "--theme", "large", "--kind", "turns", "--explain")
+    assert "plan: theme's own index" in shown.out
+    assert run("tune", "--apply", "--indexes-max", "0").code == 0
+    assert value(database, f"SELECT count(*) FROM pg_indexes WHERE indexname = '{index['name']}'") == 0
+
+
+def test_tune_needs_a_role_that_may_make_indexes(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str]
+) -> None:
+    role = make_role()
+    assert run("migrate", "--runtime-role", role).code == 0
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (agent_identity, role, content, embedding) "
+            "SELECT 'theme ' || n % 3, 'user', 'x', array_fill(1, array[384])::vector::halfvec "
+            "FROM generate_series(1, 3000) AS n"
+        )
+    outcome = run("tune", "--dsn", make_conninfo(database, user=role), "--rows-min", "1000", "--apply")
+    assert outcome.code == 1
+    assert "must be owner" in outcome.err

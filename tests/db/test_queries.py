@@ -9,8 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Scope
-from hermes_memory_pgvector.recall import INDEXED, LEG_LIMIT
+from hermes_memory_pgvector.recall import LEG_LIMIT
 from hermes_memory_pgvector.store import queries
 from hermes_memory_pgvector.store.legs import Kind, Where
 from hermes_memory_pgvector.store.queries import QUERIES

@@ -20,13 +20,15 @@ from hypothesis import strategies as st
 from loopback import Endpoint, vector
 from psycopg.conninfo import conninfo_to_dict
 
+from hermes_memory_pgvector import meaning
 from hermes_memory_pgvector.ambient import ambient
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
 from hermes_memory_pgvector.fitting import CALIBRATION_WAIT_S_MIN, Fitting
 from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
-from hermes_memory_pgvector.recall import INDEXED, LEG_LIMIT, QUERY_CHARS_MAX, Recaller
+from hermes_memory_pgvector.recall import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
 from hermes_memory_pgvector.store.legs import BM25_B, BM25_K1, Kind, Where
@@ -259,8 +261,8 @@ def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, ex
     memory.add(*events)
     query = vector("kelp frog frog")
     where = Where("turns", OPS)
-    with memory.recaller._transaction(time.monotonic() + 20, **({} if exact_rows_max else INDEXED)) as open_:
-        found = legs.near(open_, where, query, LEG_LIMIT, exact=bool(exact_rows_max))
+    with memory.recaller._transaction(time.monotonic() + 20) as open_:
+        found = meaning.compare(open_, where, query, LEG_LIMIT, exact=bool(exact_rows_max), within_s=20)
     cosines = [
         sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
     ]

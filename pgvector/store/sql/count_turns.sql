@@ -1,4 +1,7 @@
-select count(*) as rows from (
+-- An index whose making failed is there, and not valid.
+select count(*) as rows,
+       coalesce((select indisvalid from pg_index where indexrelid = to_regclass(%(own_index)s)), false) as own_index
+from (
   select from conversations
   where (agent_identity = any (%(themes)s::text[])
     or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))

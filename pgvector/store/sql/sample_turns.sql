@@ -1,0 +1,12 @@
+-- Questions made of stored vectors: each lies between two of them, so that no row is its answer by itself.
+with drawn as (
+  select embedding, row_number() over (order by random()) as number
+  from conversations tablesample system (%(percent)s)
+  where embedding is not null
+    and (agent_identity = any (%(themes)s::text[])
+    or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+  limit 2 * %(questions)s
+)
+select (a.embedding + b.embedding)::real[] as question
+from drawn a join drawn b on b.number = a.number + 1 and a.number %% 2 = 1
+limit %(questions)s

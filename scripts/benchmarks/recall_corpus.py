@@ -1,0 +1,157 @@
+"""Rows to search in: turns of about a kilobyte, vectors like those of the bundled model, themes of every size."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# Shares of all rows; the rest is themes of OTHERS_ROWS rows each.
+THEMES = {"half": 0.5, "sixth": 0.17, "twentieth": 0.05, "medium": 0.0085, "small": 0.005, "smaller": 0.00085,
+          "smallest": 0.0005}  # fmt: skip
+OTHERS_ROWS = 300
+TEXTS = 5000
+TEXT_CHARS = 1000
+# In every text: what a word costs that is everywhere.
+COMMON_WORD = "server"
+SEEDS, QUESTIONS, SEED_CHARS = 1200, 200, 200
+
+_WHO = ("the night shift", "Priya", "our contractor", "the auditor", "Tomás", "a customer in Oslo", "the new intern",
+        "Wanjiru", "the release manager", "somebody from finance")  # fmt: skip
+_DID = ("restarted", "measured", "renamed", "forgot", "rebuilt", "asked about", "paid for", "broke", "documented",
+        "moved", "compared", "rolled back", "translated", "photographed", "ordered", "cancelled")  # fmt: skip
+_WHAT = ("the invoice importer", "a backup of the ledger", "the coffee machine", "two certificates",
+         "the staging cluster",
+         "the garden irrigation", "a batch of sensors", "the holiday calendar", "our mail relay", "the search index",
+         "a marathon plan", "the Kyoto itinerary", "the load balancer", "grandmother's recipe", "the tax return",
+         "a cracked gearbox", "the onboarding course", "seven orphaned volumes", "the choir's sheet music",
+         "the vaccine fridge")  # fmt: skip
+_WHY = ("because the lease ran out", "after the storm", "before anyone had noticed", "as agreed in spring",
+        "although the budget was spent", "since the old one leaked", "to please the regulator", "for the third time",
+        "while the queue was empty", "so that the tests would pass")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Vectors of all rows, of the questions, and the theme of each row."""
+
+    vectors: Array
+    questions: Array
+    themes: list[str]
+
+    def rows_of(self, theme: str | None) -> Array:
+        """The numbers of the rows of a theme, of all rows for None."""
+        return np.array([n for n, name in enumerate(self.themes) if theme in (None, name)])
+
+    def nearest(self, question: int, rows: Array, count: int = 10, step: int = 50_000) -> list[tuple[float, int]]:
+        """The rows nearest to a question with their cosine, by comparing all, in the precision of the database."""
+        asked = self.questions[question].astype(np.float32)
+        cosines = np.concatenate(
+            [self.vectors[rows[n : n + step]].astype(np.float32) @ asked for n in range(0, len(rows), step)]
+        )
+        best = np.argsort(-cosines)[:count]
+        return [(float(cosines[n]), int(rows[n])) for n in best]
+
+
+def texts(count: int, chance: random.Random) -> list[str]:
+    """Turns that somebody could have said, each of one topic, with names and numbers of its own."""
+    letters = ("bdfgklmnprstvz", "aeiou", "lmnrst", "aeiou", "bdgkptx")
+    rare = ["".join(map(chance.choice, letters)) + str(n % 97) for n in range(5000)]
+    weights = [1 / (n + 5) for n in range(len(rare))]
+    made = []
+    for number in range(count):
+        topic = chance.choice(_WHAT)
+        text = f"Note {number}, on {COMMON_WORD} {number % 311}:"
+        while len(text) < TEXT_CHARS:
+            seen = ", ".join(chance.choices(rare, weights, k=4))
+            text += (
+                f" {chance.choice(_WHO)} {chance.choice(_DID)} {chance.choice((topic, chance.choice(_WHAT)))} "
+                f"{chance.choice(_WHY)}; see {seen}."
+            )
+        made.append(text)
+    return made
+
+
+def vectors(rows: int, dimensions: int, given: str, cache: Path) -> tuple[Array, Array]:
+    """Unit vectors of rows and of questions: real ones of the bundled model, blown up by mixing; see `blown_up`."""
+    if given:
+        data = np.load(given)
+    else:
+        if not cache.is_file():
+            _embed(cache)
+        data = np.load(cache)
+    passages, questions = blown_up(data["passages"], rows), data["queries"]
+    chosen = questions[np.random.default_rng(3).permutation(len(questions))[:QUESTIONS]]
+    return tuple(_widened(part, dimensions) for part in (passages, chosen))  # type: ignore[return-value]
+
+
+def blown_up(passages: Array, rows: int) -> Array:
+    """More vectors of the same shape: between two real ones, moved by a third of the way between two others."""
+    chance = np.random.default_rng(7)
+    made = np.empty((rows, passages.shape[1]), np.float16)
+    made[: len(passages)] = passages[:rows]
+    for start in range(len(passages), rows, 10_000):
+        picks = chance.integers(0, len(passages), (4, min(10_000, rows - start)))
+        share = chance.uniform(0.5, 0.9, (picks.shape[1], 1))
+        a, b, c, d = passages[picks]
+        mixed = share * a + (1 - share) * b + 0.33 * (c - d)
+        made[start : start + len(mixed)] = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    return made
+
+
+def themes(made: Array, rows: int) -> list[str]:
+    """A theme for each row. Those of one theme resemble each other a little, as topics do."""
+    chance = np.random.default_rng(11)
+    order = np.arange(rows)
+    names: list[str] = [""] * rows
+    for theme, share in THEMES.items():
+        towards = made[chance.integers(0, rows)].astype(np.float32)
+        likeness = np.concatenate(
+            [made[order[n : n + 50_000]].astype(np.float32) @ towards for n in range(0, len(order), 50_000)]
+        )
+        drawn = likeness + chance.normal(0, 2 * likeness.std(), len(order))
+        by_likeness = np.argsort(-drawn)
+        taken = order[by_likeness[: round(share * rows)]]
+        order = order[np.sort(by_likeness[len(taken) :])]
+        for row in taken:
+            names[row] = theme
+    for place, row in enumerate(order):
+        names[row] = f"other-{place // OTHERS_ROWS}"
+    return names
+
+
+def corpus(rows: int, dimensions: int, given: str, cache: Path) -> Corpus:
+    """All of it; the same for the same arguments."""
+    made, questions = vectors(rows, dimensions, given, cache)
+    return Corpus(made, questions, themes(made, rows))
+
+
+def _widened(part: Array, dimensions: int) -> Array:
+    """The vectors repeated to a greater width, which changes no cosine."""
+    times, rest = divmod(dimensions, part.shape[1])
+    if rest:
+        raise SystemExit(f"--dimensions {dimensions} is no multiple of the {part.shape[1]} that the vectors have")
+    return np.tile(part / np.sqrt(times), (1, times)).astype(np.float16) if times > 1 else part.astype(np.float16)
+
+
+def _embed(cache: Path) -> None:
+    from hermes_memory_pgvector.embedding.local import LocalEmbedder
+
+    model = LocalEmbedder()
+    made = texts(SEEDS + QUESTIONS, random.Random(1))
+    print(f"embedding {len(made)} texts with {model.model}, once …", file=sys.stderr, flush=True)
+    passages = _all(model.embed_passages([text[:SEED_CHARS] for text in made[:SEEDS]], 3600))
+    questions = _all([model.embed_query(text[25:100], 60) for text in made[SEEDS:]])
+    cache.parent.mkdir(exist_ok=True)
+    np.savez(cache, passages=passages, queries=questions)
+
+
+def _all(rows: Sequence[Sequence[float]]) -> Array:
+    return np.array(rows, np.float32)
