@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from .adoption import AdoptedSpool, orphans
 from .errands import Errands, unhurried
@@ -220,7 +220,7 @@ class Drain:
 
     def _embed(self, flight: _Flight, embedder: Embedder | None) -> None:
         """Start embedding the batch, unless that would keep its rows waiting: then they are stored first."""
-        texts = [passage.embedded for planned in flight.planned for passage in planned.passages]
+        texts = [passage.embedded for planned in flight.planned for passage in planned.passages if self._short(passage)]
         wait_s = self._settings.embed_wait_s
         if embedder is None or not self._settings.embed_on_write or not texts:
             return
@@ -238,9 +238,13 @@ class Drain:
         except (Unavailable, Refused, FutureTimeout) as error:
             log.info("stored without vectors, which follow later: %s", str(error) or "the embedder is slow")
             return
-        flight.planned = [
-            replace(planned, vectors=tuple(islice(vectors, len(planned.passages)))) for planned in flight.planned
-        ]
+        for index, planned in enumerate(flight.planned):
+            own = tuple(next(vectors) if self._short(passage) else None for passage in planned.passages)
+            flight.planned[index] = replace(planned, vectors=own)
+
+    def _short(self, passage: rows.Passage) -> bool:
+        """Whether one vector is all it needs. A row of many pieces is stored first, and is then for the healer."""
+        return not passage.pieces(self._settings)
 
     def _write(self, flight: _Flight) -> None:
         """Write the batch; when Postgres refuses it, in halves, until the bad event stands alone and is set aside."""

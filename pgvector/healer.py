@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import islice
 from uuid import uuid4
 
 from .errands import Errands
@@ -45,6 +46,8 @@ class Healer:
         self._chunk_max = CHUNK_ROWS_MAX
         self._skipped: OrderedDict[tuple[Kind, int], None] = OrderedDict()
         self._rows: list[healing.Unembedded] = []
+        self._texts: list[str] = []
+        self._ready: list[Vector] = []
         self._vectors: Future[list[Vector]] | None = None
         self._holds = self._embedder_known = False
         self.healed = 0
@@ -55,7 +58,8 @@ class Healer:
 
     def postpone(self) -> None:
         """After an error: leave what was at work, and begin again a little later."""
-        self._rows, self._vectors, self._due = [], None, self._soonest()
+        self._forget()
+        self._due = self._soonest()
 
     def step(self, embedder: Embedder | None) -> bool:
         """Add words, count those of a theme, store vectors that came, or ask for some; returns whether rows changed.
@@ -67,7 +71,7 @@ class Healer:
             self._due = 0.0
         self._embedder_known = embedder is not None
         if self._vectors is not None:
-            return self._collect(self._vectors)
+            return self._collect(self._vectors, embedder)
         if time.monotonic() < self._due:
             return False
         self._due = time.monotonic() + self._settings.heal_interval_s
@@ -85,10 +89,19 @@ class Healer:
         if not self._holds:
             self._rows, self._due = [], self._soonest()
             return False
-        texts = [row.passage.embedded for row in self._rows]
+        self._texts = [text for row in self._rows for text in row.texts(self._settings)]
+        self._ask(embedder)
+        return False
+
+    def _ask(self, embedder: Embedder) -> None:
+        """Have the next of the texts embedded: a long row is many of them."""
+        begun = len(self._ready)
+        texts = self._texts[begun : begun + self._chunk(embedder)]
         self._vectors = self._errands.submit(embedder.embed_passages, texts, self._settings.embed_timeout_s)
         self._vectors.add_done_callback(lambda _: self._wake())
-        return False
+
+    def _forget(self) -> None:
+        self._rows, self._texts, self._ready, self._vectors = [], [], [], None
 
     def _add_words(self) -> bool:
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
@@ -110,7 +123,8 @@ class Healer:
 
     def let_go(self) -> None:
         """Leave the work to another process of the fleet, at once if Postgres answers."""
-        self._rows, self._vectors, self._due = [], None, 0.0
+        self._forget()
+        self._due = 0.0
         if self._holds:
             with contextlib.suppress(PgvectorError), self._database.connection(RELEASE_S_MAX) as connection:
                 self._release(connection)
@@ -124,23 +138,42 @@ class Healer:
         return time.monotonic() + min(RETRY_S, self._settings.heal_interval_s)
 
     def _chunk(self, embedder: Embedder) -> int:
-        """As many rows as keep the embedder busy for a moment: new rows need it too."""
+        """As many rows, or texts, as keep the embedder busy for a moment: new rows need it too."""
         fits = int(CHUNK_S / max(embedder.seconds_per_text, 1e-4))
         return max(1, min(fits, self._settings.embed_batch_max, self._chunk_max))
 
-    def _collect(self, future: Future[list[Vector]]) -> bool:
+    def _collect(self, future: Future[list[Vector]], embedder: Embedder | None) -> bool:
         if not future.done():
             return False
-        found, self._rows, self._vectors = self._rows, [], None
+        self._vectors = None
         try:
-            vectors = future.result()
+            self._ready += future.result()
         except Unavailable as error:
             log.info("vectors must wait: %s", error)
-            self._due = self._soonest()
+            self.postpone()
             return False
         except (Refused, ValueError) as error:
+            found = self._rows
+            self._forget()
             self._narrow(found, error)
             return True
+        if len(self._ready) == len(self._texts):
+            return self._store()
+        if embedder is None or not self._renewed():
+            self.postpone()
+        else:
+            self._ask(embedder)
+        return False
+
+    def _renewed(self) -> bool:
+        with self._database.connection(self._settings.connect_timeout_s) as connection:
+            self._holds = healing.claim(connection, "heal", self._holder, LEASE_S)
+        return self._holds
+
+    def _store(self) -> bool:
+        found, ready = self._rows, iter(self._ready)
+        vectors = [list(islice(ready, len(row.texts(self._settings)))) for row in found]
+        self._forget()
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         try:
             with self._database.transaction(*limits) as connection:

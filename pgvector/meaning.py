@@ -76,7 +76,10 @@ def near(
     for plan in (EXACT,) if chosen == EXACT else (chosen, FALLBACK):
         exact = plan in (EXACT, FALLBACK)
         try:
-            result = Near(plan, compare(connection, where, vector, limit, exact=exact, within_s=_share(deadline)))
+            found = compare(
+                connection, where, vector, limit, exact=exact, pieces=size.pieces, within_s=_share(deadline)
+            )
+            result = Near(plan, found)
         except Unavailable as error:
             log.debug("%s: %s", plan, error)
             continue
@@ -89,14 +92,21 @@ def near(
 
 
 def compare(
-    connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool, within_s: float
+    connection: Connection,
+    where: Where,
+    vector: Vector,
+    limit: int,
+    *,
+    exact: bool,
+    within_s: float,
+    pieces: bool = False,
 ) -> dict[Key, float]:
     """The nearest rows by comparing all, or by a graph index. Raises Unavailable after `within_s` seconds.
 
     The transaction of `connection` goes on in either case, with its own settings.
     """
     with part(connection, within_s, **(COMPARED if exact else INDEXED)):
-        return legs.near(connection, where, vector, limit, exact=exact)
+        return legs.near(connection, where, vector, limit, exact=exact, pieces=pieces)
 
 
 def _share(deadline: float) -> float:

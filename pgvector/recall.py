@@ -155,7 +155,11 @@ def _hits(
     span = (min(near.values()), max(near.values())) if near else None
     related = {
         relation.key: Candidate(
-            relation.key, relation.similarity, found.words.get(relation.key, {}), relation.previous
+            relation.key,
+            # A part of a long text may be nearer than the row, whose vector stands for its beginning.
+            near.get(relation.key, relation.similarity),
+            found.words.get(relation.key, {}),
+            relation.previous,
         )
         for relation in legs.relate(connection, kind, keys, vector)
     }

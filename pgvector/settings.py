@@ -72,7 +72,13 @@ class Settings(BaseModel):
         1.0, ge=0, le=60, description="A batch expected to take longer is stored first, embedded after"
     )
     embed_batch_max: int = Field(64, ge=1, le=512, description="Most texts in one embedding request")
-    embed_chars_max: int = Field(6000, ge=200, le=100_000, description="Characters of a text that are embedded")
+    embed_chars_max: int = Field(
+        2000, ge=200, le=100_000, description="A longer text is embedded by its beginning, and in pieces"
+    )
+    embed_piece_chars: int = Field(1000, ge=100, le=100_000, description="Longest piece of a long text, in characters")
+    embed_pieces_max: int = Field(
+        40, ge=0, le=1000, description="Most pieces of one text; what is beyond is found by its words"
+    )
     embed_on_write: bool = Field(True, description="false: rows get no vectors but by `hermes-pgvector backfill`")
 
     scope_default: Literal["current", "session", "all"] = Field(

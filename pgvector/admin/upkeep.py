@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from rich.progress import Progress, TaskID
 from ..embedding import factory
 from ..embedding.vectors import TextRefused
 from ..errors import EmbedderMismatch, EmbedderUnavailable
+from ..model import Vector
 from ..ports import Embedder
 from ..settings import Settings, load
 from ..store import healing, insight, schema
@@ -144,7 +146,6 @@ def _claim(job: _Job) -> bool:
 
 def _step(job: _Job) -> bool:
     """Embed and store one batch; False when no row is left. Raises EmbedderUnavailable or EmbedderMismatch."""
-    _claim(job)
     fits = int(BATCH_S / max(job.embedder.seconds_per_text, 1e-4))
     most = max(1, min(job.batch, fits, job.limit - job.asked))
     with job.database.connection(job.settings.connect_timeout_s) as connection:
@@ -164,10 +165,11 @@ def _embed(job: _Job, found: list[Unembedded]) -> None:
     """Embed and store rows: without the one that is refused, in halves when all at once take too long."""
     if not found:
         return
+    texts = [row.texts(job.settings) for row in found]
     try:
-        vectors = job.embedder.embed_passages([row.passage.embedded for row in found], job.settings.embed_timeout_s)
+        vectors = _vectors(job, [text for own in texts for text in own])
     except TextRefused as error:
-        spoilt = found[error.index]
+        spoilt = next(row for row, end in zip(found, accumulate(map(len, texts)), strict=True) if error.index < end)
         job.refused[(spoilt.kind, spoilt.id)] = str(error)
         _embed(job, [row for row in found if row is not spoilt])
         return
@@ -179,8 +181,21 @@ def _embed(job: _Job, found: list[Unembedded]) -> None:
         return
     limits = job.settings.connect_timeout_s, job.settings.statement_timeout_s
     with job.database.transaction(*limits) as connection:
-        healing.embed(connection, found, vectors)
+        left = iter(vectors)
+        healing.embed(connection, found, [list(islice(left, len(own))) for own in texts])
     job.done += len(found)
+
+
+def _vectors(job: _Job, texts: list[str]) -> list[Vector]:
+    """Embed in requests of `batch` texts. The index in TextRefused counts over all of them."""
+    vectors: list[Vector] = []
+    for start in range(0, len(texts), job.batch):
+        _claim(job)
+        try:
+            vectors += job.embedder.embed_passages(texts[start : start + job.batch], job.settings.embed_timeout_s)
+        except TextRefused as error:
+            raise TextRefused(str(error), start + error.index) from None
+    return vectors
 
 
 def _missing(database: Database) -> int:

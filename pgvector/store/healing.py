@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .. import lexical
 from ..model import Vector
+from ..settings import Settings
 from ..themes import RESERVED_PATTERN
 from .legs import Kind
 from .postgres import Connection
@@ -25,6 +26,10 @@ class Unembedded:
     theme: str
     id: int
     passage: Passage
+
+    def texts(self, settings: Settings) -> list[str]:
+        """What is embedded for it: the text of its own vector, then the pieces of a long one."""
+        return [self.passage.embedded, *self.passage.pieces(settings)]
 
 
 def claim(connection: Connection, name: str, holder: str, seconds: float) -> bool:
@@ -56,21 +61,37 @@ def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, 
     return found
 
 
-def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence[Vector]) -> int:
-    """Store the vectors of rows, and the words of those that lack them. Returns how many rows were changed."""
+def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence[Sequence[Vector]]) -> int:
+    """Store the vectors of each row, its own first and then those of its pieces, and the words of rows that lack them.
+
+    Call it in a transaction: a row that has a vector has its pieces. Returns how many rows were changed.
+    """
     changed = 0
     for kind in KINDS:
-        chosen = [(row, vector) for row, vector in zip(found, vectors, strict=True) if row.kind == kind]
+        chosen = [(row, own) for row, own in zip(found, vectors, strict=True) if row.kind == kind]
         if not chosen:
             continue
+        _add_pieces(connection, kind, chosen)
         parameters = {
             "themes": [row.theme for row, _ in chosen],
             "ids": [row.id for row, _ in chosen],
-            "embeddings": [half(vector) for _, vector in chosen],
+            "embeddings": [half(own[0]) for _, own in chosen],
             "words": [lexical.document(row.passage.content) for row, _ in chosen],
         }
         changed += connection.execute(QUERIES[f"embed_{kind}"], parameters).rowcount
     return changed
+
+
+def _add_pieces(connection: Connection, kind: Kind, chosen: Sequence[tuple[Unembedded, Sequence[Vector]]]) -> None:
+    pieces = [(row, number, vector) for row, own in chosen for number, vector in enumerate(own[1:])]
+    if pieces:
+        parameters = {
+            "themes": [row.theme for row, _, _ in pieces],
+            "ids": [row.id for row, _, _ in pieces],
+            "pieces": [number for _, number, _ in pieces],
+            "embeddings": [half(vector) for _, _, vector in pieces],
+        }
+        connection.execute(QUERIES[f"add_pieces_{kind}"], parameters)
 
 
 def add_words(connection: Connection, limit: int) -> int:

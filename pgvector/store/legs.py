@@ -62,10 +62,15 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The rows of a scope, counted up to a bound, and whether it is one theme that has a graph index of its own."""
+    """The rows of a scope, counted up to a bound.
+
+    `own_index` tells whether it is one theme that has a graph index of its own, `pieces` whether its themes have texts
+    that are so long that they are matched by pieces.
+    """
 
     rows: int
     own_index: bool = False
+    pieces: bool = False
 
 
 def count(connection: Connection, where: Where, limit: int) -> Size:
@@ -74,7 +79,7 @@ def count(connection: Connection, where: Where, limit: int) -> Size:
     own_index = index_name(where.kind, themes[0]) if len(themes) == 1 else None
     parameters = {**where.parameters, "limit": limit, "own_index": own_index}
     row = connection.execute(QUERIES[f"count_{where.kind}"], parameters).fetchone() or {}
-    return Size(row["rows"], row["own_index"])
+    return Size(row["rows"], row["own_index"], row["pieces"])
 
 
 def index_name(kind: Kind, theme: str) -> str:
@@ -82,11 +87,23 @@ def index_name(kind: Kind, theme: str) -> str:
     return f"{TABLES[kind]}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
-def near(connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool) -> dict[Key, float]:
-    """The rows nearest in meaning, with their cosine similarity; by comparing all, or by the graph index."""
-    name = f"near_{where.kind}_{'exact' if exact else 'indexed'}"
-    cursor = connection.execute(QUERIES[name], {**where.parameters, "vector": half(vector), "limit": limit})
-    return {(row["agent_identity"], row["id"]): row["score"] for row in cursor if _number(row["score"]) is not None}
+def near(
+    connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool, pieces: bool = False
+) -> dict[Key, float]:
+    """The rows nearest in meaning, with their cosine similarity; by comparing all, or by the graph index.
+
+    With `pieces` a long text is as near as the nearest of its parts.
+    """
+    found: dict[Key, float] = {}
+    parameters = {**where.parameters, "vector": half(vector), "limit": limit}
+    plan = f"{where.kind}_{'exact' if exact else 'indexed'}"
+    for name in (f"near_{plan}", f"near_pieces_{plan}") if pieces else (f"near_{plan}",):
+        for row in connection.execute(QUERIES[name], parameters):
+            score = _number(row["score"])
+            if score is not None:
+                key = row["agent_identity"], row["id"]
+                found[key] = max(score, found.get(key, -1.0))
+    return dict(sorted(found.items(), key=lambda item: -item[1])[:limit]) if pieces else found
 
 
 def sample(connection: Connection, where: Where, rows: int, questions: int) -> list[Vector]:

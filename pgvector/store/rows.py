@@ -15,6 +15,8 @@ from pgvector import HalfVector
 from .. import lexical
 from ..errands import unhurried
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
+from ..pieces import pieces
+from ..settings import Settings
 from . import changes
 from .postgres import Connection
 from .queries import QUERIES
@@ -34,6 +36,12 @@ class Passage:
     def embedded(self) -> str:
         """The text whose vector stands for this passage."""
         return f"{self.answers[:CONTEXT_CHARS_MAX]}\n{self.content}" if self.answers else self.content
+
+    def pieces(self, settings: Settings) -> list[str]:
+        """The parts whose vectors stand beside that of the passage; none unless it is too long for one."""
+        if len(self.embedded) <= settings.embed_chars_max:
+            return []
+        return pieces(self.content, settings.embed_piece_chars, settings.embed_pieces_max)
 
 
 @dataclass(frozen=True, slots=True)

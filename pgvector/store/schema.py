@@ -32,10 +32,12 @@ from .preflight import (
 
 Progress: TypeAlias = Callable[[str], object]
 
-LATEST = 6
+LATEST = 7
 """The version of the newest migration. A bare copy of the package has no files to count."""
 
 TABLES = (
+    "memory_entry_pieces",
+    "conversation_pieces",
     "memory_entries",
     "conversations",
     "memory_events",

@@ -13,10 +13,10 @@ from hermes_memory_pgvector import errands, healer
 from hermes_memory_pgvector.errands import Errands
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
 from hermes_memory_pgvector.healer import Healer
-from hermes_memory_pgvector.model import Add, Event, Vector
+from hermes_memory_pgvector.model import Add, Event, Scope, Vector
 from hermes_memory_pgvector.ports import Embedder
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import healing, rows
+from hermes_memory_pgvector.store import healing, legs, rows
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.rows import Planned, passages
 
@@ -167,7 +167,7 @@ def test_a_vector_that_came_meanwhile_stays(ward: Ward) -> None:
     with ward.database.connection(10) as connection:
         found = healing.unembedded(connection, 10)
         ward.run("update conversations set embedding = %s::halfvec", str(vector("lamp")))
-        assert healing.embed(connection, found, [vector("kelp")]) == 0
+        assert healing.embed(connection, found, [[vector("kelp")]]) == 0
     assert ward.run("select embedding <=> %s::halfvec < 0.01 from conversations", str(vector("lamp"))) == [(True,)]
 
 
@@ -275,3 +275,95 @@ def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
         assert healing.prune_events(connection, 90) == 0
     assert ward.run("select count(*) from memory_events") == [(89,)]
     assert ward.run("select count(*) from memory_tombstones") == [(89,)]
+
+
+LONG = "\n".join(f"Line {number} of a long report about {topic}." for number in range(30) for topic in ("kelp", "sand"))
+
+
+def pieces(ward: Ward) -> list[tuple[int, ...]]:
+    return ward.run(
+        "select row_id, count(*) from conversation_pieces where agent_identity = 'ops' group by 1 order by 1"
+    )
+
+
+def test_a_long_text_gets_a_vector_for_each_of_its_pieces(ward: Ward) -> None:
+    ward.insert("short", LONG)
+    ((long,),) = ward.run("select id from conversations where content <> 'short'")
+    work(ward.healer(), Words(), lambda: ward.lacking() == (0, 0))
+    counted = len(ward.run("select piece from conversation_pieces"))
+    assert pieces(ward) == [(long, counted)]
+    assert len(LONG) / ward.settings.embed_piece_chars <= counted <= 2 * len(LONG) / ward.settings.embed_piece_chars + 1
+    ward.run("delete from conversations where id = %s", long)
+    assert pieces(ward) == []
+
+
+def test_a_row_of_many_pieces_has_all_of_them_or_none(ward: Ward) -> None:
+    class Slow(Words):
+        """Takes so long for a text that each is a request of its own, and is away after the third."""
+
+        seconds_per_text = 10.0
+
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            self.away = len(self.requests) == 3
+            return super().embed_passages(texts, timeout_s)
+
+    ward.insert(LONG)
+    embedder = Slow()
+    patient = ward.healer()
+    work(patient, embedder, lambda: len(embedder.requests) == 4)
+    idle(patient, embedder)
+    assert [len(texts) for texts in embedder.requests[:3]] == [1, 1, 1]
+    assert (ward.lacking()[0], pieces(ward)) == (1, [])
+    patient.soon()
+    work(patient, Words(), lambda: ward.lacking() == (0, 0))
+    assert pieces(ward) != []
+
+
+def test_a_row_that_went_away_meanwhile_leaves_no_pieces(ward: Ward) -> None:
+    ward.insert(LONG)
+    with ward.database.connection(5) as connection:
+        found = healing.unembedded(connection, 10)
+    ward.run("delete from conversations")
+    with ward.database.transaction(5, 5) as connection:
+        assert healing.embed(connection, found, [[vector("kelp")] * 4]) == 0
+    assert pieces(ward) == []
+
+
+def test_pieces_end_at_their_bound(ward: Ward) -> None:
+    ward.settings = ward.settings.model_copy(update={"embed_pieces_max": 2})
+    ward.insert(LONG)
+    work(ward.healer(), Words(), lambda: ward.lacking() == (0, 0))
+    assert [count for _, count in pieces(ward)] == [2]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, exact: bool) -> None:
+    class Windowed(Words):
+        """Sees the beginning of a text only."""
+
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            return super().embed_passages([text[:1200] for text in texts], timeout_s)
+
+    ward.insert("gravel kelp", "gravel sand", LONG + "\n\nwalrus tusk ivory")
+    ((long,),) = ward.run("select id from conversations where length(content) > 100")
+    work(ward.healer(), Windowed(), lambda: ward.lacking() == (0, 0))
+    where = legs.Where("turns", Scope("ops", ("ops",)))
+    question = vector("walrus tusk ivory")
+    with ward.database.transaction(5, 5) as connection:
+        size = legs.count(connection, where, 100)
+        alone = legs.near(connection, where, question, 10, exact=exact)
+        found = legs.near(connection, where, question, 10, exact=exact, pieces=size.pieces)
+    assert size.pieces
+    assert found["ops", long] > alone["ops", long] + 0.1
+    assert next(iter(found)) == ("ops", long)
+    assert len(found) == 3
+
+
+def test_the_pieces_of_a_theme_are_its_own(ward: Ward) -> None:
+    ward.insert(LONG)
+    work(ward.healer(), Words(), lambda: ward.lacking() == (0, 0))
+    with ward.database.transaction(5, 5) as connection:
+        for theme, session in (("other", ""), ("ops", "another")):
+            where = legs.Where("turns", Scope(theme, (theme,), session))
+            for exact in (True, False):
+                assert legs.near(connection, where, vector("kelp"), 10, exact=exact, pieces=True) == {}

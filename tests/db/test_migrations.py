@@ -263,6 +263,12 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         assert schema.verify(connection).dimensions == 3
         connection.execute("INSERT INTO memory_entries (target, content) VALUES ('user', 'x')")
         connection.execute("INSERT INTO conversations (role, content, embedding) VALUES ('user', 'x', '[1,2,3]')")
+        for pieces, whole in (("memory_entry_pieces", "memory_entries"), ("conversation_pieces", "conversations")):
+            connection.execute(
+                sql.SQL("INSERT INTO {} SELECT 'default', id, 0, '[1,2,3]' FROM {}").format(
+                    sql.Identifier(pieces), sql.Identifier(whole)
+                )
+            )
         connection.execute("INSERT INTO memory_events VALUES ('default', gen_random_uuid())")
         connection.execute("INSERT INTO memory_tombstones VALUES ('default', 'h', 'user', content_key('x'), now())")
         connection.execute("INSERT INTO memory_agents (agent_identity) VALUES ('default')")

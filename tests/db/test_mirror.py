@@ -82,7 +82,7 @@ class Mirror(RuleBasedStateMachine):
         self.dsn, self.folder = dsn, folder
         self.settings = Settings(dsn=dsn, adopt_interval_s=1)  # type: ignore[arg-type]
         self.database = Database(self.settings, folder)
-        self.sql("truncate memory_entries, memory_events, memory_tombstones, memory_history")
+        self.sql("truncate memory_entries, memory_events, memory_tombstones, memory_history cascade")
         keys = [(home, target) for home in TEXTS for target in TARGETS]
         self.lines: dict[tuple[str, Target], list[str]] = {key: [] for key in keys}
         # Since the last reconciliation: what stood in the file at some time, and whether hands have edited it.

@@ -83,7 +83,7 @@ class Memory:
             rows.apply(connection, planned)
 
     def clear(self) -> None:
-        self.run("truncate conversations, memory_entries, memory_events")
+        self.run("truncate conversations, memory_entries, memory_events cascade")
 
     def run(self, statement: str, *parameters: Any) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:

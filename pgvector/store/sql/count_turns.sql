@@ -1,6 +1,8 @@
 -- An index whose making failed is there, and not valid.
 select count(*) as rows,
-       coalesce((select indisvalid from pg_index where indexrelid = to_regclass(%(own_index)s)), false) as own_index
+       coalesce((select indisvalid from pg_index where indexrelid = to_regclass(%(own_index)s)), false) as own_index,
+       exists (select from conversation_pieces
+               where agent_identity = any (%(themes)s::text[]) or %(themes)s::text[] is null) as pieces
 from (
   select from conversations
   where (agent_identity = any (%(themes)s::text[])
