@@ -135,6 +135,8 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, planned, event)
+        case Add() | Replace() | Remove():
+            connection.execute(QUERIES["lock_home"], {"home": event.home})
     logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:
         return 0

@@ -499,3 +499,16 @@ def test_huge_texts_are_stored_whole(memory: Memory) -> None:
     text = "word-7 " * 125_000
     memory.apply(replace(turn(1), user=text, assistant="漢字" * 300_000))
     assert [len(content) for _, content in memory.turns()] == [len(text), 600_000]
+
+
+def test_an_add_and_a_remove_stored_at_once_see_each_other(memory: Memory) -> None:
+    added = Add(theme="ops", home="h", at=at(1), target="memory", content="green tea")
+    removed = Remove(theme="ops", home="h", at=at(2), target="memory", previous="green tea")
+    other = threading.Thread(target=memory.apply, args=(removed,))
+    with memory.database.transaction(10, 20) as connection:
+        rows.apply(connection, [Planned(added, passages(added), (None,))])
+        other.start()
+        other.join(0.5)
+        assert other.is_alive(), "it waits for what the other one does"
+    other.join(20)
+    assert memory.contents() == []

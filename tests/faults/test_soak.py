@@ -20,7 +20,6 @@ from hermes_memory_pgvector.mirror import parse
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.embedded import EmbeddedServer
-from hermes_memory_pgvector.themes import Identity
 
 SECONDS = float(os.environ.get("PG_TEST_SOAK_S", "120"))
 SEED = int(os.environ.get("PG_TEST_SOAK_SEED", "0")) or int.from_bytes(os.urandom(4))
@@ -57,7 +56,8 @@ def test_the_memory_is_what_the_accepted_events_make_of_it(
     print(f"{len(model.turns)} turns accepted, {len(model.maybe_turns)} in doubt;", dict(troubles.count))
     runtime = acquire(Settings(**settings), home)
     try:
-        runtime.reconcile(Identity(agent_identity="ops"), "last")
+        # In this thread: in the background it might begin when everything is thought to be settled.
+        runtime.files.reconcile("ops", "last")
         settle(runtime, own_server.dsn, 90 + seconds)
         turns_are_those_of(model, own_server.dsn)
         remembered = [entry for entry in parse((home / "memories" / "MEMORY.md").read_text()) if entry]
