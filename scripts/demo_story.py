@@ -235,8 +235,8 @@ class Story:
         for hit in answer["hits"]:
             why = hit["why"]
             near = "–" if why["similarity"] is None else f"{why['similarity']:.2f}"
-            rows.append([hit["theme"], escape(hit["content"]), near, f"{why['words']:.2f}", f"{hit['score']:.2f}"])
-        show_table(["theme", "hit", "similarity", "words", "score"], rows, right_from=2)
+            rows.append([hit["theme"], escape(hit["content"]), near, f"{hit['score']:.2f}", ", ".join(why["words"])])
+        show_table(["theme", "hit", "similarity", "score", "words"], rows, right_from=2)
         hits: list[dict[str, Any]] = answer["hits"]
         if expect:
             self.promise(bool(hits) and hits[0]["content"] in expect, f"{tool} puts the right one first")
