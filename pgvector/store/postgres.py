@@ -132,13 +132,18 @@ class Database:
     def transaction(
         self, timeout_s: float, statement_timeout_s: float, *, within_s: float = math.inf, **local: LiteralString
     ) -> Iterator[Connection]:
-        """A transaction with a time limit per statement, one in all, and further transaction-local settings."""
+        """A transaction with a time limit per statement, one in all, and further transaction-local settings.
+
+        Postgres ends it when it waits longer for us than we for it: a process that is stopped meanwhile, or cut off,
+        must not keep its locks from all others.
+        """
         answer_s = statement_timeout_s + ANSWER_S_MAX
         with (
             self.connection(timeout_s, within_s=within_s, answer_s=answer_s) as connection,
             connection.transaction(),
         ):
-            _set_local(connection, statement_timeout_s, local)
+            idle: dict[str, LiteralString | int] = {"idle_in_transaction_session_timeout": int(answer_s * 1000)}
+            _set_local(connection, statement_timeout_s, idle | local)
             yield connection
 
     def close(self) -> None:
@@ -211,7 +216,7 @@ def part(connection: Connection, statement_timeout_s: float, **local: LiteralStr
         yield
 
 
-def _set_local(connection: Connection, statement_timeout_s: float, local: Mapping[str, LiteralString]) -> None:
+def _set_local(connection: Connection, statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> None:
     """Settings of the transaction, in one message; `__` in a name stands for its dot."""
     settings: dict[str, LiteralString | int] = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
     connection.execute(

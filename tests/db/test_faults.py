@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ from loopback import Endpoint
 
 from hermes_memory_pgvector.adoption import orphans
 from hermes_memory_pgvector.drain import ADOPTED_MAX
-from hermes_memory_pgvector.errors import SchemaNotApplied
+from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
 from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Remove, Replace, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.spool import Spool
+from hermes_memory_pgvector.store import postgres
+from hermes_memory_pgvector.store import rows as rows_store
 from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.schema import migrate
@@ -673,3 +675,24 @@ def test_a_forked_child_does_not_keep_the_locks_of_adopted_spools(
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+
+
+def test_a_process_that_stops_in_a_transaction_does_not_keep_the_others_of_its_home_waiting(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "ANSWER_S_MAX", 0.5)
+    settings = Settings(dsn=database)  # type: ignore[arg-type]
+    stopped, living = Database(settings, tmp_path), Database(settings, tmp_path)
+    entry = Add(theme="ops", home="h", target="memory", content="The kelp is green.")
+    planned = rows_store.Planned(entry, rows_store.passages(entry), (None,))
+
+    def stop_half_way() -> None:
+        with stopped.transaction(5, 0.5) as connection:
+            assert rows_store.apply(connection, [planned]) == 1
+            with living.transaction(5, 10) as other:
+                assert rows_store.apply(other, [planned]) == 1
+            connection.execute("select 1")
+
+    with closing(stopped), closing(living), pytest.raises(DatabaseUnavailable):
+        stop_half_way()
+    assert rows(database, "select content from memory_entries") == [(entry.content,)]
