@@ -81,7 +81,8 @@ class Healer:
         if embedder is None or not self._settings.embed_on_write:
             return False
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            self._rows = healing.unembedded(connection, self._chunk(embedder), list(self._skipped))
+            chunk = self._chunk(embedder)
+            self._rows = healing.unembedded(connection, chunk, list(self._skipped))
             if not self._rows:
                 self._release(connection)
                 return False
@@ -89,9 +90,19 @@ class Healer:
         if not self._holds:
             self._rows, self._due = [], self._soonest()
             return False
-        self._texts = [text for row in self._rows for text in row.texts(self._settings)]
+        self._limit(chunk)
         self._ask(embedder)
         return False
+
+    def _limit(self, texts_max: int) -> None:
+        """Leave rows past so many texts for later, but not the first: it would take too long to store them at once."""
+        self._texts = []
+        for number, row in enumerate(self._rows):
+            texts = row.texts(self._settings)
+            if number and len(self._texts) + len(texts) > texts_max:
+                del self._rows[number:]
+                return
+            self._texts += texts
 
     def _ask(self, embedder: Embedder) -> None:
         """Have the next of the texts embedded: a long row is many of them."""

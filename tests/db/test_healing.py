@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,18 @@ def test_a_row_of_many_pieces_has_all_of_them_or_none(ward: Ward) -> None:
     patient.soon()
     work(patient, Words(), lambda: ward.lacking() == (0, 0))
     assert pieces(ward) != []
+
+
+def test_long_texts_are_stored_a_few_at_a_time_so_that_new_rows_need_not_wait(ward: Ward) -> None:
+    ward.settings = ward.settings.model_copy(update={"embed_batch_max": 8})
+    ward.insert(*(f"{number}. {LONG}" for number in range(6)), "short")
+    patient, embedder, stored = ward.healer(), Words(), [0]
+    while ward.lacking() != (0, 0):
+        if patient.step(embedder) and (counted := sum(count for _, count in pieces(ward))) > stored[-1]:
+            stored.append(counted)
+        time.sleep(0.01)
+    assert max(after - before for before, after in pairwise(stored)) <= 8
+    assert len(pieces(ward)) == 6
 
 
 def test_a_row_that_went_away_meanwhile_leaves_no_pieces(ward: Ward) -> None:
