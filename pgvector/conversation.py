@@ -9,7 +9,7 @@ from typing import Any
 
 from . import host_sessions, off_record
 from .errors import BadArgument
-from .host import running_session_key, running_user, scrubbed
+from .host import running_session_key, running_user, scrubber
 from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from .runtime import Runtime
 from .themes import ROOM, Identity, allowed, reserved
@@ -202,8 +202,9 @@ class Conversation:
 
     def _as_stored(self, messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         """The turns of the host's record as they were handed over and kept."""
+        scrub = scrubber()
         pairs = exchanges(messages)
-        return [kept(scrubbed(user), scrubbed(answer), self.runtime.settings) for user, answer in pairs]
+        return [kept(scrub(user), scrub(answer), self.runtime.settings) for user, answer in pairs]
 
     def _signature(self, author_id: str) -> Metadata:
         """Who said it, in a room: a pseudonym, because the theme tells the room alone."""

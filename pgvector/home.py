@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from . import aside
 from .files import create, overwrite
-from .host import scrubbed
+from .host import scrubber
 from .mirror import parse
 from .model import Target
 from .person_key import PersonKey
@@ -58,7 +58,7 @@ class Home:
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
                 return None
-            return tuple(scrubbed(entry) for entry in parse(path.read_text(encoding="utf-8")))
+            return tuple(map(scrubber(), parse(path.read_text(encoding="utf-8"))))
         except FileNotFoundError:
             return ()
         except (OSError, UnicodeDecodeError) as error:

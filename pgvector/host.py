@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -33,13 +34,14 @@ def running_user() -> str:
     return str(get_session_env("HERMES_SESSION_USER_ID") or "")
 
 
-def scrubbed(text: str) -> str:
-    """The text without secrets, as a host hands it to its providers; a host that hands it raw leaves it as it is.
+def scrubber() -> Callable[[str], str]:
+    """What takes the secrets out of a text as the host does for its providers; leaves it alone where the host does.
 
-    What is read from the memory files must be scrubbed in the same way, or it would differ from what was mirrored.
+    What is read from the memory files must be scrubbed in the same way, or it would differ from what was mirrored. Ask
+    once for many texts: to look for a module that is not there takes longer than a hook may.
     """
     try:
         from agent.redact import redact_for_egress
     except ImportError:
-        return text
-    return str(redact_for_egress(text))
+        return str
+    return lambda text: str(redact_for_egress(text))

@@ -21,7 +21,8 @@ from .records import make_private
 
 Snapshot: TypeAlias = dict[Target, tuple[str, ...]]
 
-FILE_BYTES_MAX = 256 << 10
+FILE_BYTES_MAX = 1 << 20
+TAIL_BYTES = 16 << 10
 POLL_S = 0.001
 
 
@@ -37,7 +38,7 @@ def opened(folder: Path, wait_s: float) -> Iterator[Snapshot]:
     try:
         _lock(lock, wait_s)
         file = _open(folder, "snapshot.jsonl")
-        before = _last(os.pread(file, os.fstat(file).st_size, 0))
+        before = _saved(file)
         values = dict(before)
         yield values
         if values != before:
@@ -70,17 +71,28 @@ def _lock(descriptor: int, wait_s: float) -> None:
             time.sleep(POLL_S)
 
 
-def _last(lines: bytes) -> Snapshot:
+def _saved(file: int) -> Snapshot:
+    size = os.fstat(file).st_size
+    tail = min(size, TAIL_BYTES)
+    values = _last(os.pread(file, tail, size - tail), whole=tail == size)
+    if values is None and tail < size:
+        values = _last(os.pread(file, size, 0), whole=True)
+    return dict.fromkeys(TARGETS, ()) if values is None else values
+
+
+def _last(lines: bytes, *, whole: bool) -> Snapshot | None:
     # What follows the last line feed was torn by a crash; a line that is damaged leaves the one before it.
     end = lines.rfind(b"\n")
     while end > 0:
         start = lines.rfind(b"\n", 0, end) + 1
+        if start == 0 and not whole:
+            return None
         try:
             values = json.loads(lines[start:end])
             return {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
         except (ValueError, AttributeError, TypeError):
             end = start - 1
-    return dict.fromkeys(TARGETS, ())
+    return None
 
 
 def _append(file: int, path: Path, values: Snapshot) -> None:

@@ -181,6 +181,43 @@ def test_a_damaged_snapshot_is_an_empty_one(tmp_path: Path, content: str) -> Non
         assert snapshot == {"memory": (), "user": ()}
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"memory": ["torn', b"[]\n" * 10_000])
+@pytest.mark.parametrize("chars", [10, 100_000])
+def test_the_last_whole_line_of_a_long_snapshot_counts(tmp_path: Path, torn: bytes, chars: int) -> None:
+    home = Home(tmp_path)
+    for number in range(200):
+        with home.snapshot() as snapshot:
+            snapshot["memory"] = (str(number) * chars if number == 199 else str(number) * 100,)
+    with (home.state / "snapshot.jsonl").open("ab") as file:
+        file.write(torn)
+    with home.snapshot() as snapshot:
+        assert snapshot["memory"] == ("199" * chars,)
+
+
+def test_a_visit_reads_the_end_of_the_snapshot_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path)
+    for number in range(400):
+        with home.snapshot() as snapshot:
+            snapshot["memory"] = (str(number) * 100,)
+    size, read, asked = (home.state / "snapshot.jsonl").stat().st_size, os.pread, []
+    monkeypatch.setattr(os, "pread", lambda file, length, start: asked.append(length) or read(file, length, start))
+    with home.snapshot() as snapshot:
+        assert snapshot["memory"] == ("399" * 100,)
+    assert sum(asked) < size / 4
+
+
+def test_the_hosts_scrubbing_is_looked_for_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Looked(list[str]):
+        def find_spec(self, name: str, *_: object) -> None:
+            self.append(name)
+
+    looked = Looked()
+    write_memory(Home(tmp_path), "\n§\n".join(f"entry {number}" for number in range(50)))
+    monkeypatch.setattr(sys, "meta_path", [looked, *sys.meta_path])
+    assert len(Home(tmp_path).entries("memory") or ()) == 50
+    assert looked.count("agent") == 1
+
+
 def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.mkdir()
