@@ -108,8 +108,8 @@ class Spool:
         # Hooks go on appending behind `end` while the disk is read.
         batch = read_records(folder, start, end, limit)
         with self._lock:
-            if not batch and self._deleted:
-                return []  # meanwhile; the next call makes it anew
+            if self._folder != folder or (not batch and self._deleted):
+                return []  # closed or deleted meanwhile; the next call begins or makes it anew
             self._cursor = batch[-1].position if batch else end
             self._on_disk = 0 if self._cursor == self._end else max(1, self._on_disk - len(batch))
         return batch
@@ -119,7 +119,7 @@ class Spool:
         if not batch:
             return
         with self._lock:
-            if batch[-1].position > self._cursor:
+            if not self._acked < batch[-1].position <= self._cursor:
                 return  # it was taken before `close`; the next event has begun another folder
             self._acked = batch[-1].position
             # Several damaged records can come out as one.
@@ -174,7 +174,8 @@ class Spool:
         self._window.clear()
         self._on_disk = 0
         self._let_go_of_closed(self._end.segment)
-        self._end = self._cursor = self._acked = Position(1, 0)
+        # No position comes twice: what was taken before and is acknowledged later must not count for the next folder.
+        self._end = self._cursor = self._acked = Position(self._end.segment + 1, 0)
 
     def _store(self, record: bytes) -> None:
         self._restore()

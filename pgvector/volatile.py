@@ -32,7 +32,7 @@ class VolatileSpool(Spool):
                 return False
             self.appended += 1
             self.pending += 1
-            self._end = Position(1, self._end.offset + 1)
+            self._end = Position(self._end.segment, self._end.offset + 1)
             self._window.append(Taken(self._end, event))
             return True
 

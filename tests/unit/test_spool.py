@@ -451,6 +451,41 @@ def test_a_reused_spool_counts_only_what_it_can_give_out(tmp_path: Path) -> None
     assert adopted(tmp_path) == [0]
 
 
+def test_what_was_taken_before_a_close_acknowledges_nothing_that_came_after(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(2):
+        spool.append(turn(number))
+    earlier = [spool.take(1), spool.take(1)]
+    spool.close()
+    spool.append(turn(2, size=10_000))
+    assert numbers(spool.take(1)) == [2]
+    for batch in earlier:
+        spool.acknowledge(batch)
+    assert spool.pending == 1
+    die(spool)
+    assert adopted(tmp_path) == [0, 1, 2]
+
+
+def test_a_spool_closed_while_it_is_read_gives_out_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = make(tmp_path, window_max=0)
+    for number in range(3):
+        spool.append(turn(number, size=1000))
+    read = module.read_records
+
+    def read_slowly(*arguments: Any) -> list[Taken]:
+        batch = read(*arguments)
+        spool.close()
+        return batch
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "read_records", read_slowly)
+        spool.acknowledge(spool.take(10))
+    spool.append(turn(3))
+    assert (numbers(spool.take(10)), spool.pending) == ([3], 1)
+
+
 def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path) -> None:
     spool = make(tmp_path, window_max=1)
     for number in range(5):
