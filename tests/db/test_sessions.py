@@ -144,6 +144,23 @@ def test_the_same_words_said_again_stay_and_other_sessions_and_themes_are_not_to
     assert len(stored(runtime, database)) == 8
 
 
+def test_a_question_that_is_taken_back_without_an_answer_is_not_the_same_one_that_has_one(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one, question = talk(runtime), "please tell me once more: why is host-1 so slow today, and what can I do about it?"
+    for said in ((question, "its disk is full"), (question, ""), (question, "")):
+        record.say("s", said)
+        take(one, said)
+    assert stored(runtime, database) == [question, "its disk is full", question, question]
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == [question, "its disk is full", question]
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == [question, "its disk is full"]
+
+
 def test_turns_that_were_compressed_are_not_taken_back(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:

@@ -1,10 +1,15 @@
 -- Of the turns of a session that say this, the newest go, so that as many stay as still stand in the transcript; with
--- an answer its question goes, which is a microsecond older.
+-- an answer its question goes, which is a microsecond older. A turn without an answer is none of those that have one,
+-- though its question be the same.
 with stored as (
   select id, ts, count(*) over () as times, row_number() over (order by ts desc, id desc) as place
-  from conversations
+  from conversations q
   where agent_identity = %(theme)s and session_id = any (%(sessions)s::text[]) and role = %(role)s
     and content = %(content)s and ts <= %(at)s
+    and (%(role)s = 'assistant' or not exists (
+      select from conversations a
+      where a.agent_identity = %(theme)s and a.session_id = q.session_id and a.role = 'assistant'
+        and a.ts = q.ts + interval '1 microsecond'))
 )
 delete from conversations as c
 using stored as s
