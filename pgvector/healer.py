@@ -52,6 +52,11 @@ class Healer:
         self._holds = self._embedder_known = False
         self.healed = 0
 
+    @property
+    def _lease_s(self) -> float:
+        """Longer than one request to the embedder may take, which renews it."""
+        return max(LEASE_S, 1.5 * self._settings.embed_timeout_s)
+
     def soon(self) -> None:
         """There is something to heal: look at the next step."""
         self._due = 0.0
@@ -86,7 +91,7 @@ class Healer:
             if not self._rows:
                 self._release(connection)
                 return False
-            self._holds = healing.claim(connection, "heal", self._holder, LEASE_S)
+            self._holds = healing.claim(connection, "heal", self._holder, self._lease_s)
         if not self._holds:
             self._rows, self._due = [], self._soonest()
             return False
@@ -178,7 +183,7 @@ class Healer:
 
     def _renewed(self) -> bool:
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            self._holds = healing.claim(connection, "heal", self._holder, LEASE_S)
+            self._holds = healing.claim(connection, "heal", self._holder, self._lease_s)
         return self._holds
 
     def _store(self) -> bool:
