@@ -56,10 +56,9 @@ def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Call
     if name not in offered:
         there = f"use {', '.join(offered)}" if offered else "recall_mode is context, so there are none"
         return _json({"error": f"there is no tool {name[:60]!r}; {there}"})
-    if name in {schema["name"] for schema in tools.SCHEMAS}:
-        return tools.call(runtime, name, arguments, theme=caller.theme, session_id=caller.session_id)
+    ours = tools if any(schema["name"] == name for schema in tools.SCHEMAS) else memory_tools
     try:
-        return _json(memory_tools.call(runtime, name, arguments, caller))
+        return _json(ours.call(runtime, name, arguments, caller))
     except PgvectorError as error:
         return _json({"error": str(error)})
 
