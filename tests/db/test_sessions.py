@@ -350,3 +350,6 @@ def test_a_summary_is_told_what_the_memory_knows_of_the_matter_and_nothing_else(
     assert "of the others" not in told
     assert lasting(runtime, "default", transcript(("wie wird das Wetter in Bern?", "Es regnet."))) == ""
     assert lasting(runtime, "default", []) == ""
+    for silent in ({"recall_mode": "tools"}, {"prefetch_limit": 0}):
+        quiet = start(min_similarity=0.3, **silent)
+        assert lasting(quiet, "default", transcript(("which one is the staging database db-prod-03?", "Wait."))) == ""
