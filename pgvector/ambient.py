@@ -12,6 +12,7 @@ from .transcript import exchanges
 
 if TYPE_CHECKING:
     from .runtime import Runtime
+    from .settings import Settings
 
 BUDGET_AWAY_S = 0.3
 QUESTIONS_MAX = 6
@@ -19,6 +20,11 @@ QUESTION_CHARS_MAX = 2000
 LASTING_CHARS_MAX = 1000
 NEAREST_SHARE = 0.5
 NAME_CHARS_MIN = 4
+
+
+def offered(settings: Settings) -> bool:
+    """Whether the settings let memories come unasked."""
+    return settings.prefetch_limit > 0 and settings.recall_mode != "tools"
 
 
 def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall:
@@ -51,7 +57,7 @@ def lasting(runtime: Runtime, theme: str, messages: Sequence[Mapping[str, Any]])
     settings = runtime.settings
     asked = [text for user, _ in exchanges(messages) if (text := capture.without_recalled(user))]
     query = "\n".join(asked[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]
-    if not query or not settings.prefetch_limit or runtime.writer.health.problem:
+    if not query or not offered(settings) or runtime.writer.health.problem:
         return ""
     request = RecallRequest(
         query=query, scope=Scope(theme, (theme,)), limit=settings.prefetch_limit, budget_s=settings.prefetch_budget_s

@@ -150,12 +150,16 @@ class Conversation:
         """Withdraw the turns that the host's record says were taken back. Harmless when there are none, or again."""
         if not self.session_id:
             return
-        standing, taken_back = host_sessions.messages(self.runtime.home.path, self.session_id)
+        told = host_sessions.messages(self.runtime.home.path, self.session_id)
+        standing = [message for message in told if not message["taken_back"]]
+        taken_back = [message for message in told if message["taken_back"]]
         if not taken_back:
             return
         self._taken_back = set(self._as_stored(taken_back))
+        # What was said off the record was not stored, and must not be told to the spool now.
+        recorded = set(map(_mark, self._kept(off_record.on_record(exchanges(told)))))
         # A turn is known by its answer, as in a replay.
-        gone = {_mark(turn): turn for turn in self._as_stored(taken_back) if any(turn)}
+        gone = {_mark(turn): turn for turn in self._as_stored(taken_back) if any(turn) and _mark(turn) in recorded}
         times = Counter(map(_mark, self._as_stored(standing)))
         turns = tuple(gone.values())[-TRANSCRIPT_TURNS_MAX:]
         left = tuple(times[_mark(turn)] for turn in turns)
@@ -202,8 +206,10 @@ class Conversation:
 
     def _as_stored(self, messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         """The turns of the host's record as they were handed over and kept."""
+        return self._kept(exchanges(messages))
+
+    def _kept(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         scrub = scrubber()
-        pairs = exchanges(messages)
         return [kept(scrub(user), scrub(answer), self.runtime.settings) for user, answer in pairs]
 
     def _signature(self, author_id: str) -> Metadata:

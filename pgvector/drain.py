@@ -79,6 +79,12 @@ class Drain:
         """Events of dead processes that were taken and are not settled yet."""
         return sum(adopted.pending for adopted in list(self._adopted))
 
+    @property
+    def adopting(self) -> bool:
+        """Whether what dead processes left has not been looked for yet, or is not settled."""
+        looking = self._adopt_at == 0.0 or self._orphans is not None
+        return looking or any(not adopted.finished for adopted in list(self._adopted))
+
     def step(self, embedder: Embedder | None) -> bool:
         """Settle one batch; False when there is nothing more to do for now.
 
@@ -88,6 +94,7 @@ class Drain:
         self._adopt()
         self._board(embedder)
         if not self._flights:
+            self._tally.notify()
             # What waited for the spool of a dead process can go now.
             return self._orphans is not None or bool(self._held)
         flight = self._flights[0]
@@ -150,8 +157,8 @@ class Drain:
             self._adopted.remove(adopted)
             adopted.close()
         if self._orphans is None and time.monotonic() >= self._adopt_at:
-            self._adopt_at = time.monotonic() + self._settings.adopt_interval_s
             self._orphans = orphans(self._home.spool)
+            self._adopt_at = time.monotonic() + self._settings.adopt_interval_s
         while self._orphans is not None and len(self._adopted) < ADOPTED_MAX:
             orphan = next(self._orphans, None)
             if orphan is None:

@@ -20,6 +20,7 @@ from .settings import Settings
 from .store import healing, history
 from .store.legs import Kind
 from .store.postgres import Connection, Database
+from .themes import hidden_pattern
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -131,7 +132,7 @@ class Healer:
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         with self._database.transaction(*limits) as connection:
             counted = healing.claim(connection, "words", self._holder, COUNT_INTERVAL_S) and healing.count_words(
-                connection, self._settings.word_candidates_max
+                connection, self._settings.word_candidates_max, hidden_pattern(self._settings.bench_themes)
             )
         if counted:
             self._count_due = 0.0

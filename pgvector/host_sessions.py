@@ -31,14 +31,13 @@ _PARENTS = """
     select id from line where id <> ''"""
 
 
-def messages(home: Path, session_id: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The messages of a session that stand, and those that were taken back; both empty when the record is not there."""
-    standing: list[dict[str, Any]] = []
-    taken_back: list[dict[str, Any]] = []
+def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
+    """The messages of a session in their order, each with whether it was `taken_back`; none without a record."""
+    found = []
     for role, content, calls, gone in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
         text = content if isinstance(content, str) and not content.startswith(_ENCODED) else ""
-        (taken_back if gone else standing).append({"role": role, "content": text, "tool_calls": calls})
-    return standing, taken_back
+        found.append({"role": role, "content": text, "tool_calls": calls, "taken_back": bool(gone)})
+    return found
 
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:

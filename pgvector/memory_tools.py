@@ -84,7 +84,7 @@ def _remember(runtime: Runtime, arguments: Mapping[str, Any], caller: Caller) ->
     metadata = given.mapping(arguments, "metadata", METADATA_CHARS_MAX)
     if claimed := OURS & metadata.keys():
         raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
-    target: Target = "user" if given.choice(arguments, "target", TARGETS) == "user" else "memory"
+    target = given.choice(arguments, "target", TARGETS) or "memory"
     wait = given.switch(arguments, "sync")
     ours = {"origin": "remember", "session_id": caller.session_id, **caller.marks}
     event = Add(
@@ -128,7 +128,7 @@ def _forget(runtime: Runtime, arguments: Mapping[str, Any], caller: Caller) -> d
 
 def _list(runtime: Runtime, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     most, budget_s = runtime.settings.recall_limit_max, runtime.settings.recall_budget_s
-    target = given.choice(arguments, "target", TARGETS)
+    target = given.choice(arguments, "target", TARGETS) or ""
     limit = given.whole(arguments, "limit", 1, most) or min(LIMIT_DEFAULT, most)
     before = given.whole(arguments, "before", 1, ID_MAX)
     runtime.writer.flush(budget_s / 2)

@@ -31,7 +31,7 @@ def _moment(text: str, name: str, whole_day: timedelta) -> datetime | None:
     if not text:
         return None
     try:
-        if len(text) == len("2026-11-21"):
+        if len(text) <= len("2026-11-21"):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + whole_day
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

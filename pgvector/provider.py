@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent.memory_provider import MemoryProvider
 
 from . import capture, render
-from .ambient import ambient, lasting
+from .ambient import ambient, lasting, offered
 from .errors import SettingsError
 from .guard import failed_call, guarded, nothing
 from .host import hermes_home
@@ -115,7 +115,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             return ""
         runtime, theme = conversation.runtime, conversation.theme()
         settings = runtime.settings
-        if theme is None or not settings.prefetch_limit or settings.recall_mode == "tools":
+        if theme is None or not offered(settings):
             return ""
         recall = ambient(runtime, theme, capture.clean(query), session_id or conversation.session_id)
         self._recalled = len(recall.hits)

@@ -171,12 +171,13 @@ def readable(
     wanted = normalise(scope)
     if wanted in ("current", "session"):
         return (theme,)
-    others = () if is_bench(theme, bench_themes) else _others(theme, cross_theme_recall, allowed_themes)
+    known = aliases or {}
+    others = () if is_bench(theme, bench_themes) else _others(theme, cross_theme_recall, allowed_themes, known)
     if others is not None:
         others = tuple(other for other in others if not is_bench(other, bench_themes))
     if wanted == "all":
         return None if others is None else (theme, *others)
-    named = aliased(wanted, aliases or {})
+    named = aliased(wanted, known)
     if named == theme:
         return (theme,)
     if reserved(named) or is_bench(named, bench_themes) or (others is not None and named not in others):
@@ -186,17 +187,21 @@ def readable(
 
 
 def _others(
-    theme: str, cross_theme_recall: CrossThemeRecall, allowed_themes: Collection[str]
+    theme: str, cross_theme_recall: CrossThemeRecall, allowed_themes: Collection[str], aliases: Mapping[str, str]
 ) -> tuple[str, ...] | None:
+    """The themes besides its own that it may read, by the names that they are stored under; None for all."""
+
+    def stored(names: Iterable[str]) -> dict[str, None]:
+        return dict.fromkeys(aliased(normalise(name), aliases) for name in names)
+
     if cross_theme_recall == "none":
         return ()
     if isinstance(cross_theme_recall, Mapping):
-        rules = {normalise(reader): themes for reader, themes in cross_theme_recall.items()}
-        names = dict.fromkeys(normalise(name) for name in rules.get(theme, ()))
+        ours = (themes for reader, themes in cross_theme_recall.items() if theme in stored([reader]))
+        names = stored(name for themes in ours for name in themes)
         return tuple(n for n in names if n != theme and not reserved(n) and allowed(n, allowed_themes))
     if allowed_themes:
-        names = dict.fromkeys(normalise(name) for name in allowed_themes)
-        return tuple(name for name in names if name != theme and not reserved(name))
+        return tuple(name for name in stored(allowed_themes) if name != theme and not reserved(name))
     return None
 
 

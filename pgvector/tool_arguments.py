@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import BadArgument
 
 Arguments = Mapping[str, Any]
+Name = TypeVar("Name", bound=str)
 
 
 def check(schema: Mapping[str, Any], arguments: Any) -> None:
@@ -31,12 +32,15 @@ def text(arguments: Arguments, name: str) -> str:
     return value
 
 
-def choice(arguments: Arguments, name: str, choices: Collection[str]) -> str:
-    """One of `choices`, empty when it is missing."""
+def choice(arguments: Arguments, name: str, choices: Collection[Name]) -> Name | None:
+    """One of `choices`; None when it is missing or empty."""
     value = text(arguments, name)
-    if value and value not in choices:
+    for known in choices:
+        if value == known:
+            return known
+    if value:
         raise BadArgument(f"{name} is {value[:40]!r}; it must be one of {', '.join(choices)}")
-    return value
+    return None
 
 
 def whole(arguments: Arguments, name: str, least: int, most: int) -> int | None:

@@ -82,10 +82,18 @@ class AsyncWriter:
         if self._thread is None or not self._thread.is_alive() or self._stopping:
             self._start()
 
-    def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was accepted by now is settled; False when `timeout_s` seconds were not enough."""
+    def flush(self, timeout_s: float, *, adopted: bool = False) -> bool:
+        """Wait until all that was accepted by now is settled; False when `timeout_s` seconds were not enough.
+
+        With `adopted` also what dead processes left.
+        """
         goal = self._spool.appended
-        if self._spool.pending == 0:
+
+        def settled() -> bool:
+            own = self._spool.appended - self._spool.pending >= goal
+            return own and not (adopted and self._drain.adopting)
+
+        if settled():
             return True
         with self._lock:
             self._hurried += 1
@@ -93,7 +101,7 @@ class AsyncWriter:
         self.wake()
         self._tally.notify()
         try:
-            return self._tally.wait_until(lambda: self._spool.appended - self._spool.pending >= goal, timeout_s)
+            return self._tally.wait_until(settled, timeout_s)
         finally:
             with self._lock:
                 self._hurried -= 1

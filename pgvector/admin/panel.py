@@ -106,7 +106,7 @@ def backups(home: Path) -> list[str]:
 
 
 def identity(home: Path) -> dict[str, str]:
-    """What decides whose memory a turn is and which tools there are, as one digest; a few file times are read."""
+    """What decides whose memory a turn is, whether it is one, and which tools there are, as one digest; a few file times are read."""
     names = ("config.yaml", ".env", "pgvector/config.json")
     return {"pgvector.themes": _themes(home, tuple(_stamp(home / name) for name in names))}
 
@@ -121,6 +121,8 @@ def _themes(home: Path, _: Stamp) -> str:
         settings.theme_aliases,
         settings.allowed_themes,
         settings.cross_theme_recall,
+        settings.bench_themes,
+        settings.off_record,
         settings.recall_mode,
         settings.tools,
     )

@@ -67,12 +67,15 @@ def search(
         )
         with console.busy("asking the memory"):
             _wait_ready(runtime)
+            whole = runtime.writer.flush(request.budget_s, adopted=True)
             kinds = ("entries",) if target else ("turns",) if role else _KINDS[kind]
             answers = {name: runtime.recall(name, request) for name in kinds}
     finally:
         release(runtime)
     console.data({"query": query, "theme": own, "scope": scope or settings.scope_default, **_documents(answers)})
     _show(answers, console, explain)
+    if not whole:
+        console.say("what dead processes left is not all stored yet; see: hermes-pgvector status")
     return 0
 
 

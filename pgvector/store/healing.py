@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from .. import lexical
 from ..model import Vector
 from ..settings import Settings
-from ..themes import RESERVED_PATTERN
 from .legs import Kind
 from .postgres import Connection
 from .queries import QUERIES
@@ -112,13 +111,13 @@ def add_words(connection: Connection, limit: int) -> int:
     return added
 
 
-def count_words(connection: Connection, rows_min: int) -> bool:
+def count_words(connection: Connection, rows_min: int, hidden: str) -> bool:
     """Count, in a sample, the words of the one theme of more than `rows_min` rows that is most due; whether one was.
 
-    Call it in a transaction.
+    Themes that match the pattern `hidden` are counted for themselves and not among all. Call it in a transaction.
     """
     for kind in KINDS:
-        parameters = {"rows_min": rows_min, "reserved": RESERVED_PATTERN}
+        parameters = {"rows_min": rows_min, "reserved": hidden}
         due = connection.execute(QUERIES[f"uncounted_words_{kind}"], parameters).fetchone()
         if due:
             found = {"theme": due["agent_identity"], "rows": due["rows"], "sample": WORDS_SAMPLE_ROWS}

@@ -130,13 +130,13 @@ def _append_rows(columns: dict[str, list[Any]], planned: Planned, session: str, 
 
 def _apply_one(connection: Connection, planned: Planned) -> int:
     event = planned.event
+    if isinstance(event, Add | Replace | Remove | SessionEnded):
+        connection.execute(QUERIES["lock_home"], {"home": event.home})
     match event:
         case SessionEnded():
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, planned, event)
-        case Add() | Replace() | Remove():
-            connection.execute(QUERIES["lock_home"], {"home": event.home})
     logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:
         return 0

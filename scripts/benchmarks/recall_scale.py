@@ -27,8 +27,8 @@ import psycopg
 from recall_corpus import COMMON_WORD, TEXTS, THEMES, Corpus, corpus, texts
 from throwaway import postgres, programs
 
-from hermes_memory_pgvector import lexical, runtime, tools
-from hermes_memory_pgvector.model import RecallRequest, Scope, Vector
+from hermes_memory_pgvector import lexical, runtime, toolset
+from hermes_memory_pgvector.model import Caller, RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall import Recaller
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import schema
@@ -210,10 +210,9 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
                 ours, theirs = [], []
                 for number in range(-2, questions):
                     arguments = {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
+                    caller = Caller(theme=theme or "other-0")
                     started = time.perf_counter()
-                    answer = json.loads(
-                        tools.call(running, "recall_conversation", arguments, theme=theme or "other-0", session_id="")
-                    )
+                    answer = json.loads(toolset.call(running, "recall_conversation", arguments, caller))
                     took = 1000 * (time.perf_counter() - started)
                     other = ask_peer(theme or "other-0", arguments)
                     if not answer.get("results", answer.get("hits")) or answer.get("degraded") or other["error"]:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Endpoint
 
-from hermes_memory_pgvector import render, themes, tools
+from hermes_memory_pgvector import render, themes, toolset
 from hermes_memory_pgvector.ambient import ambient
 from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.errors import BadArgument
-from hermes_memory_pgvector.model import Add, TurnTaken
+from hermes_memory_pgvector.model import Add, Caller, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.themes import Identity
@@ -133,8 +133,9 @@ def people(runtime: Runtime) -> list[str]:
 
 def read(runtime: Runtime, theme: str, /, **arguments: Any) -> set[str]:
     """The themes of all hits of both tools; an error has none."""
+    caller = Caller(theme=theme, session_id="the-same")
     answers = [
-        json.loads(tools.call(runtime, tool, {"query": WORDS, **arguments}, theme=theme, session_id="the-same"))
+        json.loads(toolset.call(runtime, tool, {"query": WORDS, **arguments}, caller))
         for tool in ("recall_memory", "recall_conversation")
     ]
     return {hit["theme"] for answer in answers for hit in answer.get("hits", ())}

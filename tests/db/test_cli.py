@@ -328,18 +328,18 @@ def test_search_stores_what_a_dead_process_left_behind(
         "import os, sys, pathlib; from hermes_memory_pgvector.spool import Spool;"
         "from hermes_memory_pgvector.model import TurnTaken;"
         "s = Spool(pathlib.Path(sys.argv[1]), bytes_max=1 << 20, window_max=5);"
-        "s.append(TurnTaken(theme='default', session_id='z', user='lost kittens', assistant='in the kitchen'));"
+        "say = lambda text: s.append(TurnTaken(theme='default', session_id='z', user=text, assistant=''));"
+        "[say(f'cupboard {number} is empty') for number in range(500)];"
+        "say('lost kittens are in the kitchen');"
         "os._exit(0)"
     )
     spool = tmp_path / "pgvector" / "spool"
     subprocess.run(
         [sys.executable, "-P", "-c", code, str(spool)], env={"PYTHONPATH": IMPORTED_FROM}, check=True, cwd="/"
     )
-    assert run("status", "--json").document["spool"]["events"] == 1
-    # It may answer before all of it is stored, but not end before.
-    assert run("search", "kittens", "--kind", "turns").code == 0
-    assert run("status", "--json").document["spool"]["events"] == 0
+    assert run("status", "--json").document["spool"]["events"] == 501
     assert "lost kittens" in run("search", "kittens", "--kind", "turns").out
+    assert run("status", "--json").document["spool"]["events"] == 0
 
 
 # backfill

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +69,51 @@ def test_a_replayed_transcript_adds_only_what_is_missing(
     one.end(transcript(1, 2))
     one.end(transcript(1, 2))
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
+
+
+_TALKER = """
+    import json, sys
+    from hermes_memory_pgvector.conversation import Conversation
+    from hermes_memory_pgvector.runtime import acquire, release
+    from hermes_memory_pgvector.settings import Settings
+    from hermes_memory_pgvector.themes import Identity
+    runtime = acquire(Settings(dsn=sys.argv[2], embed_on_write=False), sys.argv[1])
+    one = Conversation(runtime, Identity(), "s1", "primary")
+    for line in sys.stdin:
+        hook, arguments = json.loads(line)
+        getattr(one, hook)(*arguments)
+        print(runtime.writer.flush(20), flush=True)
+    release(runtime)
+"""
+
+
+def test_two_processes_that_talk_in_one_session_store_each_turn_once(tmp_path: Path, database: str) -> None:
+    arguments = [sys.executable, "-P", "-c", textwrap.dedent(_TALKER), str(tmp_path), database]
+    talkers = [
+        subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") for _ in range(2)
+    ]
+
+    def tell(*told: tuple[subprocess.Popen[str], str, list[Any]]) -> None:
+        for talker, hook, given in told:
+            assert talker.stdin is not None
+            talker.stdin.write(json.dumps([hook, given]) + "\n")
+            talker.stdin.flush()
+        for talker, _, _ in told:
+            assert talker.stdout is not None
+            assert talker.stdout.readline() == "True\n"
+
+    one, other = talkers
+    tell((one, "take_turn", [*said(1)]), (other, "take_turn", [*said(2)]))
+    tell((one, "take_turn", [*said(3)]))
+    # Neither has handed over the fourth turn, and both replay all of them at the same time, twice.
+    for _ in range(2):
+        tell(*((talker, "end", [transcript(1, 2, 3, 4)]) for talker in talkers))
+    for talker in talkers:
+        talker.communicate(timeout=30)
+        assert talker.returncode == 0
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select session_id, content from conversations").fetchall()
+    assert sorted(found) == sorted(("s1", text) for number in (1, 2, 3, 4) for text in said(number))
 
 
 def test_the_transcript_of_a_branch_does_not_repeat_its_parent(

@@ -312,3 +312,11 @@ def test_the_settings_decide_which_tools_there_are(
         arguments = {"query": "kelp"} if name in RECALL else {"id": 1} if name == "forget" else {"content": "kelp"}
         answer = use(runtime, name, **({} if name == "list_memories" else arguments))
         assert (f"no tool '{name}'" in answer.get("error", "")) == (name not in names), name
+
+
+def test_an_agent_that_only_reads_is_not_told_that_something_is_kept() -> None:
+    prompt = toolset.prompt(Settings(off_record=True, tools="all"))
+    assert "nothing of this session is stored" in prompt
+    assert "is kept" not in prompt
+    assert not [name for name in NAMES if name in prompt]
+    assert all(name in prompt for name in RECALL)

@@ -512,3 +512,15 @@ def test_an_add_and_a_remove_stored_at_once_see_each_other(memory: Memory) -> No
         assert other.is_alive(), "it waits for what the other one does"
     other.join(20)
     assert memory.contents() == []
+
+
+def test_two_replays_of_a_session_stored_at_once_see_each_other(memory: Memory) -> None:
+    told = [SessionEnded(theme="ops", home="h", session_id="s", at=at(n), turns=(("why?", "so"),)) for n in (1, 2)]
+    other = threading.Thread(target=memory.apply, args=(told[1],))
+    with memory.database.transaction(10, 20) as connection:
+        rows.apply(connection, [Planned(told[0], (), ())])
+        other.start()
+        other.join(0.5)
+        assert other.is_alive(), "it waits for what the other one does"
+    other.join(20)
+    assert [content for _, content in memory.turns()] == ["why?", "so"]

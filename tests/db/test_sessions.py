@@ -284,6 +284,20 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     assert kept == (0,)
 
 
+def test_what_was_said_off_the_record_is_not_told_when_it_is_taken_back(
+    start: Callable[..., Runtime], record: Record
+) -> None:
+    runtime = start(allowed_themes=["elsewhere"])
+    one = talk(runtime)
+    for pair in (turn(1), ("off the record", "As you like, I keep nothing of it."), turn(2)):
+        record.say("s", pair)
+    record.undo("s", 3)
+    one.take_back()
+    told = "".join(path.read_text() for path in runtime.home.aside_folder.glob("*.json"))
+    assert turn(1)[1] in told
+    assert turn(2)[1] not in told
+
+
 def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
@@ -367,3 +381,6 @@ def test_a_summary_is_told_what_the_memory_knows_of_the_matter_and_nothing_else(
     assert "of the others" not in told
     assert lasting(runtime, "default", transcript(("wie wird das Wetter in Bern?", "Es regnet."))) == ""
     assert lasting(runtime, "default", []) == ""
+    for silent in ({"recall_mode": "tools"}, {"prefetch_limit": 0}):
+        quiet = start(min_similarity=0.3, **silent)
+        assert lasting(quiet, "default", transcript(("which one is the staging database db-prod-03?", "Wait."))) == ""

@@ -11,14 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loopback import Endpoint
 
-from hermes_memory_pgvector.model import Add, TurnTaken
+from hermes_memory_pgvector.model import Add, Caller, TurnTaken
 from hermes_memory_pgvector.recall import QUERY_CHARS_MAX
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.tools import SCHEMAS, call
+from hermes_memory_pgvector.tools import SCHEMAS
+from hermes_memory_pgvector.toolset import call
 
 PERSON = "dm-telegram-0123456789abcdef"
 TOOLS = [schema["name"] for schema in SCHEMAS]
+OPS = Caller(theme="ops", session_id="s")
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def parsed(answer: str) -> dict[str, Any]:
 
 
 def use(runtime: Runtime, tool: str, theme: str = "ops", session_id: str = "s", **arguments: Any) -> dict[str, Any]:
-    return parsed(call(runtime, tool, arguments, theme=theme, session_id=session_id))
+    return parsed(call(runtime, tool, arguments, Caller(theme=theme, session_id=session_id)))
 
 
 def keep(runtime: Runtime, *texts: str, theme: str = "ops", session_id: str = "s") -> None:
@@ -154,7 +156,7 @@ def test_other_mistakes_are_told(start: Any) -> None:
     assert "session" in use(runtime, "recall_conversation", session_id="", query="kelp", scope="session")["error"]
     assert "'billing' may not be read" in use(runtime, "recall_memory", query="kelp", scope="billing")["error"]
     for arguments in (["query"], "query", 5):
-        error = parsed(call(runtime, "recall_memory", arguments, theme="ops", session_id="s"))["error"]  # type: ignore[arg-type]
+        error = parsed(call(runtime, "recall_memory", arguments, OPS))["error"]  # type: ignore[arg-type]
         assert "must be an object" in error
 
 
@@ -182,7 +184,7 @@ def test_the_schemas_tell_the_arguments_that_are_taken(runtime: Runtime) -> None
 def test_an_answer_keeps_to_its_bound(start: Any, tool: str, chars_max: int) -> None:
     runtime = start(recall_chars_max=chars_max)
     keep(runtime, *(f'kelp {number} "quoted"\n\\ 漢字 ' * 200 for number in range(12)))
-    text = call(runtime, tool, {"query": "kelp " * 50, "limit": 50}, theme="ops", session_id="s")
+    text = call(runtime, tool, {"query": "kelp " * 50, "limit": 50}, OPS)
     assert len(text) <= chars_max
     answer = parsed(text)
     assert answer["hits"]
@@ -208,7 +210,7 @@ awkward = st.text(st.sampled_from("a'\"\\\0\ud800<>&%é漢\n"), max_size=12)
     st.fixed_dictionaries({}, optional=dict.fromkeys(("query", "scope", "limit", "target", "x"), values | awkward)),
 )
 def test_whatever_is_called_the_answer_is_json(runtime: Runtime, tool: str, arguments: dict[str, Any]) -> None:
-    answer = parsed(call(runtime, tool, arguments, theme="ops", session_id="s"))
+    answer = parsed(call(runtime, tool, arguments, OPS))
     assert ("error" in answer) != ("hits" in answer)
 
 
@@ -249,7 +251,7 @@ def days(runtime: Runtime) -> Runtime:
 
 
 def found(runtime: Runtime, tool: str = "recall_conversation", **arguments: Any) -> list[dict[str, Any]]:
-    answer = parsed(call(runtime, tool, {"query": "kelp site", **arguments}, theme="ops", session_id="s2"))
+    answer = use(runtime, tool, session_id="s2", **{"query": "kelp site", **arguments})
     assert "error" not in answer, answer
     return list(answer["hits"])
 
@@ -302,7 +304,7 @@ def test_a_recall_of_memory_keeps_to_the_time_that_is_asked_for(runtime: Runtime
 def test_a_bad_value_is_an_error_that_names_the_argument(
     runtime: Runtime, arguments: dict[str, Any], named: str
 ) -> None:
-    answer = parsed(call(runtime, "recall_conversation", {"query": "x", **arguments}, theme="ops", session_id="s"))
+    answer = parsed(call(runtime, "recall_conversation", {"query": "x", **arguments}, OPS))
     assert named in answer["error"]
 
 

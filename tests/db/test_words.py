@@ -19,6 +19,7 @@ from hermes_memory_pgvector.store import healing, legs, rows
 from hermes_memory_pgvector.store.legs import Key, Where
 from hermes_memory_pgvector.store.postgres import Connection, Database
 from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.themes import RESERVED_PATTERN
 
 DATA = Path(__file__).parent.parent / "data"
 CANDIDATES = 200
@@ -101,7 +102,7 @@ def filled(database: str, opened: Database) -> Database:
 def count_all(database: Database, rows_min: int = 1000) -> int:
     counted = 0
     with database.transaction(20, 60) as connection:
-        while healing.count_words(connection, rows_min):
+        while healing.count_words(connection, rows_min, RESERVED_PATTERN):
             counted += 1
             assert counted < 20
     return counted
@@ -215,6 +216,15 @@ def test_a_question_reads_a_bounded_number_of_rows(filled: Database, where: Wher
             found = held(connection, where, query, rows=ROWS)
             assert len(found) <= 1.5 * CANDIDATES
             assert reads(connection, where, query) <= 2 * CANDIDATES
+
+
+def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> None:
+    healer = Healer(filled, Errands("words-test", 1), Settings(word_candidates_max=1000, bench_themes=["l?b"]), print)
+    while healer.step(None):
+        pass
+    assert known(filled, "lab")["drum"] == ROWS
+    assert known(filled, "")[""] == ROWS
+    assert "drum" not in known(filled, "")
 
 
 def test_one_process_of_a_fleet_counts(filled: Database) -> None:

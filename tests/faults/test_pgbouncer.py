@@ -16,9 +16,9 @@ from faultrig.memory import QUICK
 from faultrig.pgbouncer import SERVERS_MAX, Pooler, pooled
 from loopback import Endpoint
 
-from hermes_memory_pgvector import tools
+from hermes_memory_pgvector import toolset
 from hermes_memory_pgvector.errors import SettingsError
-from hermes_memory_pgvector.model import Add, Remove, Replace, TurnTaken
+from hermes_memory_pgvector.model import Add, Caller, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.schema import migrate
@@ -51,15 +51,11 @@ def test_what_is_said_and_remembered_is_stored_and_recalled(
         assert len(memory.entries(database)) == 59
         for number in (3, 7, 31):
             said = json.loads(
-                tools.call(
-                    runtime, "recall_conversation", {"query": f"where is host-{number}"}, theme="ops", session_id="s"
-                )
+                toolset.call(runtime, "recall_conversation", {"query": f"where is host-{number}"}, Caller(theme="ops"))
             )
             assert f"where is host-{number}" in json.dumps(said)
             assert not said.get("degraded")
-            known = json.loads(
-                tools.call(runtime, "recall_memory", {"query": f"host-{number}"}, theme="ops", session_id="s")
-            )
+            known = json.loads(toolset.call(runtime, "recall_memory", {"query": f"host-{number}"}, Caller(theme="ops")))
             assert f"host-{number} is" in json.dumps(known)
         assert runtime.writer.counters.applied == 122
     finally:

@@ -21,6 +21,7 @@ from hermes_memory_pgvector.errors import BadArgument
             datetime(2026, 11, 21, 7, 30, tzinfo=UTC),
             datetime(2026, 11, 21, 7, 30, tzinfo=UTC),
         ),
+        ("20261121", datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)),
         ("", None, None),
     ],
 )

@@ -77,14 +77,18 @@ def test_the_status_of_broken_settings_is_what_is_wrong(tmp_path: Path, line: st
     assert "hunter2" not in shown["problem"]
 
 
-def test_the_identity_changes_with_the_settings_that_decide_whose_memory_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "deciding",
+    ["theme_aliases: {bills: billing}", "bench_themes: [trial-*]", "off_record: true", "recall_mode: tools"],
+)
+def test_the_identity_changes_with_the_settings_that_decide_whose_memory_it_is(tmp_path: Path, deciding: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("memory: {pgvector: {prefetch_limit: 1}}\n")
     first = panel.identity(tmp_path)
     json.dumps(first)
     config.write_text("memory: {pgvector: {prefetch_limit: 2}}\nother: 1\n")
     assert panel.identity(tmp_path) == first
-    config.write_text("memory: {pgvector: {theme_aliases: {bills: billing}}}\n")
+    config.write_text(f"memory: {{pgvector: {{{deciding}}}}}\n")
     assert panel.identity(tmp_path) != first
 
 

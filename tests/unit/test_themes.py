@@ -234,12 +234,15 @@ def test_the_allow_list() -> None:
         ("rouge", "all", [], ("red",)),
         ("red", {"own": ["red"]}, [], ("red",)),
         ("own", "none", [], ("own",)),
+        ("all", {"Mine": ["rouge", "red"]}, [], ("own", "red")),
+        ("rouge", {"own": ["Rouge"]}, [], ("red",)),
+        ("all", "all", ["mine", "rouge"], ("own", "red")),
     ],
 )
 def test_what_may_be_read(scope: str, rule: themes.CrossThemeRecall, allowed: list[str], expected: object) -> None:
     found = themes.readable(
-        "own", scope, cross_theme_recall=rule, allowed_themes=allowed, aliases={"rouge": "red"}
-    )  # fmt: skip
+        "own", scope, cross_theme_recall=rule, allowed_themes=allowed, aliases={"rouge": "red", "mine": "own"}
+    )
     assert found == expected
 
 

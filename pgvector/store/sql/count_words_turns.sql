@@ -1,4 +1,4 @@
--- What a sample of its rows tells of one theme's words, or for the empty theme of all that are not reserved: kept are those
+-- What a sample of its rows tells of one theme's words, or for the empty theme of all that are not hidden: kept are those
 -- that at least one row in 200 holds, and under the empty word the number of all rows. The sample goes by a hash of the id,
 -- because the two sides of a conversation alternate.
 with sampled as materialized (

@@ -1,5 +1,5 @@
 -- The large theme that has grown or shrunk most since its words were counted, by a fifth at least; the empty theme stands
--- for all that are not reserved for one person or room. What is known of themes that are not large any more is forgotten.
+-- for all that others than their owners may read. What is known of themes that are not large any more is forgotten.
 with sizes as materialized (
   select agent_identity, count(*) as rows from conversations group by agent_identity
 ), large as (
