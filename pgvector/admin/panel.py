@@ -106,7 +106,10 @@ def backups(home: Path) -> list[str]:
 
 
 def identity(home: Path) -> dict[str, str]:
-    """What decides whose memory a turn is, whether it is one, and which tools there are, as one digest; a few file times are read."""
+    """What decides whose memory a turn is, whether it is one, and which tools there are, as one digest.
+
+    A few file times are read.
+    """
     names = ("config.yaml", ".env", "pgvector/config.json")
     return {"pgvector.themes": _themes(home, tuple(_stamp(home / name) for name in names))}
 
