@@ -26,6 +26,6 @@ with candidates as materialized (
   union
   select agent_identity, after, id from candidates where after is not null
 )
-select f.agent_identity, f.id, 1 - (t.embedding <=> %(vector)s::halfvec) as similarity, f.previous
+select f.agent_identity, f.id, 1 - (t.embedding <=> %(vector)b::halfvec) as similarity, f.previous
 from family f
 join conversations t on t.agent_identity = f.agent_identity and t.id = f.id
