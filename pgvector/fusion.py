@@ -10,9 +10,10 @@ step away.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -21,9 +22,11 @@ NEIGHBOUR_SHARE = 0.3
 CONTEXT_SHARE = 0.4
 STEPS = 3
 
+_GAP = (None,) * STEPS
+_NO_WORDS: Mapping[str, float] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Candidate(Generic[K]):
+
+class Candidate(NamedTuple, Generic[K]):
     """A row that a leg found, or a neighbour of one.
 
     `words` is what each of the question's words that it holds is worth. `previous` is the row before it in its session.
@@ -31,7 +34,7 @@ class Candidate(Generic[K]):
 
     key: K
     similarity: float | None
-    words: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, float] = _NO_WORDS
     previous: K | None = None
 
 
@@ -41,55 +44,64 @@ def fuse(candidates: Iterable[Candidate[K]], *, span: tuple[float, float] | None
     `span` is the lowest and highest cosine of the near leg, over which similarities are stretched; None takes it from
     the candidates.
     """
-    found = {candidate.key: candidate for candidate in candidates}
-    around = {key: list(neighbours) for key, neighbours in _neighbours(found)}
-    low, high = span or _span(found)
-    worded = {key: _worded(candidate, found, around[key]) for key, candidate in found.items()}
-    most_words = max(worded.values(), default=0.0) or 1.0
-    own = {
-        key: MEANING_WEIGHT * _stretched(candidate.similarity, low, high)
-        + (1 - MEANING_WEIGHT) * worded[key] / most_words
-        for key, candidate in found.items()
-    }
-    total = {
-        key: own[key] + NEIGHBOUR_SHARE * sum(own[other] / 2**away for other, away in around[key]) for key in found
-    }
-    most = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**away for away in range(STEPS))
+    line = list(_line({candidate.key: candidate for candidate in candidates}))
+    low, high = span or _span(line)
+    worded = _worded(line)
+    most_words = max(worded, default=0.0) or 1.0
+    own = [
+        MEANING_WEIGHT * _stretched(row.similarity, low, high) + (1 - MEANING_WEIGHT) * words / most_words
+        if row
+        else 0.0
+        for row, words in zip(line, worded, strict=True)
+    ]
+    total = own
+    for away in range(1, STEPS + 1):
+        share, beyond = NEIGHBOUR_SHARE * _fading(away), [0.0] * away
+        before, after = beyond + own, own[away:] + beyond
+        total = [sum_ + share * (left + right) for sum_, left, right in zip(total, before, after, strict=False)]
+    most = 1 + 2 * NEIGHBOUR_SHARE * sum(map(_fading, range(1, STEPS + 1)))
+    scores = [(row.key, score / most) for row, score in zip(line, total, strict=True) if row]
     # Equal scores keep the order of the keys, so that the same question always gets the same answer.
-    return {key: total[key] / most for key in sorted(total, key=lambda key: (-total[key], str(key)))}
+    return dict(sorted(scores, key=lambda scored: (-scored[1], str(scored[0]))))
 
 
-def _neighbours(found: Mapping[K, Candidate[K]]) -> Iterator[tuple[K, Iterator[tuple[K, int]]]]:
-    """Each row with the rows around it in its session, and how many steps beyond the first they are."""
-    before = {
-        key: candidate.previous
-        for key, candidate in found.items()
-        if candidate.previous is not None and candidate.previous in found
-    }
-    after = {previous: key for key, previous in before.items()}
-    for key in found:
-        yield key, (step for links in (before, after) for step in _steps(key, links))
+def _fading(away: int) -> float:
+    """What is left of a share so many steps away."""
+    return 0.5 ** (away - 1)
 
 
-def _steps(key: K, links: Mapping[K, K]) -> Iterator[tuple[K, int]]:
-    at = key
-    for away in range(STEPS):
-        if at not in links or links[at] == key:
-            return
-        at = links[at]
-        yield at, away
+def _line(found: Mapping[K, Candidate[K]]) -> Iterator[Candidate[K] | None]:
+    """The rows as they stand in their sessions, one session behind the other, with a gap that no share crosses."""
+    after = {row.previous: row.key for row in found.values()}
+    left = dict(found)
+    # Those with nobody before them first: from these the others are reached, unless rows name each other.
+    for start in sorted(found, key=lambda key: found[key].previous in found):
+        at: K | None = start
+        if at in left:
+            yield from _GAP
+        while at in left:
+            yield left.pop(at)
+            at = after.get(at)
+    yield from _GAP
 
 
-def _worded(candidate: Candidate[K], found: Mapping[K, Candidate[K]], around: Iterable[tuple[K, int]]) -> float:
-    worth = dict(candidate.words)
-    for key, away in around:
-        for word, other in found[key].words.items():
-            worth[word] = max(worth.get(word, 0.0), CONTEXT_SHARE * other / 2**away)
-    return sum(worth[word] for word in sorted(worth))
+def _worded(line: Sequence[Candidate[K] | None]) -> list[float]:
+    """What the words of each place are worth, with those that its neighbours lend it."""
+    worth = [dict(row.words) if row else {} for row in line]
+    for place, row in enumerate(line):
+        if row is None or not row.words:
+            continue
+        for away in range(1, STEPS + 1):
+            share = CONTEXT_SHARE * _fading(away)
+            for lent in (worth[place - away], worth[place + away]):
+                for word, of_word in row.words.items():
+                    if share * of_word > lent.get(word, 0.0):
+                        lent[word] = share * of_word
+    return [math.fsum(words.values()) if row and words else 0.0 for row, words in zip(line, worth, strict=True)]
 
 
-def _span(found: Mapping[K, Candidate[K]]) -> tuple[float, float]:
-    similarities = [candidate.similarity for candidate in found.values() if candidate.similarity is not None]
+def _span(line: Iterable[Candidate[K] | None]) -> tuple[float, float]:
+    similarities = [row.similarity for row in line if row and row.similarity is not None]
     return (min(similarities), max(similarities)) if similarities else (0.0, 0.0)
 
 

@@ -33,6 +33,7 @@ EMBED_SHARE = 0.6
 SLICE_S_MIN = 0.05
 FETCHED_MIN = 20
 _WORDS = re.compile(r"\w+")
+_ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,11 @@ def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: 
 
 def _said(text: str) -> str:
     """What a text says, whatever its case, width, spaces and signs."""
-    return " ".join(_WORDS.findall(unicodedata.normalize("NFKC", text).casefold())) or text
+    if text.isascii():
+        words = text.casefold().translate(_ASCII_SIGNS).split()
+    else:
+        words = _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(words) or text
 
 
 def _bounded(query: str) -> str:

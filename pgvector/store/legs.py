@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Literal, LiteralString, TypeAlias
+from typing import Any, Literal, LiteralString, NamedTuple, TypeAlias
 
 from .. import lexical
 from ..model import Hit, Scope, Vector
 from ..themes import RESERVED_PATTERN
-from .postgres import Connection
+from .postgres import Connection, tuples
 from .queries import QUERIES
 from .rows import half
 
@@ -51,8 +51,7 @@ class Where:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """A candidate or a neighbour of one: its similarity to the question, and who stands before it in its session."""
 
     key: Key
@@ -98,10 +97,10 @@ def near(
     parameters = {**where.parameters, "vector": half(vector), "limit": limit}
     plan = f"{where.kind}_{'exact' if exact else 'indexed'}"
     for name in (f"near_{plan}", f"near_pieces_{plan}") if pieces else (f"near_{plan}",):
-        for row in connection.execute(QUERIES[name], parameters):
-            score = _number(row["score"])
+        for theme, number, cosine in tuples(connection, QUERIES[name], parameters):
+            score = _number(cosine)
             if score is not None:
-                key = row["agent_identity"], row["id"]
+                key = theme, number
                 found[key] = max(score, found.get(key, -1.0))
     return dict(sorted(found.items(), key=lambda item: -item[1])[:limit]) if pieces else found
 
@@ -126,13 +125,12 @@ def worded(
         return {}
     parameters = {"words": words, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
     name = f"words_{where.kind}_{'whole' if rows <= candidates else 'few'}"
-    cursor = connection.execute(QUERIES[name], {**where.parameters, **parameters})
     tokens = words.split()
     shown: dict[str, str] = {}
     found: dict[Key, dict[str, float]] = {}
-    for row in cursor:
-        worth = found[row["agent_identity"], row["id"]] = {}
-        for lexeme, of_word in zip(row["words"], row["worth"], strict=True):
+    for theme, number, lexemes, worths in tuples(connection, QUERIES[name], {**where.parameters, **parameters}):
+        worth = found[theme, number] = {}
+        for lexeme, of_word in zip(lexemes, worths, strict=True):
             word = shown.get(lexeme) or shown.setdefault(lexeme, _unstemmed(lexeme, tokens))
             worth[word] = worth.get(word, 0.0) + of_word
     return found
@@ -151,14 +149,10 @@ def _shared(left: str, right: str) -> int:
 
 def relate(connection: Connection, kind: Kind, keys: Sequence[Key], vector: Vector | None) -> list[Relation]:
     """The candidates and, for turns, their neighbours in the session."""
-    cursor = connection.execute(QUERIES[f"relate_{kind}"], {**_columns(keys), "vector": half(vector)})
+    found = tuples(connection, QUERIES[f"relate_{kind}"], {**_columns(keys), "vector": half(vector)})
     return [
-        Relation(
-            (row["agent_identity"], row["id"]),
-            _number(row["similarity"]),
-            (row["agent_identity"], row["previous"]) if row["previous"] is not None else None,
-        )
-        for row in cursor
+        Relation((theme, number), _number(similarity), (theme, previous) if previous is not None else None)
+        for theme, number, similarity, previous in found
     ]
 
 

@@ -265,6 +265,8 @@ values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 awkward = st.text(st.sampled_from("a'\"\\\0\ud800<>&%é漢\n"), max_size=12)
 
 
+# The threads of the connection pool use the random numbers that hypothesis watches.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(NAMES),

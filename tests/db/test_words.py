@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -250,11 +251,17 @@ def reads(connection: Connection, where: Where, query: str) -> int:
         return int(own) + sum(total(child) for child in node.get("Plans", []))
 
     class Explaining:
-        @staticmethod
-        def execute(statement: Any, parameters: Any) -> list[dict[str, Any]]:
+        @contextmanager
+        def cursor(self, **_: Any) -> Iterator[Explaining]:
+            yield self
+
+        def execute(self, statement: Any, parameters: Any) -> Explaining:
             connection.execute("set local enable_seqscan = off")
             row = connection.execute("explain (analyze, format json) " + statement, parameters).fetchone()
             explained.append(row["QUERY PLAN"][0]["Plan"] if row else {})
+            return self
+
+        def fetchall(self) -> list[tuple[Any, ...]]:
             return []
 
     explained: list[dict[str, Any]] = []

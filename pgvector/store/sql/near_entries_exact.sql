@@ -1,6 +1,6 @@
 -- Ordering by an expression that no index serves keeps the plan exact: every row of the scope is compared.
 -- The cosine of a row of zeros is NaN, which Postgres would sort before all numbers.
-select agent_identity, id, nullif(1 - (embedding <=> %(vector)s::halfvec), 'NaN') as score
+select agent_identity, id, nullif(1 - (embedding <=> %(vector)b::halfvec), 'NaN') as score
 from memory_entries
 where embedding is not null
   and (agent_identity = any (%(themes)s::text[])

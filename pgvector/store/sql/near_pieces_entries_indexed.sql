@@ -1,5 +1,5 @@
 -- As for rows; several pieces of one text may come, nearest first.
-select t.agent_identity, t.id, 1 - (p.embedding <=> %(vector)s::halfvec) as score
+select t.agent_identity, t.id, 1 - (p.embedding <=> %(vector)b::halfvec) as score
 from memory_entry_pieces p
 join memory_entries t on t.agent_identity = p.agent_identity and t.id = p.row_id
 where (t.agent_identity = any (%(themes)s::text[])
@@ -7,5 +7,5 @@ where (t.agent_identity = any (%(themes)s::text[])
   and (%(target)s = '' or t.target = %(target)s)
   and (%(since)s::timestamptz is null or t.updated_at >= %(since)s::timestamptz)
   and (%(until)s::timestamptz is null or t.updated_at < %(until)s::timestamptz)
-order by p.embedding <=> %(vector)s::halfvec
+order by p.embedding <=> %(vector)b::halfvec
 limit %(limit)s

@@ -1,5 +1,5 @@
 -- The best piece of each long text; the pieces of a scope are few beside its rows.
-select t.agent_identity, t.id, max(nullif(1 - (p.embedding <=> %(vector)s::halfvec), 'NaN')) as score
+select t.agent_identity, t.id, max(nullif(1 - (p.embedding <=> %(vector)b::halfvec), 'NaN')) as score
 from conversation_pieces p
 join conversations t on t.agent_identity = p.agent_identity and t.id = p.row_id
 where (t.agent_identity = any (%(themes)s::text[])

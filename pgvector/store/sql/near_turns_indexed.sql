@@ -1,5 +1,5 @@
 -- For scopes too large to compare every row: the caller pins the graph index by transaction-local settings.
-select agent_identity, id, 1 - (embedding <=> %(vector)s::halfvec) as score
+select agent_identity, id, 1 - (embedding <=> %(vector)b::halfvec) as score
 from conversations
 where embedding is not null
   and (agent_identity = any (%(themes)s::text[])
@@ -9,5 +9,5 @@ where embedding is not null
   and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
   and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
   and (%(role)s = '' or role = %(role)s)
-order by embedding <=> %(vector)s::halfvec
+order by embedding <=> %(vector)b::halfvec
 limit %(limit)s

@@ -3,7 +3,11 @@
 with candidates as materialized (
   select t.agent_identity, t.id, b.ids as before, a.id as after
   from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
-  join conversations t on t.agent_identity = k.agent_identity and t.id = k.id
+  cross join lateral (
+    -- The bound keeps it to one look by the key for each: for some hundred keys the planner would read all sessions.
+    select agent_identity, id, session_id, ts from conversations
+    where agent_identity = k.agent_identity and id = k.id limit 1
+  ) as t
   cross join lateral (
     select array(
       select p.id from conversations p
@@ -22,6 +26,6 @@ with candidates as materialized (
   union
   select agent_identity, after, id from candidates where after is not null
 )
-select f.agent_identity, f.id, 1 - (t.embedding <=> %(vector)s::halfvec) as similarity, f.previous
+select f.agent_identity, f.id, 1 - (t.embedding <=> %(vector)b::halfvec) as similarity, f.previous
 from family f
 join conversations t on t.agent_identity = f.agent_identity and t.id = f.id

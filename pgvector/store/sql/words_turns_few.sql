@@ -4,10 +4,10 @@
 -- two common ones, as far as they are expected to be few. How many rows hold a common term is known from memory_words, or
 -- guessed from the newest rows as long as most of the scope has not been counted.
 with asked as materialized (
-  select q.term, w.rows
+  select q.n, q.lexeme, q.term, w.rows
   from (
-    select lexeme, ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery as term
-    from unnest(to_tsvector('english', %(words)s))
+    select n, lexeme, ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery as term
+    from unnest(to_tsvector('english', %(words)s)) with ordinality as t (lexeme, positions, weights, n)
   ) as q
   cross join lateral (
     select sum(m.rows)::float8 as rows from memory_words m
@@ -21,12 +21,13 @@ with asked as materialized (
     where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = 'turns' and m.word = ''
   ) as total
 ), newest as materialized (
-  select agent_identity, id, strip(search) as search
+  select agent_identity, id, length(search) as terms_in_row,
+         array(select n from asked where t.search @@ term) as held
   from (
     select r.agent_identity, r.id, r.search
     from unnest(%(themes)s::text[]) as theme
     cross join lateral (
-      select agent_identity, id, search
+      select agent_identity, id, strip(search) as search
       from conversations
       where agent_identity = theme
       and (%(session)s = '' or session_id = %(session)s)
@@ -38,7 +39,7 @@ with asked as materialized (
       limit (select newest from scope)
     ) as r
     union all
-    (select agent_identity, id, search
+    (select agent_identity, id, strip(search) as search
      from conversations
      where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
       and (%(session)s = '' or session_id = %(session)s)
@@ -49,10 +50,9 @@ with asked as materialized (
      order by ts desc
      limit (select newest from scope))
   ) as t
-  where search @@ (select string_agg(term::text, ' | ')::tsquery from asked)
 ), terms as materialized (
-  select a.term, coalesce(a.rows, case when scope.uncounted then (
-    select count(*) * scope.rows / (%(candidates)s / 4) from newest n where n.search @@ a.term having count(*) > 2) end) as rows
+  select a.n, a.lexeme, a.term, coalesce(a.rows, case when scope.uncounted then (
+    select count(*) * scope.rows / (%(candidates)s / 4) from newest where a.n = any (held) having count(*) > 2) end) as rows
   from asked a cross join scope
 ), scarce as materialized (
   select term from (select term, sum(coalesce(rows, 0)) over (order by rows nulls first, term) as expected from terms) as t
@@ -78,9 +78,10 @@ with asked as materialized (
     from unnest(%(themes)s::text[]) as theme
   ) as themes
 ), few as materialized (
-  select agent_identity, id, strip(search) as search
+  select agent_identity, id, length(search) as terms_in_row,
+         array(select n from asked where t.search @@ term) as held
   from (
-    select agent_identity, id, search
+    select agent_identity, id, strip(search) as search
     from conversations
     where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
       -- An expression, because the index of themes would bring all rows of a theme.
@@ -95,26 +96,35 @@ with asked as materialized (
     limit %(candidates)s
   ) as t
 ), candidates as materialized (
-  select agent_identity, id, search from few
+  select agent_identity, id, terms_in_row, held from few where held <> '{}'
   union all
-  select n.agent_identity, n.id, n.search from newest n
-  where (n.agent_identity, n.id) not in (select agent_identity, id from few)
-), holds as materialized (
-  select c.agent_identity, c.id, length(c.search) as terms_in_row, t.term, t.rows
-  from candidates c join terms t on c.search @@ t.term
-), counts as materialized (
-  select term, greatest(max(rows), count(*)) as rows from holds group by term
+  select agent_identity, id, terms_in_row, held from newest
+  where held <> '{}' and (agent_identity, id) not in (select agent_identity, id from few)
+), alike as materialized (
+  select held, count(*) as rows from candidates group by held
 ), weights as materialized (
-  select term, power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), 2) as idf
-  from counts cross join scope
+  select array_agg(lexeme order by n) as lexemes, array_agg(power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), 2) order by n) as idf
+  from (
+    select t.n, t.lexeme, greatest(t.rows, sum(h.rows))::float8 as rows
+    from terms t left join (select unnest(held) as n, rows from alike) as h using (n)
+    group by t.n, t.lexeme, t.rows
+  ) as counts cross join scope
+), worths as materialized (
+  select held, sum(idf[n]) as of_words from (select held, unnest(held) as n from alike) as h cross join weights group by held
 ), mean as materialized (
-  select avg(length(search)) as terms_in_row from candidates
+  select avg(terms_in_row)::float8 as terms_in_row from candidates
+), best as materialized (
+  select agent_identity, id, held, brevity, brevity * of_words as score
+  from (
+    select agent_identity, id, held,
+           (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * c.terms_in_row / mean.terms_in_row)) as brevity
+    from candidates c cross join mean
+  ) as c
+  join worths using (held)
+  order by score desc, agent_identity, id
+  limit %(limit)s
 )
-select h.agent_identity, h.id, array_agg(trim('''' from term::text)) as words, array_agg(worth.of_term) as worth
-from holds h join weights w using (term) cross join mean
-cross join lateral (
-  select (w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as of_term
-) as worth
-group by h.agent_identity, h.id
-order by sum(worth.of_term) desc, h.agent_identity, h.id
-limit %(limit)s
+select agent_identity, id, array(select lexemes[n] from unnest(held) as n) as words,
+       array(select idf[n] * brevity from unnest(held) as n) as worth
+from best cross join weights
+order by score desc, agent_identity, id

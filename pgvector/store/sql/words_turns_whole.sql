@@ -2,19 +2,20 @@
 -- in the row and in the question), for a scope that is small enough to be
 -- read whole: the rows that hold a term are counted. Should the scope have grown meanwhile, its newest rows are read.
 with terms as materialized (
-  select ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery as term
-  from unnest(to_tsvector('english', %(words)s))
+  select n, lexeme, ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery as term
+  from unnest(to_tsvector('english', %(words)s)) with ordinality as t (lexeme, positions, weights, n)
 ), question as materialized (
-  select terms.term as any_term, coalesce(terms.term && scope.term, terms.term) as in_scope
+  select coalesce(terms.term && scope.term, terms.term) as in_scope
   from (select string_agg(term::text, ' | ')::tsquery as term from terms) as terms
   cross join (
     select string_agg('''@' || replace(replace(theme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery as term
     from unnest(%(themes)s::text[]) as theme
   ) as scope
 ), newest as materialized (
-  select agent_identity, id, strip(search) as search
+  select agent_identity, id, length(search) as terms_in_row,
+         array(select n from terms where t.search @@ term) as held
   from (
-    select agent_identity, id, search
+    select agent_identity, id, strip(search) as search
     from conversations
     where (%(session)s <> '' or (search || array_to_tsvector(array['@' || agent_identity])) @@ (select in_scope from question))
       and (agent_identity = any (%(themes)s::text[])
@@ -27,19 +28,33 @@ with terms as materialized (
     order by ts desc
     limit %(candidates)s
   ) as t
-  where search @@ (select any_term from question)
-), holds as materialized (
-  select n.agent_identity, n.id, length(n.search) as terms_in_row, t.term from newest n join terms t on n.search @@ t.term
+), candidates as materialized (
+  select agent_identity, id, terms_in_row, held from newest where held <> '{}'
+), alike as materialized (
+  select held, count(*) as rows from candidates group by held
 ), weights as materialized (
-  select term, power(ln(1 + (greatest(%(rows)s, count(*)) - count(*) + 0.5) / (count(*) + 0.5)), 2) as idf from holds group by term
+  select array_agg(lexeme order by n) as lexemes, array_agg(power(ln(1 + (greatest(%(rows)s, rows) - rows + 0.5) / (rows + 0.5)), 2) order by n) as idf
+  from (
+    select t.n, t.lexeme, coalesce(sum(h.rows), 0)::float8 as rows
+    from terms t left join (select unnest(held) as n, rows from alike) as h using (n)
+    group by t.n, t.lexeme
+  ) as counts
+), worths as materialized (
+  select held, sum(idf[n]) as of_words from (select held, unnest(held) as n from alike) as h cross join weights group by held
 ), mean as materialized (
-  select avg(length(search)) as terms_in_row from newest
+  select avg(terms_in_row)::float8 as terms_in_row from candidates
+), best as materialized (
+  select agent_identity, id, held, brevity, brevity * of_words as score
+  from (
+    select agent_identity, id, held,
+           (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * c.terms_in_row / mean.terms_in_row)) as brevity
+    from candidates c cross join mean
+  ) as c
+  join worths using (held)
+  order by score desc, agent_identity, id
+  limit %(limit)s
 )
-select h.agent_identity, h.id, array_agg(trim('''' from term::text)) as words, array_agg(worth.of_term) as worth
-from holds h join weights w using (term) cross join mean
-cross join lateral (
-  select (w.idf * (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * h.terms_in_row / mean.terms_in_row)))::float8 as of_term
-) as worth
-group by h.agent_identity, h.id
-order by sum(worth.of_term) desc, h.agent_identity, h.id
-limit %(limit)s
+select agent_identity, id, array(select lexemes[n] from unnest(held) as n) as words,
+       array(select idf[n] * brevity from unnest(held) as n) as worth
+from best cross join weights
+order by score desc, agent_identity, id
