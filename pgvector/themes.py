@@ -13,12 +13,14 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from .errors import BadArgument, SettingsError
 
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
+NAME_CHARS_KEPT_MAX = 256
 ROOM = "group-"
 # Means the same to Python's `re` and to Postgres' `~`.
 RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
@@ -66,6 +68,12 @@ def normalise(name: str) -> str:
 
     At most 128 characters (a longer name ends in a hash of itself), never empty (`default`). Idempotent.
     """
+    # Each hook asks several times; names longer than a header's are not worth their memory.
+    return _normalised(name) if len(name) <= NAME_CHARS_KEPT_MAX else _normalised.__wrapped__(name)
+
+
+@lru_cache(maxsize=1024)
+def _normalised(name: str) -> str:
     previous = None
     # Folding case can leave the normal form; a second round settles all but pathological names.
     for _ in range(4):
