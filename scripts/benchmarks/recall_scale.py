@@ -322,6 +322,7 @@ def arguments() -> argparse.Namespace:
         "--dimensions", type=int, help="width of the vectors: 384, with --peer 768, which is all it takes"
     )
     parser.add_argument("--questions", type=int, default=100, help="questions a theme (100)")
+    parser.add_argument("--least", type=float, default=0.0, help="end with 1 when a theme's recall@10 is below it (0)")
     parser.add_argument(
         "--vectors", default="", metavar="NPZ", help="real `passages` and `queries` to mix, else our own"
     )
