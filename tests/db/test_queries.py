@@ -35,7 +35,8 @@ def as_server_sees(statement: str) -> tuple[str, list[str]]:
 
 def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
     folder = Path(queries.__file__).parent / "sql"
-    assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")}
+    each = {path.stem.replace("kind", kind) for path in (folder / "each").glob("*.sql") for kind in TABLES}
+    assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")} | each
     assert len(QUERIES) > 20
     for name, statement in QUERIES.items():
         code = re.sub(r"--[^\n]*", "", statement).strip()

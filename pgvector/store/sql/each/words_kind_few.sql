@@ -1,8 +1,8 @@
--- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights squared (a word is rare
--- in the row and in the question), for a scope that is too large to be read
--- whole. Looked through are its newest rows, and those that the index brings: the rows with a scarce term and those with
--- two common ones, as far as they are expected to be few. How many rows hold a common term is known from memory_words, or
--- guessed from the newest rows as long as most of the scope has not been counted.
+-- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights squared (a word is
+-- rare in the row and in the question), for a scope that is too large to be read whole. Looked through are its newest
+-- rows, and those that the index brings: the rows with a scarce term and those with two common ones, as far as they
+-- are expected to be few. How many rows hold a common term is known from memory_words, or guessed from the newest
+-- rows as long as most of the scope has not been counted.
 with asked as materialized (
   select q.n, q.lexeme, q.term, w.rows
   from (
@@ -11,14 +11,14 @@ with asked as materialized (
   ) as q
   cross join lateral (
     select sum(m.rows)::float8 as rows from memory_words m
-    where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = 'turns' and m.word = q.lexeme
+    where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = '$kind' and m.word = q.lexeme
   ) as w
 ), scope as materialized (
   select greatest(%(rows)s, counted)::float8 as rows, counted is null or 2 * counted < %(rows)s as uncounted,
          1 + %(candidates)s / 4 / greatest(1, cardinality(%(themes)s::text[])) as newest
   from (
     select sum(m.rows) as counted from memory_words m
-    where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = 'turns' and m.word = ''
+    where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = '$kind' and m.word = ''
   ) as total
 ), newest as materialized (
   select agent_identity, id, length(search) as terms_in_row,
@@ -28,26 +28,18 @@ with asked as materialized (
     from unnest(%(themes)s::text[]) as theme
     cross join lateral (
       select agent_identity, id, strip(search) as search
-      from conversations
+      from $table
       where agent_identity = theme
-      and (%(session)s = '' or session_id = %(session)s)
-      and (%(without_session)s = '' or session_id <> %(without_session)s)
-      and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
-      and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
-      and (%(role)s = '' or role = %(role)s)
-      order by ts desc
+        and $narrow
+      order by $time desc
       limit (select newest from scope)
     ) as r
     union all
     (select agent_identity, id, strip(search) as search
-     from conversations
+     from $table
      where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
-      and (%(session)s = '' or session_id = %(session)s)
-      and (%(without_session)s = '' or session_id <> %(without_session)s)
-      and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
-      and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
-      and (%(role)s = '' or role = %(role)s)
-     order by ts desc
+       and $narrow
+     order by $time desc
      limit (select newest from scope))
   ) as t
 ), terms as materialized (
@@ -82,17 +74,13 @@ with asked as materialized (
          array(select n from asked where t.search @@ term) as held
   from (
     select agent_identity, id, strip(search) as search
-    from conversations
+    from $table
     where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
       -- An expression, because the index of themes would bring all rows of a theme.
       and (agent_identity || '' = any (%(themes)s::text[])
       or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
-      and (%(session)s = '' or session_id = %(session)s)
-      and (%(without_session)s = '' or session_id <> %(without_session)s)
-      and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
-      and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
-      and (%(role)s = '' or role = %(role)s)
-    order by ts desc
+      and $narrow
+    order by $time desc
     limit %(candidates)s
   ) as t
 ), candidates as materialized (
@@ -103,28 +91,11 @@ with asked as materialized (
 ), alike as materialized (
   select held, count(*) as rows from candidates group by held
 ), weights as materialized (
-  select array_agg(lexeme order by n) as lexemes, array_agg(power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), 2) order by n) as idf
+  select array_agg(lexeme order by n) as lexemes,
+         array_agg(power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), 2) order by n) as idf
   from (
     select t.n, t.lexeme, greatest(t.rows, sum(h.rows))::float8 as rows
     from terms t left join (select unnest(held) as n, rows from alike) as h using (n)
     group by t.n, t.lexeme, t.rows
   ) as counts cross join scope
-), worths as materialized (
-  select held, sum(idf[n]) as of_words from (select held, unnest(held) as n from alike) as h cross join weights group by held
-), mean as materialized (
-  select avg(terms_in_row)::float8 as terms_in_row from candidates
-), best as materialized (
-  select agent_identity, id, held, brevity, brevity * of_words as score
-  from (
-    select agent_identity, id, held,
-           (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * c.terms_in_row / mean.terms_in_row)) as brevity
-    from candidates c cross join mean
-  ) as c
-  join worths using (held)
-  order by score desc, agent_identity, id
-  limit %(limit)s
-)
-select agent_identity, id, array(select lexemes[n] from unnest(held) as n) as words,
-       array(select idf[n] * brevity from unnest(held) as n) as worth
-from best cross join weights
-order by score desc, agent_identity, id
+$best

@@ -1,10 +1,9 @@
 -- Questions made of stored vectors: each lies between two of them, so that no row is its answer by itself.
 with drawn as (
   select embedding, row_number() over (order by random()) as number
-  from conversations tablesample system (%(percent)s)
+  from $table tablesample system (%(percent)s)
   where embedding is not null
-    and (agent_identity = any (%(themes)s::text[])
-    or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+    and $scope
   limit 2 * %(questions)s
 )
 select (a.embedding + b.embedding)::real[] as question

@@ -1,5 +1,5 @@
 -- Fills in what a row lacks; a vector that somebody else stored meanwhile stays.
-update conversations as t
+update $table as t
 set embedding = r.embedding, search = coalesce(t.search, strip(to_tsvector('english', r.words)))
 from unnest(%(themes)s::text[], %(ids)s::bigint[], %(embeddings)b::halfvec[], %(words)s::text[])
      as r (agent_identity, id, embedding, words)

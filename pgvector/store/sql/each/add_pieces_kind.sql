@@ -1,8 +1,8 @@
 -- The row may be gone by now; one that is not yet stays until its pieces are in.
-insert into memory_entry_pieces (agent_identity, row_id, piece, embedding)
+insert into $pieces (agent_identity, row_id, piece, embedding)
 select t.agent_identity, t.id, r.piece, r.embedding
 from unnest(%(themes)s::text[], %(ids)s::bigint[], %(pieces)s::smallint[], %(embeddings)b::halfvec[])
      as r (agent_identity, id, piece, embedding)
-join memory_entries t on t.agent_identity = r.agent_identity and t.id = r.id
+join $table t on t.agent_identity = r.agent_identity and t.id = r.id
 for key share of t
 on conflict do nothing

@@ -1,6 +1,6 @@
 -- Locked, so that several processes share the work; what another one works on is left to it.
 select agent_identity, id, content
-from memory_entries
+from $table
 where search is null
 order by agent_identity, id
 limit %(limit)s

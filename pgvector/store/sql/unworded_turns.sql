@@ -1,7 +1,0 @@
--- Locked, so that several processes share the work; what another one works on is left to it.
-select agent_identity, id, content
-from conversations
-where search is null
-order by agent_identity, id
-limit %(limit)s
-for update skip locked

@@ -1,4 +1,0 @@
-update conversations as t
-set search = strip(to_tsvector('english', r.words))
-from unnest(%(themes)s::text[], %(ids)s::bigint[], %(words)s::text[]) as r (agent_identity, id, words)
-where t.agent_identity = r.agent_identity and t.id = r.id
