@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
+
+from . import moments
+from .errors import BadArgument
 
 Parser: TypeAlias = argparse.ArgumentParser
 
@@ -66,7 +68,12 @@ def add_search(parser: Parser) -> None:
     )
     parser.add_argument("--target", choices=("memory", "user"), help="only entries of MEMORY.md or of USER.md")
     parser.add_argument("--role", choices=("user", "assistant"), help="only turns of this side")
-    parser.add_argument("--since", default="", metavar="WHEN", help="nothing older than this date or time (ISO, UTC)")
+    parser.add_argument(
+        "--since",
+        default="",
+        metavar="WHEN",
+        help="nothing older than this date, time (ISO, UTC) or age (30m, 12h, 7d)",
+    )
     parser.add_argument("--until", default="", metavar="WHEN", help="nothing newer; a date counts to its end")
     parser.add_argument(
         "--context",
@@ -136,24 +143,22 @@ def add_history(parser: Parser) -> None:
     parser.add_argument("--target", choices=("memory", "user"), help="only entries of MEMORY.md or of USER.md")
     parser.add_argument("--limit", type=number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
     parser.add_argument(
-        "--since", type=moment, metavar="TIME", help="only what went after this: 30m, 12h, 7d, or 2026-01-31[T08:00]"
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="only what went after this: a date, a time (ISO, UTC) or an age (30m, 12h, 7d)",
     )
 
 
 def moment(text: str) -> datetime:
-    """A time, or how long ago it was. Without a zone it is the operator's own."""
-    age = re.fullmatch(r"(\d{1,5})([mhd])", text)
-    if age:
-        return datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    """A parser of dates, times and ages; an empty one is wrong."""
     try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither an age as 30m, 12h, 7d nor a time as 2026-01-31"
-        ) from None
-
-
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+        found = moments.since(text, "it")
+    except BadArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found is None:
+        raise argparse.ArgumentTypeError("it is empty")
+    return found
 
 
 def add_tune(parser: Parser) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 
 from .errors import BadArgument
+
+_AGE = re.compile(r"([0-9]{1,5})([mhd])")
+_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 def since(text: str, name: str = "since") -> datetime | None:
     """The first moment of what `text` names: a date like 2026-11-21, or a date and a time; without a zone it is UTC.
 
+    An age like 30m, 12h or 7d is so long ago.
     None for an empty text. Raises BadArgument that names the argument `name`.
     """
     return _moment(text, name, timedelta(0))
@@ -31,11 +36,14 @@ def _moment(text: str, name: str, whole_day: timedelta) -> datetime | None:
     if not text:
         return None
     try:
+        if age := _AGE.fullmatch(text):
+            return datetime.now(UTC) - int(age[1]) * _UNITS[age[2]]
         if len(text) <= len("2026-11-21"):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + whole_day
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise BadArgument(
-            f"{name} is {text[:40]!r}; it must be a date like 2026-11-21 or a time like 2026-11-21T09:30Z"
+            f"{name} is {text[:40]!r}; it must be a date like 2026-11-21, a time like 2026-11-21T09:30Z, "
+            "or an age like 7d"
         ) from None

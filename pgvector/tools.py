@@ -25,7 +25,10 @@ _SCOPE = {
     "or the name of a theme",
 }
 _LIMIT = {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"}
-_SINCE = {"type": "string", "description": "Nothing older: a date like 2026-11-21, or a time like 2026-11-21T09:30Z"}
+_SINCE = {
+    "type": "string",
+    "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
+}
 _UNTIL = {"type": "string", "description": "Nothing newer: as since; a date counts to its end"}
 
 SCHEMAS: tuple[dict[str, Any], ...] = (

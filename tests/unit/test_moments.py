@@ -30,7 +30,19 @@ def test_a_date_or_a_time_is_a_moment(text: str, since: datetime | None, until: 
     assert moments.until(text) == until
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "21.11.2026", "2026-11-21T", "9999-12-31", "1", "0" * 500])
+@pytest.mark.parametrize(
+    ("text", "age"), [("30m", timedelta(minutes=30)), ("12h", timedelta(hours=12)), (" 7d ", timedelta(days=7))]
+)
+def test_an_age_is_so_long_ago(text: str, age: timedelta) -> None:
+    for parsed in (moments.since(text), moments.until(text)):
+        assert parsed is not None
+        assert abs(datetime.now(UTC) - age - parsed) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["yesterday", "2026-13-01", "21.11.2026", "2026-11-21T", "9999-12-31", "1", "0" * 500, "-3d", "7 d", "7w", "٣d"],
+)
 def test_anything_else_names_the_argument(text: str) -> None:
     with pytest.raises(BadArgument, match=r"--until is .* it must be a date like 2026-11-21"):
         moments.until(text, "--until")
