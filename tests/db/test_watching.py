@@ -126,6 +126,7 @@ def test_counters_add_up_in_the_middle_of_a_burst(
     look: Callable[..., Outcome], agent: Callable[..., Agent], home: Home
 ) -> None:
     one = agent()
+    wait_for(lambda: any(process.signs for process in processes(home.spool)))
     seen = set()
     for _ in range(15):
         one.take(30)
