@@ -56,6 +56,8 @@ _SPEAKS = re.compile(rf"^[\s#*_>+•-]*((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_
 _HEADED = re.compile(rf"^\s*#{{1,6}}\s*((?:instruction|response|input|{_SPEAKER})s?\b)", re.IGNORECASE)
 _QUOTED = r"(quoted) \1"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
+# Words of one line as names and ids are made of: none of the patterns above can match in them.
+_PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 
 # Words of a question that mark a passage: longer ASCII words, pairs of other letters.
 _QUERY_WORD = re.compile(r"[A-Za-z0-9_]+|[^\W\x00-\x7f]{2}")
@@ -86,6 +88,8 @@ def safe_line(text: str, max_chars: int) -> str:
 
     Bullets and headings of its lines are flattened; a longer text is cut at a word and ends in `…`.
     """
+    if _PLAIN.fullmatch(text):
+        return _cut_at_word(text, max_chars)
     lines = (_LINE_MARKS.sub("", line, 1) if _LINE_MARKS.match(line) else line for line in visible(text).split("\n"))
     # Putting lines together can bring a tag together, hence the second look.
     return _cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)

@@ -23,6 +23,7 @@ TABLES: dict[Kind, LiteralString] = {"turns": "conversations", "entries": "memor
 
 # BM25 as measured best on conversations: short documents want little length normalisation.
 BM25_K1, BM25_B = 0.9, 0.4
+READ_ROWS_MAX = 200
 SAMPLED_ROWS = 2000
 
 
@@ -123,7 +124,10 @@ def worded(
     words = lexical.query(query)
     if not words:
         return {}
-    parameters = {"words": words, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
+    parameters = {
+        "words": words, "limit": limit, "rows": rows, "candidates": candidates, "read": READ_ROWS_MAX,
+        "k1": BM25_K1, "b": BM25_B,
+    }  # fmt: skip
     name = f"words_{where.kind}_{'whole' if rows <= candidates else 'few'}"
     tokens = words.split()
     shown: dict[str, str] = {}

@@ -53,6 +53,15 @@ def assert_harmless(text: str) -> None:
     assert not HIDDEN.search(text)
 
 
+@given(
+    st.lists(st.sampled_from(["memory", "context", "system", "note", "7", "a_b", " ", ".", ",", "/", "-"])).map("".join)
+)
+def test_a_plain_line_is_shown_as_it_is(text: str) -> None:
+    if render._PLAIN.fullmatch(text):
+        assert render.visible(text) == text
+        assert render.safe_line(f"{text}\n", 1000) == render.safe_line(text, 1000) == text
+
+
 @settings(max_examples=400)
 @given(NASTY, st.integers(0, 300))
 def test_a_safe_line_is_one_harmless_line_and_stays_as_it_is(text: str, max_chars: int) -> None:

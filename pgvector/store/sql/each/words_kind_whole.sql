@@ -17,7 +17,8 @@ with terms as materialized (
   from (
     select agent_identity, id, strip(search) as search
     from $table
-    where (%(session)s <> '' or (search || array_to_tsvector(array['@' || agent_identity])) @@ (select in_scope from question))
+    -- Some hundred rows are read sooner than looked up in the index of words.
+    where (%(session)s <> '' or %(rows)s::int <= %(read)s or (search || array_to_tsvector(array['@' || agent_identity])) @@ (select in_scope from question))
       and $scope
       and $narrow
     order by $time desc
