@@ -263,6 +263,7 @@ def _endpoint(embedder: Asked) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1
+        disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
             given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
