@@ -197,31 +197,40 @@ def _percentiles(times: Sequence[float]) -> str:
 
 def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, changed: dict[str, Any]) -> None:
     """The same questions to the same rows, through `recall_conversation` of both, one after the other."""
-    folder = Path(tempfile.mkdtemp(prefix="hpgbench-home"))
     embedder = Asked(found)
-    with _endpoint(embedder) as url:
-        running = runtime.acquire(
-            Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), folder
-        )  # type: ignore[arg-type]
-        assert running.wait_ready(30), running.status()
-        with _peer(venv, peer_dsn, url, folder) as ask_peer:
-            print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'theirs p50/p95 ms':>18}  {'p50 ratio':>9}")
-            for name, theme, wording in _comparisons():
-                ours, theirs = [], []
-                for number in range(-2, questions):
-                    arguments = {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
-                    caller = Caller(theme=theme or "other-0")
-                    started = time.perf_counter()
-                    answer = json.loads(toolset.call(running, "recall_conversation", arguments, caller))
-                    took = 1000 * (time.perf_counter() - started)
-                    other = ask_peer(theme or "other-0", arguments)
-                    if not answer.get("results", answer.get("hits")) or answer.get("degraded") or other["error"]:
-                        raise SystemExit(f"{name}: {str(answer)[:300]} / {other}")
-                    if number >= 0:
-                        ours.append(took)
-                        theirs.append(other["ms"])
-                ratio = np.median(ours) / np.median(theirs)
-                print(f"{name:<24} {_percentiles(ours):>17}  {_percentiles(theirs):>18}  {ratio:>9.2f}", flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="hpgbench-home") as home,
+        _endpoint(embedder) as url,
+        _runtime(Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), home) as running,  # type: ignore[arg-type]
+        _peer(venv, peer_dsn, url, home) as ask_peer,
+    ):
+        print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'theirs p50/p95 ms':>18}  {'p50 ratio':>9}")
+        for name, theme, wording in _comparisons():
+            ours, theirs = [], []
+            for number in range(-2, questions):
+                arguments = {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
+                caller = Caller(theme=theme or "other-0")
+                started = time.perf_counter()
+                answer = json.loads(toolset.call(running, "recall_conversation", arguments, caller))
+                took = 1000 * (time.perf_counter() - started)
+                other = ask_peer(theme or "other-0", arguments)
+                if not answer.get("hits") or answer.get("degraded") or other["error"]:
+                    raise SystemExit(f"{name}: {str(answer)[:300]} / {other}")
+                if number >= 0:
+                    ours.append(took)
+                    theirs.append(other["ms"])
+            ratio = np.median(ours) / np.median(theirs)
+            print(f"{name:<24} {_percentiles(ours):>17}  {_percentiles(theirs):>18}  {ratio:>9.2f}", flush=True)
+
+
+@contextmanager
+def _runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
+    running = runtime.acquire(settings, home)
+    try:
+        if not running.wait_ready(30):
+            raise SystemExit(f"ours does not get ready: {running.status()}")
+        yield running
+    finally:
         runtime.release(running)
 
 
@@ -235,9 +244,9 @@ def _comparisons() -> list[tuple[str, str | None, Callable[[int], str]]]:
 
 
 @contextmanager
-def _peer(venv: Path, dsn: str, url: str, home: Path) -> Iterator[Callable[[str, dict[str, Any]], dict[str, Any]]]:
+def _peer(venv: Path, dsn: str, url: str, home: str) -> Iterator[Callable[[str, dict[str, Any]], dict[str, Any]]]:
     script = Path(__file__).with_name("peer_recall.py")
-    environment = {"HERMES_HOME": str(home), "PATH": os.environ.get("PATH", "")}
+    environment = {"HERMES_HOME": home, "PATH": os.environ.get("PATH", "")}
     process = subprocess.Popen(
         [venv / "bin/python", "-P", script, dsn, url.removesuffix("/v1"), "hermes_pgvector"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
