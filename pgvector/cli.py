@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from . import arguments, jobs
-from .errors import BadArgument, PgvectorError
+from .errors import BadArgument, PgvectorError, explained
 from .host import hermes_home
 from .version import __version__
 
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: pip install hermes-memory-pgvector", debug)
     except PgvectorError as error:
-        return _failed(error, str(error), debug)
+        return _failed(error, explained(error), debug)
 
 
 def _failed(error: Exception, message: str, debug: bool) -> int:

@@ -16,7 +16,15 @@ from __future__ import annotations
 
 
 class PgvectorError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    Its message may be shown to a model. A note on it (`add_note`) is for operators alone: it may name hosts and roles.
+    """
+
+
+def explained(error: PgvectorError) -> str:
+    """The message with its notes, in one line for an operator."""
+    return ": ".join((str(error), *getattr(error, "__notes__", ())))
 
 
 class SettingsError(PgvectorError):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from .drain import Drain
 from .errands import Errands
-from .errors import PgvectorError, SchemaNotApplied
+from .errors import PgvectorError, SchemaNotApplied, explained
 from .healer import Healer
 from .home import Home
 from .lifesigns import LifeSigns, Pulse
@@ -259,7 +259,11 @@ class AsyncWriter:
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note what is wrong; returns how many seconds to wait before the next try."""
-        known = isinstance(error, PgvectorError | OSError)
-        self._tally.failed(str(error) if known else f"unexpected {type(error).__name__}; see the log")
+        if isinstance(error, PgvectorError):
+            self._tally.failed(explained(error))
+        else:
+            self._tally.failed(
+                str(error) if isinstance(error, OSError) else f"unexpected {type(error).__name__}; see the log"
+            )
         base = SCHEMA_RETRY_S_MIN if isinstance(error, SchemaNotApplied) else RETRY_S_MIN
         return min(self._settings.retry_max_s, max(base, pause_s * 2)) * random.uniform(0.8, 1.0)

@@ -9,8 +9,9 @@ from pathlib import Path
 from ..errors import PgvectorError, SettingsError
 from ..settings import Settings
 from ..store import schema
+from ..store.dsn import describe
 from ..store.embedded import EmbeddedServer, available
-from ..store.postgres import NO_DATABASE, describe, unusable
+from ..store.postgres import NO_DATABASE, unusable
 from ..store.probe import Found, PasswordWanted, has_password, probe, with_password
 from .console import Console
 from .dialogue import TRIES_MAX, Dialogue, too_often

@@ -9,8 +9,9 @@ from ..embedding import factory
 from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
 from ..settings import Settings, load
 from ..store import schema
+from ..store.dsn import describe
 from ..store.embedded import EmbeddedServer
-from ..store.postgres import Database, describe
+from ..store.postgres import Database
 from ..store.preflight import admin_connection
 from .console import Console
 

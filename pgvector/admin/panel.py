@@ -68,7 +68,8 @@ def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None
 
 def status(home: Path) -> dict[str, Any]:
     """What `hermes memory status` shows, without secrets; only what is wrong when something is."""
-    from ..store.postgres import describe, unusable
+    from ..store.dsn import describe
+    from ..store.postgres import unusable
 
     try:
         settings = load(home)

@@ -7,8 +7,9 @@ from typing import Literal
 
 from ..errors import SettingsError
 from ..settings import Settings, load
+from ..store.dsn import describe
 from ..store.embedded import EmbeddedServer, available
-from ..store.postgres import NO_DATABASE, describe
+from ..store.postgres import NO_DATABASE
 from .console import Console, facts_table, size
 from .migration import prepare_embedded
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import PgvectorError
+from ..errors import PgvectorError, explained
 from ..meaning import Agreement, agreement
 from ..model import Scope
 from ..recall import LEG_LIMIT
 from ..settings import Settings
 from ..store import insight, schema
+from ..store.dsn import reachable
 from ..store.embedded import ServerStatus
 from ..store.insight import Facts, ThemeTotals, Totals
 from ..store.legs import Where
-from ..store.postgres import Connection, Database, reachable
+from ..store.postgres import Connection, Database
 
 COUNT_S_MAX = 30.0
 QUESTIONS, SAMPLE_S_MAX = 10, 3.0
@@ -77,7 +78,7 @@ def survey(settings: Settings, home: Path, *, themes_max: int, sampled: bool = F
                     within_s=SAMPLE_S_MAX,
                 )
     except PgvectorError as error:
-        found.problem = str(error)
+        found.problem = explained(error)
     finally:
         database.close()
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -46,7 +46,23 @@ def patience_left_s() -> float:
 
 
 class PatientConnection(psycopg.Connection[DictRow]):
-    """A connection that closes itself, with an OperationalError, when the patience of its thread is at an end."""
+    """A connection that closes itself, with an OperationalError, when the patience of its thread is at an end.
+
+    A pool hides why it cannot connect, so `connect` tells it to `tell`: the error, or None when it went well.
+    """
+
+    @classmethod
+    def connect(  # type: ignore[override]  # the keywords of psycopg go through
+        cls, conninfo: str = "", *, tell: Callable[[psycopg.OperationalError | None], None], **kwargs: Any
+    ) -> PatientConnection:
+        """Connect as psycopg does, and tell how it went."""
+        try:
+            connection = super().connect(conninfo, **kwargs)
+        except psycopg.OperationalError as error:
+            tell(error)
+            raise
+        tell(None)
+        return connection
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for an answer of the server."""

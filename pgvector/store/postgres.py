@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
@@ -21,8 +21,10 @@ from pgvector.psycopg import register_vector
 from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied, SettingsError
 from ..settings import Settings
 from . import schema
+from .dsn import check_dsn, describe
 from .embedded import EmbeddedServer, available
 from .patience import PatientConnection, patience, patience_left_s
+from .preflight import first_line
 from .queries import QUERIES
 
 log = logging.getLogger("hermes.pgvector")
@@ -54,6 +56,7 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[Connection] | None = None
         self._state: schema.SchemaState | None = None
+        self._refusal = ""
         reason = unusable(settings)
         if reason:
             raise SettingsError(reason)
@@ -115,17 +118,22 @@ class Database:
         connection is given up.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
-        the driver's errors, also for statements that the caller runs on it.
+        the driver's errors, also for statements that the caller runs on it. A note tells why there is no connection.
         """
         deadline = time.monotonic() + within_s
         pool = self._opened()
-        with (
-            wrap_errors(),
-            patience(timeout_s),
-            pool.connection(timeout=timeout_s) as connection,
-            patience(deadline - time.monotonic(), answer_s),
-        ):
-            yield connection
+        try:
+            with (
+                wrap_errors(),
+                patience(timeout_s),
+                pool.connection(timeout=timeout_s) as connection,
+                patience(deadline - time.monotonic(), answer_s),
+            ):
+                yield connection
+        except DatabaseUnavailable as error:
+            if self._refusal:
+                error.add_note(self._refusal)
+            raise
 
     @contextmanager
     def transaction(
@@ -162,6 +170,9 @@ class Database:
         pool = self._pool
         return int(pool.get_stats().get("pool_size", 0)) if pool else 0
 
+    def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
+        self._refusal = first_line(failure) if failure else ""
+
     def _opened(self) -> ConnectionPool[Connection]:
         with self._lock:
             if self._pool is None:
@@ -171,7 +182,12 @@ class Database:
                         connect_timeout=max(2, int(self._settings.connect_timeout_s)),
                         application_name="hermes-pgvector",
                     ),
-                    kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": None},
+                    kwargs={
+                        "autocommit": True,
+                        "row_factory": dict_row,
+                        "prepare_threshold": None,
+                        "tell": self._note_connecting,
+                    },
                     connection_class=PatientConnection,
                     min_size=0,
                     max_size=self._settings.pool_max,
@@ -261,37 +277,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, psycopg.Error) and error.sqlstate:
         return f"{error.sqlstate} {type(error).__name__}"
     return type(error).__name__
-
-
-def check_dsn(dsn: str) -> None:
-    """Raise SettingsError for a connection string that libpq cannot read, without repeating it."""
-    try:
-        values = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
-        raise SettingsError(
-            "HERMES_PGVECTOR_DSN is not a connection string: give postgresql://user:password@host:5432/database"
-        ) from None
-    if values.get("options"):
-        raise SettingsError("HERMES_PGVECTOR_DSN holds `options=`, which connection poolers refuse: remove it")
-
-
-def describe(dsn: str) -> str:
-    """A connection string without its password: `user@host:port/database`."""
-    values: dict[str, Any] = conninfo_to_dict(dsn)
-    host = values.get("host") or values.get("hostaddr") or "local socket"
-    return f"{values.get('user') or ''}@{host}:{values.get('port') or 5432}/{values.get('dbname') or ''}"
-
-
-def reachable(dsn: str, timeout_s: float) -> tuple[bool, str, float]:
-    """Try one connection: whether it worked, why not, and the seconds it took."""
-    started = time.monotonic()
-    try:
-        with psycopg.connect(dsn, connect_timeout=max(2, int(timeout_s))) as connection:
-            connection.execute("select 1")
-    except psycopg.Error as error:
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return False, first_line, time.monotonic() - started
-    return True, "", time.monotonic() - started
 
 
 def unusable(settings: Settings) -> str:

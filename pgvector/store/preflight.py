@@ -117,4 +117,4 @@ def fetch(connection: Connection, statement: LiteralString, parameters: Sequence
 
 def first_line(error: psycopg.Error) -> str:
     """What went wrong in one line, without the data that the server adds below it."""
-    return (error.diag.message_primary or str(error)).partition("\n")[0]
+    return (error.diag.message_primary or str(error)).partition("\n")[0].removeprefix("connection failed: ")

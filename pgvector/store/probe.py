@@ -11,7 +11,8 @@ from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied
 from . import insight, schema
-from .postgres import Connection, check_dsn, describe, wrap_errors
+from .dsn import check_dsn, describe
+from .postgres import Connection, wrap_errors
 from .preflight import check_server, extension_refused, fetch, first_line
 
 

@@ -660,6 +660,7 @@ def test_a_database_that_is_not_there_degrades_in_time(make: Callable[..., Memor
     assert time.monotonic() - started < 5
     assert recall.hits == ()
     assert "does not answer" in recall.degraded[0]
+    assert "127.0.0.1" not in recall.degraded[0], "a model has no business with the hosts of operators"
     assert "hunter2" not in recall.degraded[0]
 
 

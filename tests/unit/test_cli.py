@@ -154,13 +154,15 @@ def test_status_of_a_dead_database_says_so_and_shows_the_spool(home: Path) -> No
     spool.close()
 
 
-@pytest.mark.parametrize("command", [["search", "x"], ["migrate"], ["backfill", "--limit", "1"]])
+@pytest.mark.parametrize("command", [["search", "x"], ["migrate"], ["backfill", "--limit", "1"], ["history"]])
 def test_a_dead_database_gives_one_line_and_no_traceback(home: Path, command: list[str]) -> None:
     outcome = in_a_process(*command, "--home", str(home), HERMES_PGVECTOR_DSN=DEAD_DSN)
     assert outcome.code == 1
     assert outcome.out == ""
     assert outcome.err.startswith("hermes-pgvector: ")
     assert len(outcome.err.splitlines()) == 1
+    assert "127.0.0.1" in outcome.err
+    assert "refused" in outcome.err
     assert "hunter2" not in outcome.err
 
 
