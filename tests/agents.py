@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -10,13 +9,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 
-from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.model import TurnTaken
 
 _AGENT = """
@@ -82,27 +79,6 @@ class Agent:
     def _answer(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-def command(*arguments: str) -> Outcome:
-    """Run a command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = cli.main(arguments)
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
-    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 def turn(text: str, theme: str = "ops") -> TurnTaken:

@@ -32,6 +32,7 @@ for name in [name for name in os.environ if name.startswith("HERMES_PGVECTOR_")]
     del os.environ[name]
 
 import psycopg  # noqa: E402
+from loopback import Endpoint  # noqa: E402
 from psycopg import sql  # noqa: E402
 from psycopg.conninfo import make_conninfo  # noqa: E402
 
@@ -186,3 +187,11 @@ def database(make_database: Callable[..., str]) -> str:
 def empty_database(make_database: Callable[..., str]) -> str:
     """The DSN of a database in which nothing has been migrated."""
     return make_database(dimensions=None)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """An embedder on loopback."""
+    served = Endpoint()
+    yield served
+    served.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import signal
 import subprocess
@@ -12,17 +10,16 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
+from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint, vector
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema import migration_files
 
@@ -46,16 +43,6 @@ class PickyEndpoint(Endpoint):
         return answer
 
 
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def endpoint() -> Iterator[PickyEndpoint]:
     running = PickyEndpoint()
@@ -73,10 +60,7 @@ def run(
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "words")
 
     def run(*arguments: str) -> Outcome:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = cli.main(["--home", str(tmp_path), *arguments])
-        return Outcome(code, out.getvalue(), err.getvalue())
+        return hermes_pgvector("--home", str(tmp_path), *arguments)
 
     return run
 
@@ -462,10 +446,7 @@ def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: p
         Path(folder).chmod(0o755)
 
         def run(*arguments: str) -> Outcome:
-            out, err = io.StringIO(), io.StringIO()
-            with redirect_stdout(out), redirect_stderr(err):
-                code = cli.main(["--home", f"{folder}/home", "--json", *arguments])
-            return Outcome(code, out.getvalue(), err.getvalue())
+            return hermes_pgvector("--home", f"{folder}/home", "--json", *arguments)
 
         try:
             assert run("server", "status").code == 1

@@ -39,13 +39,6 @@ QUICK = {"retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "conne
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    yield served
-    served.close()
-
-
-@pytest.fixture
 def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
     """Start the runtime of a home on a fresh database; settings may be changed by keyword."""
     running: list[Runtime] = []

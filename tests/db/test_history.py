@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import json
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
+from commandline import Outcome, hermes_pgvector
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.errands import Errands
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.healer import Healer
@@ -60,21 +57,9 @@ class Memory:
 
     def command(self, *arguments: str) -> Outcome:
         """Run a command line for a home that uses this database."""
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HERMES_PGVECTOR_DSN", self.dsn)
-            code = cli.main(["--home", str(self.folder), *arguments])
-        return Outcome(code, out.getvalue(), err.getvalue())
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
+            return hermes_pgvector("--home", str(self.folder), *arguments)
 
 
 @pytest.fixture
@@ -290,9 +275,7 @@ def test_the_history_is_listed_newest_first_and_narrowed(memory: Memory) -> None
 
 @pytest.mark.parametrize("since", ["yesterday", "12", "-3d", "2026-13-01", ""])
 def test_a_time_that_is_none_is_used_wrongly(memory: Memory, since: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        memory.command("history", "--since", since)
-    assert caught.value.code == 2
+    assert memory.command("history", "--since", since).code == 2
 
 
 def test_undo_brings_an_entry_back_once(memory: Memory) -> None:

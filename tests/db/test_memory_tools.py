@@ -24,13 +24,6 @@ RECALL = ["recall_memory", "recall_conversation"]
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    yield served
-    served.close()
-
-
-@pytest.fixture
 def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
     running: list[Runtime] = []
 

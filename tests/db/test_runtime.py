@@ -22,13 +22,6 @@ AGENT = Identity()
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    yield served
-    served.close()
-
-
-@pytest.fixture
 def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
     running: list[Runtime] = []
 

@@ -12,17 +12,16 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
+from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin import panel
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SettingsError
 from hermes_memory_pgvector.settings import load
@@ -35,23 +34,6 @@ DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
 MODEL = "scripted-embedder"
 
 needs_wheel = pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def shown(self) -> str:
-        return self.out + self.err
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    made = Endpoint()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -106,14 +88,9 @@ def strict(server: Any, role: str) -> Iterator[str]:
 
 def setup(home: Path, *arguments: str, answers: str = "") -> Outcome:
     """Run the set-up in this process, with these lines typed into a pipe."""
-    out, err = io.StringIO(), io.StringIO()
-    stdin, sys.stdin = sys.stdin, io.StringIO(answers)
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = cli.main(["setup", "--home", str(home), *arguments])
-    finally:
-        sys.stdin = stdin
-    return Outcome(code, out.getvalue(), err.getvalue())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.StringIO(answers))
+        return hermes_pgvector("setup", "--home", str(home), *arguments)
 
 
 def lines(*answers: str) -> str:

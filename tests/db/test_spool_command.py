@@ -11,7 +11,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from agents import Agent, Outcome, command, stored, turn
+from agents import Agent, stored, turn
+from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 
 from hermes_memory_pgvector.aside import held
@@ -39,7 +40,7 @@ def run(home: Home, database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", endpoint.url)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "words")
     monkeypatch.setenv("HERMES_PGVECTOR_CONNECT_TIMEOUT_S", "1")
-    yield lambda *arguments: command("--home", str(home.path), "--json", "spool", *arguments)
+    yield lambda *arguments: hermes_pgvector("--home", str(home.path), "--json", "spool", *arguments)
     endpoint.close()
 
 
@@ -77,7 +78,7 @@ def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
     home.set_aside("damaged-x-1-0", "the record in the spool is damaged", f"\x00{SECRET}\xff")
     (home.aside_folder / "torn.json").write_text('{"reason": "torn')
     shown = run("list")
-    plain = command("--home", str(home.path), "spool", "list")
+    plain = hermes_pgvector("--home", str(home.path), "spool", "list")
     assert (shown.code, plain.code) == (0, 0)
     listed = {row["id"]: row for row in shown.document["aside"]}
     assert {name: row["kind"] for name, row in listed.items()} == {
@@ -94,7 +95,7 @@ def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
 
 def test_one_is_shown_whole_and_can_do_nothing_to_a_terminal(home: Home, run: Run) -> None:
     name = put_aside(home, turn(f"{SECRET} \x1b[2J \x9b5m \u202e \udc80 \x7f two\nlines"))
-    shown = command("--home", str(home.path), "spool", "show", name[:8])
+    shown = hermes_pgvector("--home", str(home.path), "spool", "show", name[:8])
     assert SECRET in shown.out
     assert all(char.isprintable() or char == "\n" for char in shown.out)
     assert "\\u001b[2J \\u009b5m \\u202e \\udc80 \\u007f two\\nlines" in shown.out
@@ -283,7 +284,7 @@ def test_a_record_that_was_torn_is_set_aside_and_told_by_doctor(home: Home, run:
     assert outcome.document["set_aside"] == 1
     assert stored(database) == texts("one")
     assert [row["kind"] for row in run("list").document["aside"]] == ["damaged"]
-    told = command("--home", str(home.path), "--json", "doctor")
+    told = hermes_pgvector("--home", str(home.path), "--json", "doctor")
     check = next(check for check in told.document["checks"] if check["name"] == "set aside")
     assert check["verdict"] == "warning"
     assert "spool list" in check["remedy"]

@@ -24,13 +24,6 @@ OPS = Caller(theme="ops", session_id="s")
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    yield served
-    served.close()
-
-
-@pytest.fixture
 def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Any]:
     """Start a runtime on a fresh database; settings may be changed by keyword."""
     running: list[Runtime] = []

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from agents import Agent, Outcome, command
+from agents import Agent
+from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 
 from hermes_memory_pgvector.backlog import processes
@@ -29,20 +30,13 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    running = Endpoint()
-    yield running
-    running.close()
-
-
-@pytest.fixture
 def look(home: Home, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Run a command on the home from this process, which has no part in its memory."""
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", endpoint.url)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "words")
     monkeypatch.setenv("HERMES_PGVECTOR_STUCK_AFTER_S", str(STUCK_AFTER_S))
-    return lambda name="status", *words: command("--home", str(home.path), "--json", name, *words)
+    return lambda name="status", *words: hermes_pgvector("--home", str(home.path), "--json", name, *words)
 
 
 @pytest.fixture
@@ -261,6 +255,6 @@ def test_people_can_read_it_too(home: Home, look: Callable[..., Outcome], agent:
     one = agent()
     one.take(3)
     wait_for(lambda: look().document["all_processes"]["counters"]["applied"] == 3)
-    shown = command("--home", str(home.path), "status")
+    shown = hermes_pgvector("--home", str(home.path), "status")
     assert "1 process" in shown.out
     assert any(line.split()[:3] == [str(one.pid), "well", "3"] for line in shown.out.splitlines())

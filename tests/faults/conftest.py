@@ -5,16 +5,8 @@ from collections.abc import Iterator
 import pytest
 from faultrig.agent import Agents
 from faultrig.postgres import own_postgres
-from loopback import Endpoint
 
 from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    yield served
-    served.close()
 
 
 @pytest.fixture

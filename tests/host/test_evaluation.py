@@ -3,11 +3,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from loopback import Endpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,13 +17,6 @@ TURNS = (
     "I would love to try her rye bread when I am in town next month.",
     "The marathon in Valencia was moved to December because of the storm.",
 )
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    yield served
-    served.close()
 
 
 def talk(path: Path) -> Path:

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from commandline import Outcome, hermes_pgvector
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector import cli
@@ -22,27 +22,6 @@ PACKAGE = Path(hermes_memory_pgvector.__file__ or "").resolve().parent
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
 # Nothing listens on the port of the discard protocol.
 DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-def hermes_pgvector(*arguments: str) -> Outcome:
-    """Run a command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = cli.main(arguments)
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
-    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 def in_a_process(*arguments: str, **environment: str) -> Outcome:
