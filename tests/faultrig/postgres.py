@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,10 +36,17 @@ def freeze(server: EmbeddedServer) -> list[int]:
     postmaster = server.status().pid
     assert postmaster is not None
     os.kill(postmaster, signal.SIGSTOP)
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    frozen = [postmaster, *map(int, children)]
-    for pid in frozen[1:]:
-        _signal(pid, signal.SIGSTOP)
+    frozen = [postmaster]
+    quiet = 0
+    # The kernel leaves some out of the list while another child ends.
+    while quiet < 3:
+        listed = map(int, Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split())
+        fresh = [pid for pid in listed if pid not in frozen]
+        for pid in fresh:
+            _signal(pid, signal.SIGSTOP)
+        frozen += fresh
+        quiet = 0 if fresh else quiet + 1
+        time.sleep(0.01)
     return frozen
 
 
