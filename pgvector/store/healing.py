@@ -127,6 +127,7 @@ def count_words(connection: Connection, rows_min: int, hidden: str) -> bool:
 
 
 def prune_events(connection: Connection, days: int) -> int:
-    """Forget applied events, and the marks of removed entries, older than any spool can be. Returns how many events."""
+    """Forget applied events, and marks of what was removed, older than any spool can be. Returns how many events."""
     connection.execute(QUERIES["prune_tombstones"], {"days": days})
+    connection.execute(QUERIES["prune_withdrawals"], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount

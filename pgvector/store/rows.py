@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from pgvector import HalfVector
 
@@ -17,7 +18,7 @@ from ..errands import unhurried
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
 from ..pieces import pieces
 from ..settings import Settings
-from . import changes
+from . import changes, late
 from .postgres import Connection
 from .queries import QUERIES
 
@@ -72,6 +73,7 @@ def apply(connection: Connection, batch: Sequence[Planned]) -> int:
     Raises what `Database.connection` raises; BadEvent then means that some event of the batch can never be stored.
     """
     fresh = 0
+    late.lock(connection, (planned.event for planned in batch))
     for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
         if is_turn:
             # A statement sees the ledger as it was before, so an event must not stand in it twice.
@@ -102,14 +104,19 @@ def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> 
             "metadatas",
         )
     }
+    turns = []
     for planned in unhurried(batch):
         event = planned.event
         assert isinstance(event, TurnTaken)
-        parent = event.parent_session_id
-        _append_rows(columns, planned, event.session_id, parent)
-    events = [planned.event.id for planned in batch]
-    row = connection.execute(QUERIES["add_turns"], {"theme": theme, "events": events, **columns}).fetchone()
-    return int(row["fresh"]) if row else 0
+        _append_rows(columns, planned, event.session_id, event.parent_session_id)
+        turns.append(event)
+    events = [turn.id for turn in turns]
+    found = connection.execute(QUERIES["add_turns"], {"theme": theme, "events": events, **columns}).fetchone()
+    assert found is not None
+    fresh = set(found["fresh"])
+    if found["replayed"] or found["withdrawn"]:
+        late.settle(connection, theme, [turn for turn in turns if UUID(turn.id) in fresh])
+    return len(fresh)
 
 
 def _append_rows(columns: dict[str, list[Any]], planned: Planned, session: str, parent: str) -> None:
@@ -130,7 +137,7 @@ def _append_rows(columns: dict[str, list[Any]], planned: Planned, session: str, 
 
 def _apply_one(connection: Connection, planned: Planned) -> int:
     event = planned.event
-    if isinstance(event, Add | Replace | Remove | SessionEnded):
+    if isinstance(event, Add | Replace | Remove):
         connection.execute(QUERIES["lock_home"], {"home": event.home})
     match event:
         case SessionEnded():
@@ -144,7 +151,7 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
         case Add() | Replace() | Remove():
             changes.apply(connection, event, half(next(iter(planned.vectors), None)))
         case Withdrawn():
-            _withdraw(connection, event)
+            late.withdraw(connection, event)
     return 1
 
 
@@ -153,17 +160,9 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
         QUERIES["session_answers"], {"theme": event.theme, "sessions": [event.session_id, *event.ancestors]}
     ).fetchall()
     missing = missing_turns(event.turns, {row["content"]: row["times"] for row in stored})
-    turns = [
-        TurnTaken(
-            id=event.id, theme=event.theme, home=event.home, session_id=event.session_id, metadata=event.metadata,
-            # Replayed turns come before the moment of the replay, in their order.
-            at=event.at - timedelta(milliseconds=len(missing) - index), user=user, assistant=assistant,
-            parent_session_id=event.parent_session_id,
-        )
-        for index, (user, assistant) in enumerate(missing)
-    ]  # fmt: skip
-    if not turns:
+    if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
+    turns = late.replayed(event, missing)
     planned = [Planned(turn, found := passages(turn), (None,) * len(found)) for turn in turns]
     return min(1, _add_turns(connection, event.theme, planned))
 
@@ -182,17 +181,6 @@ def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[str, int]
         else:
             missing.append((user, assistant))
     return missing
-
-
-def _withdraw(connection: Connection, event: Withdrawn) -> None:
-    for (user, assistant), standing in zip(event.turns, event.standing, strict=True):
-        connection.execute(
-            QUERIES["withdraw_turn"],
-            {
-                "theme": event.theme, "sessions": [event.session_id, *event.continued], "at": event.at,
-                "role": "assistant" if assistant else "user", "content": assistant or user, "standing": standing,
-            },
-        )  # fmt: skip
 
 
 def _add_delegation(connection: Connection, planned: Planned, event: Delegated) -> int:

@@ -32,7 +32,7 @@ from .preflight import (
 
 Progress: TypeAlias = Callable[[str], object]
 
-LATEST = 7
+LATEST = 8
 """The version of the newest migration. A bare copy of the package has no files to count."""
 
 TABLES = (
@@ -42,6 +42,7 @@ TABLES = (
     "conversations",
     "memory_events",
     "memory_tombstones",
+    "memory_withdrawals",
     "memory_history",
     "memory_agents",
     "memory_agent_edges",

@@ -271,11 +271,17 @@ def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
         "select 'ops', 'h', 'memory', content_key(n::text), now() - n * interval '1 day' "
         "from generate_series(1, 100) as n"
     )
+    ward.run(
+        "insert into memory_withdrawals "
+        "select 'ops', 's', 'user', content_key(n::text), now() - n * interval '1 day', 0, '{s}' "
+        "from generate_series(1, 100) as n"
+    )
     with ward.database.connection(10) as connection:
         assert healing.prune_events(connection, 90) == 11
         assert healing.prune_events(connection, 90) == 0
     assert ward.run("select count(*) from memory_events") == [(89,)]
     assert ward.run("select count(*) from memory_tombstones") == [(89,)]
+    assert ward.run("select count(*) from memory_withdrawals") == [(89,)]
 
 
 LONG = "\n".join(f"Line {number} of a long report about {topic}." for number in range(30) for topic in ("kelp", "sand"))

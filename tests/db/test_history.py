@@ -26,7 +26,7 @@ from hermes_memory_pgvector.store.rows import Planned, passages
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 FILES = schema.migration_files()
 # Tables that came with later files than the first three.
-LATER = ("memory_entry_pieces", "conversation_pieces", "memory_history", "memory_words")
+LATER = ("memory_entry_pieces", "conversation_pieces", "memory_history", "memory_words", "memory_withdrawals")
 
 
 def at(seconds: float) -> datetime:

@@ -271,6 +271,9 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
             )
         connection.execute("INSERT INTO memory_events VALUES ('default', gen_random_uuid())")
         connection.execute("INSERT INTO memory_tombstones VALUES ('default', 'h', 'user', content_key('x'), now())")
+        connection.execute(
+            "INSERT INTO memory_withdrawals VALUES ('default', 's', 'user', content_key('x'), now(), 0, '{s}')"
+        )
         connection.execute("INSERT INTO memory_agents (agent_identity) VALUES ('default')")
         connection.execute("INSERT INTO memory_agent_edges (agent_identity) VALUES ('default')")
         connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")

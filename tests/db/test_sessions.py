@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +94,19 @@ def take(conversation: Conversation, *turns: tuple[str, str], author: str = "") 
     for user, answer in turns:
         conversation.open_turn(user, author)
         conversation.take_turn(user, answer)
+
+
+@contextmanager
+def away(home: Path) -> Iterator[Runtime]:
+    """A process of the home that does not reach its database and leaves its spool behind."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        dsn = f"postgresql://x@127.0.0.1:{nobody.getsockname()[1]}/x"
+        runtime = acquire(Settings(dsn=dsn, connect_timeout_s=0.5, retry_max_s=0.2), home)  # type: ignore[arg-type]
+        try:
+            yield runtime
+        finally:
+            release(runtime)
 
 
 def stored(runtime: Runtime, database: str, table: str = "conversations") -> list[str]:
@@ -224,6 +240,43 @@ def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_pare
     assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
 
 
+def test_a_turn_that_was_taken_back_while_it_waited_with_a_dead_process_does_not_come_back(
+    start: Callable[..., Runtime], record: Record, database: str, tmp_path: Path
+) -> None:
+    runtime = start(adopt_interval_s=1, pool_max=2)
+    take(talk(runtime), turn(1))
+    assert stored(runtime, database) == texts(turn(1))
+    with away(tmp_path) as dead:
+        take(talk(dead), turn(2))
+    for number in (1, 2):
+        record.say("s", turn(number))
+    record.undo("s")
+    talk(runtime).take_back()
+    take(talk(runtime), turn(3))
+    # Its spool is adopted now, after the withdrawal.
+    deadline = time.monotonic() + 20
+    while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
+        runtime.writer.flush(1, adopted=True)
+    assert runtime.writer.counters.adopted == 1
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
+def test_a_turn_that_waited_while_another_process_replayed_it_is_stored_once(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    runtime = start(adopt_interval_s=1, pool_max=2)
+    with away(tmp_path) as other:
+        take(talk(other), turn(1))
+        # Another process resumes the session, and ends it: it replays what the host has in its record.
+        talk(runtime).end(transcript(turn(1), turn(2)))
+        assert stored(runtime, database) == texts(turn(1), turn(2))
+    deadline = time.monotonic() + 20
+    while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
+        runtime.writer.flush(1, adopted=True)
+    assert runtime.writer.counters.adopted == 1
+    assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
+
+
 def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     take(talk(runtime), turn(1))
@@ -351,7 +404,7 @@ def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
     runtime = start()
     room = {"gateway_session_key": "agent:main:telegram:group:-100777:5512", "platform": "telegram", "user_id": "5512"}
     take(talk(runtime, "room", **room), turn(1))
-    take(talk(runtime, "room", **room), turn(2), author="9988")
+    take(talk(runtime, "room", **room), turn(2), author="4917099887766")
     private = {**room, "gateway_session_key": "agent:main:telegram:dm:5512"}
     take(talk(runtime, "dm", **private), turn(3))
     assert runtime.writer.flush(10)
@@ -360,10 +413,10 @@ def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
         dump = str(connection.execute("select to_jsonb(c) - 'content' - 'embedding' from conversations c").fetchall())
     authors: dict[str, str] = dict(found)
     assert authors[turn(1)[0]] == authors[turn(1)[1]] == runtime.author("telegram", "5512")
-    assert authors[turn(2)[0]] == runtime.author("telegram", "9988") != authors[turn(1)[0]]
+    assert authors[turn(2)[0]] == runtime.author("telegram", "4917099887766") != authors[turn(1)[0]]
     assert authors[turn(3)[0]] is None
     assert "5512" not in dump
-    assert "9988" not in dump
+    assert "4917099887766" not in dump
 
 
 def test_a_summary_is_told_what_the_memory_knows_of_the_matter_and_nothing_else(

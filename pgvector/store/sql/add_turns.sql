@@ -1,4 +1,6 @@
--- The turns of one theme: the ledger decides which events are new, and only their rows go in.
+-- The turns of one theme: the ledger decides which events are new, and only their rows go in. `replayed` and `withdrawn`
+-- tell whether some may be late: a replay that was stored may be of after them, or turns of their sessions were taken
+-- back since. The rows of a replay are up to two seconds older than itself.
 with fresh as (
   insert into memory_events (agent_identity, event_id)
   select %(theme)s, event from unnest(%(events)s::uuid[]) as event
@@ -16,5 +18,12 @@ with fresh as (
   join fresh on fresh.event_id = r.event_id
   order by r.ordinality
   returning 1
+), began as (
+  select min(at) - interval '2 seconds' as at from unnest(%(times)s::timestamptz[]) as at
 )
-select count(*) as fresh from fresh
+select coalesce((select array_agg(event_id) from fresh), '{}') as fresh,
+  exists (select from conversations
+    where agent_identity = %(theme)s and metadata ? 'replayed' and ts >= (select at from began)) as replayed,
+  exists (select from memory_withdrawals
+    where agent_identity = %(theme)s and session_id = any (%(sessions)s::text[])
+      and at >= (select at from began)) as withdrawn
