@@ -189,8 +189,9 @@ class Conversation:
         self._accept(change, str(known.get("session_id") or ""))
 
     def delegate(self, task: str, result: str, child_session_id: str) -> None:
-        """Keep what was given to a child agent and what came back."""
-        if (task or result) and not self.off_record():
+        """Keep what was given to a child agent and what came back, where turns are kept of the parent."""
+        writes = self._context in self.runtime.settings.write_contexts
+        if (task or result) and writes and not self.off_record():
             self._accept(
                 lambda common: Delegated(task=task, result=result, child_session_id=child_session_id, **common)
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -162,6 +163,44 @@ def test_an_unknown_theme_is_set_aside_when_themes_are_listed(start: Callable[..
     assert [reason for _, reason in runtime.home.aside()] == ["the theme is not in allowed_themes"]
     counts = runtime.writer.counters
     assert (counts.offered, counts.accepted, counts.applied, counts.set_aside) == (2, 2, 1, 1)
+
+
+def test_an_alias_is_the_theme_it_stands_for_in_hooks_and_for_the_files_of_a_home(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(theme_aliases={"shop": "billing", "default": "ops"})
+    asked = Identity(gateway_session_key="Shop", platform="api_server")
+    assert runtime.theme(asked, None) == runtime.theme(asked, "billing") == "billing"
+    assert runtime.scope("garden", "shop", "").themes == ("billing",)
+    edit(runtime, "the staging host is db-prod-03")
+    background(runtime, AGENT)
+    assert entries(database) == [("ops", "memory", "the staging host is db-prod-03")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "profile"),
+    [
+        ({"bench_themes": ["bench-*"]}, "bench-7"),
+        ({"off_record": True}, "work"),
+        ({"bulk_sync_on_init": False}, "work"),
+    ],
+)
+def test_benchmarks_and_who_only_reads_do_not_import_the_files_of_the_home(
+    start: Callable[..., Runtime], database: str, changed: dict[str, Any], profile: str
+) -> None:
+    runtime = start(**changed)
+    edit(runtime, "the staging host is db-prod-03")
+    background(runtime, Identity(agent_identity=profile))
+    assert entries(database) == []
+
+
+def background(runtime: Runtime, identity: Identity) -> None:
+    """Reconcile as a session does when it begins, and wait until that has been done and stored."""
+    done = threading.Event()
+    runtime.reconcile(identity, "s")
+    runtime.in_background(done.set)
+    assert done.wait(10)
+    assert runtime.writer.flush(10)
 
 
 def test_vectors_wait_for_backfill_when_the_operator_says_so(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sqlite3
 import time
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 from loopback import Endpoint
 
+from hermes_memory_pgvector import toolset
 from hermes_memory_pgvector.ambient import lasting
 from hermes_memory_pgvector.conversation import OFF_RECORD, ON_RECORD, Conversation
 from hermes_memory_pgvector.model import Add
@@ -396,6 +398,23 @@ def test_a_job_keeps_its_turns_when_the_setting_names_it(start: Callable[..., Ru
     take(talk(told, context="cron"), turn(1))
     take(talk(told, context="subagent"), turn(2))
     assert stored(told, database) == texts(turn(1))
+
+
+def test_what_a_job_remembers_is_marked_and_what_it_delegates_is_no_turn(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(tools="all")
+    job, person = talk(runtime, "c", context="cron"), talk(runtime, "p")
+    for conversation, fact in ((job, "the nightly run takes 40 minutes"), (person, "the bridge is made of wood")):
+        answer = toolset.call(runtime, "remember", {"content": fact, "sync": True}, conversation.caller("default"))
+        assert json.loads(answer)["status"] == "stored"
+        conversation.delegate(f"look into this for me: {fact}", f"yes, {fact}", "child")
+    assert stored(runtime, database) == [
+        "look into this for me: the bridge is made of wood", "yes, the bridge is made of wood"
+    ]  # fmt: skip
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select metadata ->> 'context' from memory_entries order by id").fetchall()
+    assert found == [("cron",), (None,)]
 
 
 def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(

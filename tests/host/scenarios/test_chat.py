@@ -104,6 +104,39 @@ def test_an_undone_turn_does_not_double_the_others(hermes: Hermes, model: ModelE
     assert len({turn.session for turn in rows.turns()}) == 1
 
 
+def test_a_branch_repeats_nothing_of_the_session_before_it_and_takes_nothing_of_it_back(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    alps, texas, ural, wales, andes = (
+        f"Which mountain is the highest of {where}, please?"
+        for where in ("the Alps", "Texas", "the Ural", "Wales", "the Andes")
+    )
+    with hermes.chat() as chat:
+        chat.ask(alps)
+        chat.ask(texas)
+        chat.command("/branch")
+        trunk, branch = hermes.sessions()
+        chat.ask(ural)
+        # The second of these takes back in the branch what still stands in the session before it.
+        chat.command("/undo")
+        chat.command("/undo")
+        chat.ask(wales)
+        chat.command(f"/resume {trunk}")
+        chat.ask(andes)
+        assert chat.leave() == 0
+    # Another process knows of the branch by the host's record only, and replays the whole of it at its end.
+    with hermes.chat("--resume", branch) as chat:
+        chat.ask(ural)
+        chat.leave()
+    said = rows("SELECT session_id, parent_session_id, content FROM conversations WHERE role = 'user' ORDER BY ts, id")
+    assert [tuple(turn)[::2] for turn in said] == [
+        (trunk, alps), (trunk, texas), (branch, wales), (trunk, andes), (branch, ural)
+    ]  # fmt: skip
+    assert said[2].parent_session_id == trunk
+    assert len(rows.turns()) == 2 * len(said)
+    assert hermes.complaints() == []
+
+
 @pytest.mark.slow
 def test_a_compressed_session_keeps_every_turn_once(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     asked = [f"Tell me about the history of bridge number {n} over the river Aare" for n in range(8)]
@@ -116,7 +149,5 @@ def test_a_compressed_session_keeps_every_turn_once(hermes: Hermes, model: Model
         for prompt in asked[6:]:
             chat.ask(prompt)
         chat.leave()
-    for t in rows.turns():
-        print(t)
     assert Counter(turn.content for turn in rows.turns() if turn.role == "user") == Counter(asked)
     assert len(rows.turns()) == 2 * len(asked)

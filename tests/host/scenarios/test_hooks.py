@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 from hostrig.hermes import Hermes
@@ -79,3 +81,38 @@ def test_every_hook_can_be_called_before_the_beginning_and_after_the_end(hermes:
     hermes.hooks(*hooks, called("shutdown"), begun(hermes), called("shutdown"), *hooks, called("shutdown"))
     assert rows.said() == []
     assert rows.entries() == []
+
+
+def test_a_theme_that_is_not_allowed_recalls_nothing_and_an_operator_files_what_it_said(
+    make_hermes: Callable[..., Hermes], rows: Rows
+) -> None:
+    hermes = make_hermes(allowed_themes=["garden"], tools="all")
+
+    def as_theme(key: str, *hooks: tuple[str, list[Any], dict[str, Any]]) -> list[Any]:
+        begin = called("initialize", "s", hermes_home=str(hermes.home), platform="api_server", gateway_session_key=key)
+        return hermes.hooks(begin, *hooks, called("shutdown"))[1:-1]
+
+    as_theme("garden", called("sync_turn", QUESTION, ANSWER, session_id="g"))
+    assert rows.said("garden") == [QUESTION, ANSWER]
+    asked = (
+        called("prefetch", QUESTION, session_id="s"),
+        called("on_pre_compress", SAID),
+        called("handle_tool_call", "recall_conversation", {"query": QUESTION, "scope": "garden"}),
+        called("handle_tool_call", "remember", {"content": "a typo must not become a theme"}),
+    )
+    fact = "The bridge over the river Aare in Aarberg is made of wood."
+    hermes.write("memory", [fact])
+    recalled, summary, found, remembered, *_ = as_theme(
+        "gardn", *asked, called("sync_turn", "Is it of wood?", fact, session_id="s"),
+        called("on_memory_write", "add", "memory", fact, metadata={}),
+    )  # fmt: skip
+    assert (recalled, summary) == ("", "")
+    assert "allowed_themes" in json.loads(found)["error"]
+    assert "allowed_themes" in json.loads(remembered)["error"]
+    assert "Mont Blanc" in as_theme("garden", asked[0])[0]
+    assert {row.theme for row in rows.turns()} == {"garden"}
+    assert rows.entries() == []
+    filed = hermes.run("spool", "retry", "--all", "--theme", "garden", program="hermes-pgvector")
+    assert filed.returncode == 0, filed.stdout + filed.stderr
+    assert rows.said("garden")[2:] == ["Is it of wood?", fact]
+    assert rows.entries(theme="garden") == [fact]

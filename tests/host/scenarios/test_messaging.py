@@ -140,6 +140,33 @@ def test_a_turn_that_was_taken_back_in_a_messenger_is_withdrawn_with_the_next_me
     assert [turn.content for turn in rows.turns()] == [first, answer_to(first), last, answer_to(last)]
 
 
+@pytest.mark.slow
+def test_a_branch_in_a_messenger_is_a_session_of_the_same_person(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    model.script = saving
+    trunk, branch, other = (
+        f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed")
+    )
+    with hermes.gateway(**messenger.environment) as gateway:
+        messenger.write(ANN, trunk, until=trunk)
+        messenger.write(ANN, "/branch", until="ranch")
+        messenger.write(ANN, branch, until=branch)
+        messenger.write(BEN, other, until=other)
+        rows.wait(lambda rows: len(rows.turns()) == 6)
+        gateway.stop()
+    (first, *_, second, _), bens = rows.turns(theme_of(rows, trunk)), rows.turns(theme_of(rows, other))
+    assert [first.content, second.content] == [trunk, branch]
+    assert first.session != second.session
+    assert [turn.content for turn in bens] == [other, answer_to(other)]
+    assert len(rows.turns()) == 6
+
+
+def theme_of(rows: Rows, text: str) -> str:
+    (theme,) = {turn.theme for turn in rows.turns() if turn.content == text}
+    return str(theme)
+
+
 @pytest.mark.parametrize("rounds", [pytest.param(5), pytest.param(50, marks=pytest.mark.slow)])
 def test_clients_persons_and_a_room_at_once_are_each_filed_and_recalled_under_their_own(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger, rounds: int
