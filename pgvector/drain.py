@@ -200,8 +200,7 @@ class Drain:
             try:
                 if item.event is None:
                     raise BadEvent("the record in the spool is damaged")
-                event = prepare(item.event, self._settings)
-                event = replace(event, theme=self._home.person_key.final(event.theme))
+                event = self._home.person_key.filed(prepare(item.event, self._settings))
             except BadEvent as error:
                 flight.rejected.append((item, str(error)))
             except (TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -26,6 +26,15 @@ def overwrite(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
+def append(path: Path, text: str) -> None:
+    """Add to a file, or begin it; what several processes add stays whole as long as it is short. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
 def _write(path: Path, text: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:

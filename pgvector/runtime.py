@@ -11,11 +11,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from . import aside
 from .errands import Errands
 from .errors import BadArgument, PgvectorError
 from .filemirror import FileMirror
@@ -23,6 +24,7 @@ from .fitting import Fitting
 from .home import Home
 from .model import Event, Recall, RecallRequest, Scope
 from .off_record import OffRecord
+from .person_key import NOT_MET
 from .ports import Embedder
 from .recall import Recaller
 from .settings import Settings
@@ -105,8 +107,11 @@ class Runtime:
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now. Raises BadArgument for a reserved name."""
-        aliases = self.settings.theme_aliases
-        return self.home.person_key.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
+        aliases, known = self.settings.theme_aliases, self.home.person_key
+        theme = known.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
+        if again := known.met_again():
+            self.in_background(lambda: self._file_again(again))
+        return theme
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a room."""
@@ -182,6 +187,16 @@ class Runtime:
         self.home.person_key.abandon()
         self.off_record = OffRecord(self.home.state)
         self._recaller.abandon()
+
+    def _file_again(self, themes: Collection[str]) -> None:
+        """File what was set aside because nobody knew whose it was."""
+        folder = self.home.aside_folder
+        for item in aside.kept(folder):
+            if item.event and item.event.theme in themes and item.reason == NOT_MET and self.accept(item.event):
+                # The writer may have been as quick as to set it aside for another reason.
+                now = aside.read(folder, item.id)
+                if now is not None and now.reason == NOT_MET:
+                    aside.forget(folder, item.id)
 
     def _make_ready(self) -> Embedder | None:
         """Called by the drain thread before each batch: connect, migrate or verify, and match the embedder."""

@@ -13,8 +13,10 @@ import pytest
 
 from hermes_memory_pgvector.admin import checks
 from hermes_memory_pgvector.admin.survey import survey
+from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.person_key import NOT_MET
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.themes import Identity, reserved
@@ -141,3 +143,57 @@ def test_the_operators_key_stays_out_of_the_database(
     kept.home.person_key.path.write_text(KEY)
     # The key of a database can be moved into the environment as it is.
     assert kept.theme(ALICE, None) == one.theme(ALICE, None)
+
+
+def test_what_a_dead_process_filed_by_its_own_key_is_filed_when_they_write_again(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    first = start("first")
+    assert first.wait_ready(10)
+    nowhere = {"dsn": "postgresql://x@127.0.0.1:1/x", "connect_timeout_s": 0.5}
+    dead = start("late", **nowhere)
+    alice, bob = say(dead, ALICE, "told by alice"), say(dead, BOB, "told by bob")
+    dead.close(0)
+    # The next process reaches the database and adopts, and nothing in the home tells who they are.
+    late = start("late")
+    assert late.wait_ready(10)
+    until(late, lambda: len(late.home.aside()) == 2)
+    assert themes(database) == {}
+    assert b"4917055512" not in b"".join(path.read_bytes() for path in late.home.path.rglob("*") if path.is_file())
+    final = late.theme(ALICE, None)
+    assert final == first.theme(ALICE, None) != alice
+    until(late, lambda: themes(database) == {"told by alice": final})
+    assert [reason for _, reason in late.home.aside()] == [NOT_MET]
+    # Another start later, when the key of the home has long been another one.
+    late.close(5)
+    later = start("late")
+    assert later.wait_ready(10)
+    assert say(later, BOB, "told by bob again") == first.theme(BOB, None) != bob
+    until(later, lambda: not later.home.aside() and len(themes(database)) == 3)
+    assert set(themes(database).values()) == {final, first.theme(BOB, None)}
+
+
+def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], database: str) -> None:
+    room = Identity(gateway_session_key="agent:main:telegram:group:-1007", platform="telegram", user_id="4917055512")
+    first = start("first")
+    assert first.wait_ready(10)
+    away = start("late", dsn="postgresql://x@127.0.0.1:1/x", connect_timeout_s=0.5)
+    talk = Conversation(away, room, "s", "primary")
+    talk.open_turn("who waters the tomatoes?")
+    talk.take_turn("who waters the tomatoes?", "Alice does, on Mondays.")
+    away.close(0)
+    late = start("late")
+    late.home.person_key = away.home.person_key
+    late.writer.wake()
+    until(late, lambda: len(themes(database)) == 2)
+    assert set(themes(database).values()) == {first.theme(room, None)}
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select distinct metadata ->> 'author' from conversations").fetchall()
+    assert found == [(first.author("telegram", "4917055512"),)]
+
+
+def until(runtime: Runtime, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, runtime.home.aside()
+        runtime.writer.flush(0.5, adopted=True)

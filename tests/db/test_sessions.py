@@ -240,6 +240,12 @@ def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_pare
     elsewhere.go_on("s2", "other", anew=False, reason="resume")
     elsewhere.end(transcript(turn(1), turn(2), turn(3)))
     assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
+    # The session that was left for the resumed one is none of its parents.
+    take(elsewhere, turn(4))
+    assert stored(runtime, database)[-1] == turn(4)[1]
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select distinct session_id, parent_session_id from conversations").fetchall()
+    assert "other" not in dict(found).values()
 
 
 def test_a_turn_that_was_taken_back_while_it_waited_with_a_dead_process_does_not_come_back(
