@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,10 +13,12 @@ from .errors import SettingsError
 from .home import Home
 from .model import TARGETS, Add, Event, Remove, Replace, Target, now
 from .settings import files_in_use
+from .snapshot import Entries
 
 log = logging.getLogger("hermes.pgvector")
 
 ORIGIN = {"origin": "file"}
+CHANGE_WAIT_S = 0.2
 RECONCILE_WAIT_S = 5.0
 
 
@@ -34,69 +36,88 @@ class FileMirror:
         """
         if event.target not in TARGETS:
             return not stored or self._accept(event)
+        snapshot = self._home.snapshot
         try:
-            with self._home.snapshot() as snapshot:
+            with snapshot.held(CHANGE_WAIT_S):
+                before = snapshot.entries[event.target]
                 # The order of the snapshot is that of the home: what comes later is also newer, for all its processes.
-                event = replace(self._resolved(event, snapshot[event.target]), at=self._later())
-                accepted = self._accept(event) if stored else self._forget(event)
-                if accepted:
-                    snapshot[event.target] = mirror.apply(snapshot[event.target], event)
-                return accepted
+                event = replace(self._resolved(event, before), at=self._later())
+                after = {**snapshot.entries, event.target: mirror.apply(before, event)}
+                return self._hand_over(after, [event] if stored else _forgetting(event))
         except OSError:
             # Without a snapshot the event stands for itself; should it have been taken already, its id is known.
             event = self._resolved(event, ())
-            return self._accept(event) if stored else self._forget(event)
+            return all(map(self._accept, [event] if stored else _forgetting(event)))
 
     def reconcile(self, theme: str, session_id: str) -> None:
         """Compare the files with their snapshot; what differs becomes events of the home's own theme.
 
         A file that the host does not use is left alone, with its entries: what it holds is nobody's wish.
         """
+        snapshot = self._home.snapshot
         try:
             used = files_in_use(self._home.path)
-            with self._home.snapshot(RECONCILE_WAIT_S) as snapshot:
-                for target in TARGETS:
-                    if not used[target]:
-                        continue
-                    # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
-                    entries = self._home.entries(target)
-                    if entries is None:
-                        continue
-                    if not self._take_in(theme, session_id, target, snapshot[target], entries):
-                        return
-                    snapshot[target] = entries
+            with snapshot.held(RECONCILE_WAIT_S):
+                # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
+                read = {target: self._home.entries(target) for target in TARGETS if used[target]}
+                found = {target: entries for target, entries in read.items() if entries is not None}
+                events = [
+                    event
+                    for target, entries in found.items()
+                    for event in self._differences(theme, session_id, target, snapshot.entries[target], entries)
+                ]
+                self._hand_over({**snapshot.entries, **found}, events)
+                snapshot.shorten()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
+
+    def _hand_over(self, after: Entries, events: Sequence[Event]) -> bool:
+        """Note what the files hold now together with the events that say so, and have them accepted, after those of a
+        process that died at this. When one is refused, the snapshot stays as it was.
+        """
+        snapshot = self._home.snapshot
+        before, begun = snapshot.entries, snapshot.begun
+        if not begun and not events and after == before:
+            return True
+        snapshot.note(after, (*begun, *events))
+        if all(map(self._accept, snapshot.begun)):
+            snapshot.finish()
+            return True
+        snapshot.note(before, begun)
+        return False
 
     def _later(self) -> datetime:
         """The time now, and never again the same or an earlier one, though the clock be set back."""
         self._last = max(now(), self._last + timedelta(microseconds=1))
         return self._last
 
-    def _take_in(
+    def _differences(
         self, theme: str, session_id: str, target: Target, before: tuple[str, ...], entries: tuple[str, ...]
-    ) -> bool:
+    ) -> list[Event]:
         changes = mirror.diff(entries, before)
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
             "at": self._later(),
         }  # fmt: skip
-        events: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in changes.remove]
-        events += [Add(content=entry, from_file=True, **common) for entry in changes.add]
-        return all(self._accept(event) for event in events)
-
-    def _forget(self, event: Add | Replace | Remove) -> bool:
-        """Take the old entry of a change out of the database, and the new one not in."""
-        if isinstance(event, Add):
-            return True
-        names = ("theme", "home", "session_id", "at", "target", "metadata", "previous", "old_text", "surviving")
-        return self._accept(Remove(**{name: getattr(event, name) for name in names}))
+        gone: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in changes.remove]
+        return gone + [Add(content=entry, from_file=True, **common) for entry in changes.add]
 
     def _resolved(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
-        """A replace or remove that names the whole old entry where that can be told, and what the file holds now."""
+        """A replace or remove that names the whole old entry, or what the file holds now where that cannot be told."""
         if isinstance(event, Add) or event.previous:
             return event
+        # Hosts change nothing unless one entry alone holds `old_text`: where that is so here, the file tells no more.
+        if previous := mirror.resolve(event.old_text, before, ()):
+            return replace(event, previous=previous)
         entries = self._home.entries(event.target) or ()
         return replace(event, previous=mirror.resolve(event.old_text, before, entries) or "", surviving=entries)
+
+
+def _forgetting(event: Add | Replace | Remove) -> list[Event]:
+    """What takes the old entry of a change out of the database, and the new one not in."""
+    if isinstance(event, Add):
+        return []
+    names = ("theme", "home", "session_id", "at", "target", "metadata", "previous", "old_text", "surviving")
+    return [Remove(**{name: getattr(event, name) for name in names})]

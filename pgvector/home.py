@@ -12,30 +12,30 @@ from pathlib import Path
 from uuid import uuid4
 
 from . import aside
-from .files import create, overwrite
+from .files import create, overwrite, read
 from .host import scrubber
 from .mirror import parse
 from .model import Target
 from .person_key import PersonKey
 from .records import make_private
 from .settings import person_key
-from .snapshot import Snapshot, opened
+from .snapshot import Snapshot
 
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
-SNAPSHOT_WAIT_S = 0.2
 _FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
 class Home:
-    """The files of one home. Safe for several processes: the snapshot changes under a lock file."""
+    """The files of one home. Safe for several processes."""
 
     def __init__(self, path: str | os.PathLike[str], spool_dir: str = "") -> None:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self.aside_folder = self.state / "aside"
+        self.snapshot = Snapshot(self.state)
         self._id = ""
         self._files_aside = -1
         self.person_key = PersonKey(self.state, person_key(self.path))
@@ -54,23 +54,16 @@ class Home:
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it cannot be read."""
-        path = self.path / "memories" / _FILES[target]
+        path = f"{self.path}/memories/{_FILES[target]}"
         try:
-            if path.stat().st_size > FILE_BYTES_MAX:
-                return None
-            return tuple(map(scrubber(), parse(path.read_text(encoding="utf-8"))))
+            content = read(path, FILE_BYTES_MAX)
+            return None if content is None else tuple(map(scrubber(), parse(content.decode())))
         except FileNotFoundError:
             return ()
         except (OSError, UnicodeDecodeError) as error:
-            log.warning("%s cannot be read (%s); nothing is removed because of it", path.name, type(error).__name__)
+            reason = type(error).__name__
+            log.warning("%s cannot be read (%s); nothing is removed because of it", _FILES[target], reason)
             return None
-
-    def snapshot(self, wait_s: float = SNAPSHOT_WAIT_S) -> contextlib.AbstractContextManager[Snapshot]:
-        """The snapshot of the memory files, to be read and changed in place, by one thread of one process at a time.
-
-        Raises OSError when the home cannot be written, or when another holds it for longer than `wait_s` seconds.
-        """
-        return opened(self.state, wait_s)
 
     def set_aside(self, event_id: str, reason: str, raw: str, *, files_max: int = 10_000) -> bool:
         """Keep an event that cannot be stored where an operator finds it. False when there is no room."""

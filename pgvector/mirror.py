@@ -73,4 +73,4 @@ def resolve(old_text: str, before: Iterable[str], after: Collection[str]) -> str
 
 
 def _distinct(entries: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(entry for entry in entries if entry))
+    return tuple(dict.fromkeys(filter(None, entries)))

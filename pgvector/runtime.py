@@ -51,6 +51,7 @@ class Runtime:
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
+        self.home.snapshot.kept_open = True
         self.database = Database(settings, self.home.path)
         self._spool = open_spool(
             self.home.spool,
@@ -173,6 +174,7 @@ class Runtime:
         self._spool.close()
         self.database.close()
         self.fitting.close()
+        self.home.snapshot.close()
 
     def abandon(self) -> None:
         """Begin anew in a forked child: files, sockets and threads belong to the parent."""
@@ -185,6 +187,7 @@ class Runtime:
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
         self.home.person_key.abandon()
+        self.home.snapshot.abandon()
         self.off_record = OffRecord(self.home.state)
         self._recaller.abandon()
 

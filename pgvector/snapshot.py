@@ -1,111 +1,210 @@
-"""The snapshot of a home: the entries of its memory files as last reconciled.
+"""The snapshot of a home: the entries of its memory files as last reconciled, and the changes that made them so.
 
 It is kept as lines of JSON of which the last whole one counts: a line is appended in microseconds, while replacing a
-file makes some file systems flush it, and a hook must not wait for a disk.
+file makes some file systems flush it, and a hook must not wait for a disk. A line is written before its events are
+handed over, and holds them; an empty line says that they are in a spool. Where that is missing a process has died in
+between, and whoever comes next hands them over again: their ids make that harmless.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
-from .model import TARGETS, Target
-from .records import make_private
+from .errors import BadEvent
+from .model import TARGETS, Event, Target
+from .records import decode, encode, make_private
 
-Snapshot: TypeAlias = dict[Target, tuple[str, ...]]
+Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 
-FILE_BYTES_MAX = 1 << 20
+NOTHING: Entries = dict.fromkeys(TARGETS, ())
+FILE_BYTES_MAX = 8 << 20
+SPENT_BYTES_MAX = 1 << 20
 TAIL_BYTES = 16 << 10
 POLL_S = 0.001
 
 
-@contextlib.contextmanager
-def opened(folder: Path, wait_s: float) -> Iterator[Snapshot]:
-    """The snapshot in a folder, to be read and changed in place; it is saved when the block ends without an error.
+class Snapshot:
+    """The snapshot in a folder. Safe for several processes and threads: one at a time is inside `held`.
 
-    Safe for several processes and threads: one at a time is inside. Raises OSError when the folder cannot be written,
-    or when somebody else is inside for longer than `wait_s` seconds.
+    There `entries` are those of the files as last reconciled, and `begun` the events of them that may be in no spool.
+    With `kept_open` the file stays open until `close`: a hook has no time to open and read it.
     """
-    lock = _open(folder, "snapshot.lock")
-    file = -1
-    try:
-        _lock(lock, wait_s)
-        file = _open(folder, "snapshot.jsonl")
-        before = _saved(file)
-        values = dict(before)
-        yield values
-        if values != before:
-            _append(file, folder / "snapshot.jsonl", values)
-    finally:
-        if file >= 0:
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "snapshot.jsonl"
+        self._lock = threading.Lock()
+        self._file = self._size = -1
+        self.kept_open = False
+        self.entries = NOTHING
+        self.begun: tuple[Event, ...] = ()
+
+    @contextlib.contextmanager
+    def held(self, wait_s: float) -> Iterator[None]:
+        """Be the only one inside.
+
+        Raises OSError when the folder cannot be written, or when somebody else is inside for longer than `wait_s`
+        seconds.
+        """
+        deadline = time.monotonic() + wait_s
+        if not self._lock.acquire(timeout=wait_s):
+            raise BlockingIOError(errno.EAGAIN, "another thread holds the snapshot")
+        try:
+            self._enter(deadline)
+            yield
+        finally:
+            if self._file >= 0:
+                # Closing would leave the lock with a child that was forked meanwhile.
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            if not self.kept_open:
+                self._let_go()
+            self._lock.release()
+
+    def note(self, entries: Entries, events: Sequence[Event] = ()) -> None:
+        """Keep entries, and the events that are handed over next, until `finish`. Raises OSError."""
+        line = _line(entries, events)
+        if self._size + len(line) > FILE_BYTES_MAX:
+            self._replace(line)
+        else:
+            self._append(line)
+        self.entries, self.begun = entries, tuple(events)
+
+    def finish(self) -> None:
+        """The events are in a spool. Raises OSError."""
+        if self.begun:
+            self._append(b"\n")
+            self.begun = ()
+
+    def shorten(self) -> None:
+        """Leave out the lines that do not count, when they are many; this may wait for a disk. Raises OSError."""
+        if self._size > SPENT_BYTES_MAX:
+            self._replace(_line(self.entries, self.begun))
+
+    def close(self) -> None:
+        """Keep the file open no longer than somebody is inside."""
+        self.kept_open = False
+        if self._lock.acquire(blocking=False):
+            self._let_go()
+            self._lock.release()
+
+    def abandon(self) -> None:
+        """Begin anew in a forked child, where whoever was inside does not exist."""
+        self._let_go()
+        self._lock = threading.Lock()
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = self._size = -1
+
+    def _enter(self, deadline: float) -> None:
+        while True:
+            if self._file < 0:
+                self._use(_open(self._path))
+            _lock(self._file, deadline)
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(self._path)
+                if os.path.samestat(found, self._identity):
+                    break
+            # The file was deleted or replaced.
+            self._let_go()
+            if time.monotonic() > deadline:
+                raise BlockingIOError(errno.EAGAIN, "the snapshot is replaced again and again")
+        if found.st_size != self._size:
+            self.entries, self.begun = _saved(self._file, found.st_size)
+            self._size = found.st_size
+
+    def _use(self, file: int) -> None:
+        self._file, self._identity = file, os.fstat(file)
+
+    def _append(self, line: bytes) -> None:
+        size, self._size = self._size, -1
+        _write(self._file, line)
+        self._size = size + len(line)
+
+    def _replace(self, line: bytes) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.{uuid4().hex}")
+        file = _open(fresh)
+        try:
+            # It is locked before it has its name: nobody else may be inside meanwhile.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write(file, line)
+            fresh.replace(self._path)
+        except OSError:
             os.close(file)
-        # Closing alone would leave the lock with a child that was forked meanwhile.
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)
+            fresh.unlink(missing_ok=True)
+            raise
+        self._let_go()
+        self._use(file)
+        self._size = len(line)
 
 
-def _open(folder: Path, name: str) -> int:
+def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        return os.open(f"{folder}/{name}", flags, 0o600)
+        return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        make_private(folder)
-        return os.open(f"{folder}/{name}", flags, 0o600)
+        make_private(path.parent)
+        return os.open(path, flags, 0o600)
 
 
-def _lock(descriptor: int, wait_s: float) -> None:
-    deadline = time.monotonic() + wait_s
+def _lock(file: int, deadline: float) -> None:
     while True:
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_S)
 
 
-def _saved(file: int) -> Snapshot:
-    size = os.fstat(file).st_size
+def _write(file: int, line: bytes) -> None:
+    if os.write(file, line) != len(line):
+        raise OSError(errno.ENOSPC, "short write, the disk is full")
+
+
+def _line(entries: Entries, events: Sequence[Event]) -> bytes:
+    """A line feed first ends a line that a crash has torn, and stands for the empty line of one that was finished."""
+    begun = [encode(event).decode("ascii") for event in events]
+    text = json.dumps({**entries, "begun": begun} if begun else {**entries})
+    return b"\n" + text.encode("ascii") + (b"\n" if begun else b"\n\n")
+
+
+def _saved(file: int, size: int) -> tuple[Entries, tuple[Event, ...]]:
     tail = min(size, TAIL_BYTES)
-    values = _last(os.pread(file, tail, size - tail), whole=tail == size)
-    if values is None and tail < size:
-        values = _last(os.pread(file, size, 0), whole=True)
-    return dict.fromkeys(TARGETS, ()) if values is None else values
+    found = _last(os.pread(file, tail, size - tail), whole=tail == size)
+    if found is None and tail < size:
+        found = _last(os.pread(file, size, 0), whole=True)
+    return found or (NOTHING, ())
 
 
-def _last(lines: bytes, *, whole: bool) -> Snapshot | None:
+def _last(lines: bytes, *, whole: bool) -> tuple[Entries, tuple[Event, ...]] | None:
     # What follows the last line feed was torn by a crash; a line that is damaged leaves the one before it.
-    end = lines.rfind(b"\n")
+    end = last = lines.rfind(b"\n")
     while end > 0:
         start = lines.rfind(b"\n", 0, end) + 1
         if start == 0 and not whole:
             return None
         try:
-            values = json.loads(lines[start:end])
-            return {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
+            values: Any = json.loads(lines[start:end])
+            entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
+            return entries, tuple(_events(values)) if end == last else ()
         except (ValueError, AttributeError, TypeError):
             end = start - 1
     return None
 
 
-def _append(file: int, path: Path, values: Snapshot) -> None:
-    line = json.dumps({target: list(entries) for target, entries in values.items()}).encode("ascii") + b"\n"
-    size = os.fstat(file).st_size
-    if size + len(line) <= FILE_BYTES_MAX:
-        # A line feed first ends a line that a crash has torn.
-        os.write(file, b"\n" + line if size else line)
-        return
-    fresh = f"{path.name}.{uuid4().hex}"
-    whole = _open(path.parent, fresh)
-    try:
-        os.write(whole, line)
-    finally:
-        os.close(whole)
-    path.with_name(fresh).replace(path)
+def _events(values: Any) -> Iterator[Event]:
+    for payload in values.get("begun", ()):
+        # What cannot be read was made by another version of this package.
+        with contextlib.suppress(BadEvent):
+            yield decode(payload.encode("ascii"))

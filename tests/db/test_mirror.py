@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -51,14 +55,16 @@ class Process:
 
     def __init__(self, path: Path, database: Database, settings: Settings) -> None:
         self.home = Home(path)
-        self.dies_after_accepting = False
+        self.dies = ""
         self._spool = open_spool(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
         self._drain = Drain(self._spool, self.home, database, settings, Errands("test", 1), Tally())
         self.files = FileMirror(self.home, self._accept)
 
     def _accept(self, event: Event) -> bool:
+        if self.dies == "before accepting":
+            raise Killed
         accepted = self._spool.append(event)
-        if self.dies_after_accepting:
+        if self.dies:
             raise Killed
         return accepted
 
@@ -201,22 +207,38 @@ class Mirror(RuleBasedStateMachine):
             self.processes[home].drain(steps=1)
         self.the_process_is_killed_and_another_begins(home)
 
-    @rule(home=homes, theme=themes, file=targets, operation=operations, told=st.booleans())
+    @rule(
+        home=homes, theme=themes, file=targets, operation=operations, reconciled=st.booleans(),
+        dies=st.sampled_from(["", "before accepting", "after accepting"]),
+    )  # fmt: skip
     def it_is_killed_in_the_middle_of_a_change(
-        self, home: str, theme: str, file: Target, operation: tuple[str, int, int], told: bool
+        self, home: str, theme: str, file: Target, operation: tuple[str, int, int], reconciled: bool, dies: str
     ) -> None:
-        """The file is written; the hook has run up to the spool, or not at all."""
+        """The file is written; the hook has run up to the spool, or not at all. What comes next may be a session that
+        begins, or another change.
+        """
         gone_elsewhere = set(self.gone_elsewhere)
         event = self.change(home, theme, file, operation)
         self.edited.add((home, file))
-        if told and isinstance(event, Add | Replace | Remove):
-            self.processes[home].dies_after_accepting = True
+        if dies and isinstance(event, Add | Replace | Remove):
+            self.processes[home].dies = dies
             with pytest.raises(Killed):
                 self.processes[home].files.change(event)
         else:
             self.gone_elsewhere = gone_elsewhere
             if isinstance(event, Add | Replace):
                 self.owner[home, file, event.content] = UNKNOWN
+        if reconciled:
+            self.the_process_is_killed_and_another_begins(home)
+        else:
+            self.processes[home].die()
+            self.processes[home] = Process(self.folder / home, self.database, self.settings)
+
+    @rule(home=homes, dies=st.sampled_from(["before accepting", "after accepting"]))
+    def it_is_killed_when_a_session_begins(self, home: str, dies: str) -> None:
+        self.processes[home].dies = dies
+        with suppress(Killed):
+            self.processes[home].files.reconcile(HOME_THEME, "s")
         self.the_process_is_killed_and_another_begins(home)
 
     @precondition(lambda self: any(self.lines.values()))
@@ -387,3 +409,46 @@ def test_a_line_deleted_by_hand_goes_from_all_themes_of_its_home(start: Callable
     put(runtime)
     assert runtime.files.change(Remove(theme="ops", home=runtime.home.id, target="memory", old_text="kelp"))
     assert settled(runtime) == [("memory", "kelp")], "what billing has saved itself is no agent of ops to remove"
+
+
+KILLED_IN_A_CHANGE = """
+import os, signal, sys
+from hermes_memory_pgvector.filemirror import FileMirror
+from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.model import Add, Replace
+from hermes_memory_pgvector.volatile import open_spool
+
+home = Home(sys.argv[1])
+spool = open_spool(home.spool, bytes_max=1 << 20, window_max=9, fsync=False)
+
+def accept(event):
+    assert sys.argv[2] == "noted" or spool.append(event)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+common = {"theme": "default", "home": home.id, "target": "memory"}
+event = Replace(content="green kelp", old_text="red", **common) if sys.argv[3:] else Add(content="green kelp", **common)
+FileMirror(home, accept).change(event)
+"""
+
+
+@pytest.mark.parametrize("killed", ["noted", "spooled"])
+@pytest.mark.parametrize("replaced", [["red kelp"], []])
+@pytest.mark.parametrize("told", ["kelp", "green"])
+@pytest.mark.parametrize("changed", ["", "blue kelp"])
+def test_what_a_process_did_that_was_killed_in_a_change_is_known_to_the_next_change(
+    start: Callable[..., Runtime], killed: str, replaced: list[str], told: str, changed: str
+) -> None:
+    """A host that tells a part of the old entry alone leaves it to us to know what that part was of."""
+    runtime = start(adopt_interval_s=600)
+    put(runtime, *replaced)
+    settled(runtime)
+    put(runtime, "green kelp")
+    command = [sys.executable, "-P", "-c", KILLED_IN_A_CHANGE, str(runtime.home.path), killed, *replaced]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    put(runtime, *filter(None, [changed]))
+    common: dict[str, Any] = {"theme": "default", "home": runtime.home.id, "target": "memory", "old_text": told}
+    assert runtime.files.change(Replace(content=changed, **common) if changed else Remove(**common))
+    assert runtime.writer.flush(20)
+    release(runtime)
+    assert start().writer.flush(20, adopted=True)
+    assert settled(start()) == [("memory", "blue kelp")] * bool(changed)

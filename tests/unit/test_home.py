@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_memory_pgvector import home as module
+from hermes_memory_pgvector import snapshot
 from hermes_memory_pgvector.aside import UNREADABLE
 from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.model import Add, Event, Remove
+from hermes_memory_pgvector.snapshot import Entries
 
 
 def in_processes(count: int, script: str, *arguments: str) -> list[str]:
@@ -42,6 +47,28 @@ def write_memory(home: Home, content: str | bytes, name: str = "MEMORY.md") -> N
     path = home.path / "memories" / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def note(home: Home, *lines: str, events: Sequence[Event] = ()) -> None:
+    """Put these entries of MEMORY.md into the snapshot, and these events, as yet in no spool."""
+    with home.snapshot.held(5):
+        home.snapshot.note({"memory": lines, "user": ()}, events)
+
+
+def noted(path: Path) -> tuple[Entries, tuple[Event, ...]]:
+    """What a process that begins now finds in the snapshot."""
+    home = Home(path)
+    with home.snapshot.held(5):
+        return home.snapshot.entries, home.snapshot.begun
+
+
+@pytest.fixture
+def kept_open(tmp_path: Path) -> Iterator[Home]:
+    """A home as a process has it that takes part in a session."""
+    home = Home(tmp_path)
+    home.snapshot.kept_open = True
+    yield home
+    home.snapshot.close()
 
 
 def key_of(home: Home) -> str:
@@ -75,7 +102,7 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_pat
     assert home.aside() == []
     home.remember("name", 1)
     assert home.recollect("name") is None
-    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot():
+    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.held(1):
         pass
 
 
@@ -116,8 +143,7 @@ def test_state_is_private(tmp_path: Path) -> None:
         home.person_key.settle(lambda offer: offer)
         home.remember("calibration", {"a": 1})
         home.set_aside("event", "reason", "raw")
-        with home.snapshot() as snapshot:
-            snapshot["memory"] = ("a",)
+        note(home, "a")
     finally:
         os.umask(before)
     for path in [home.state, *home.state.rglob("*")]:
@@ -151,36 +177,61 @@ def test_a_file_that_cannot_be_read_is_not_an_empty_file(tmp_path: Path, monkeyp
 
 
 def test_a_snapshot_is_kept_between_visits(tmp_path: Path) -> None:
-    with Home(tmp_path).snapshot() as snapshot:
-        assert snapshot == {"memory": (), "user": ()}
-        snapshot["memory"] = ("one", "zwei \ud800 三")
-    with Home(tmp_path).snapshot() as snapshot:
-        assert snapshot == {"memory": ("one", "zwei \ud800 三"), "user": ()}
+    assert noted(tmp_path) == ({"memory": (), "user": ()}, ())
+    note(Home(tmp_path), "one", "zwei \ud800 三")
+    assert noted(tmp_path) == ({"memory": ("one", "zwei \ud800 三"), "user": ()}, ())
 
 
-def test_an_error_in_the_block_leaves_the_snapshot_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("events", [(), (Add(theme="ops", target="memory", content="kelp"),)])
+def test_a_home_that_is_open_sees_what_another_process_notes(kept_open: Home, events: tuple[Event, ...]) -> None:
+    note(kept_open, "one")
+    note(Home(kept_open.path), "two", events=events)
+    with kept_open.snapshot.held(1):
+        assert (kept_open.snapshot.entries["memory"], kept_open.snapshot.begun) == (("two",), events)
+
+
+@pytest.mark.parametrize("lost", ["snapshot.jsonl", "."])
+def test_a_snapshot_that_somebody_deletes_is_begun_anew(kept_open: Home, lost: str) -> None:
+    note(kept_open, "one")
+    (kept_open.state / lost).resolve().rename(kept_open.path / "away")
+    with kept_open.snapshot.held(1):
+        assert kept_open.snapshot.entries["memory"] == ()
+    note(kept_open, "two")
+    assert noted(kept_open.path)[0]["memory"] == ("two",)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_events_are_handed_over_again_until_they_are_told_to_be_in_a_spool(tmp_path: Path, finished: bool) -> None:
+    events = (Add(theme="ops", target="memory", content="one"), Remove(theme="ops", target="memory", previous="zwei"))
     home = Home(tmp_path)
-    with home.snapshot() as snapshot:
-        snapshot["user"] = ("kept",)
-
-    def fail() -> None:
-        with home.snapshot() as changed:
-            changed["user"] = ()
-            raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"):
-        fail()
-    with home.snapshot() as snapshot:
-        assert snapshot["user"] == ("kept",)
+    note(home, "one", events=events)
+    assert noted(tmp_path)[1] == events
+    with home.snapshot.held(1):
+        if finished:
+            home.snapshot.finish()
+    assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
+    with (home.state / "snapshot.jsonl").open("ab") as file:
+        file.write(b'\n{"memory": ["torn')
+    assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, ())
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"memory": 5}', '{"memory": null}'])
+def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    event = Add(theme="ops", target="memory", content="one")
+    note(home, "one", events=[event])
+    path = home.state / "snapshot.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"begun": [', b'"begun": ["{}", '))
+    assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, (event,))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{\n", "[]\n", "5\n", '{"memory": 5}\n', '{"memory": null}\n', '{"begun": 5}\n']
+)
 def test_a_damaged_snapshot_is_an_empty_one(tmp_path: Path, content: str) -> None:
     home = Home(tmp_path)
     home.state.mkdir()
     (home.state / "snapshot.jsonl").write_text(content)
-    with home.snapshot() as snapshot:
-        assert snapshot == {"memory": (), "user": ()}
+    assert noted(tmp_path) == ({"memory": (), "user": ()}, ())
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"memory": ["torn', b"[]\n" * 10_000])
@@ -188,24 +239,72 @@ def test_a_damaged_snapshot_is_an_empty_one(tmp_path: Path, content: str) -> Non
 def test_the_last_whole_line_of_a_long_snapshot_counts(tmp_path: Path, torn: bytes, chars: int) -> None:
     home = Home(tmp_path)
     for number in range(200):
-        with home.snapshot() as snapshot:
-            snapshot["memory"] = (str(number) * chars if number == 199 else str(number) * 100,)
+        note(home, str(number) * chars if number == 199 else str(number) * 100)
     with (home.state / "snapshot.jsonl").open("ab") as file:
         file.write(torn)
-    with home.snapshot() as snapshot:
-        assert snapshot["memory"] == ("199" * chars,)
+    assert noted(tmp_path)[0]["memory"] == ("199" * chars,)
 
 
-def test_a_visit_reads_the_end_of_the_snapshot_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Home(tmp_path)
+def test_a_visit_reads_the_end_of_the_snapshot_alone_and_only_when_it_changed(
+    kept_open: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(400):
-        with home.snapshot() as snapshot:
-            snapshot["memory"] = (str(number) * 100,)
-    size, read, asked = (home.state / "snapshot.jsonl").stat().st_size, os.pread, []
+        note(kept_open, str(number) * 100)
+    size, read, asked = (kept_open.state / "snapshot.jsonl").stat().st_size, os.pread, []
     monkeypatch.setattr(os, "pread", lambda file, length, start: asked.append(length) or read(file, length, start))
-    with home.snapshot() as snapshot:
-        assert snapshot["memory"] == ("399" * 100,)
-    assert sum(asked) < size / 4
+    note(kept_open, "own")
+    assert asked == []
+    assert noted(kept_open.path)[0]["memory"] == ("own",)
+    assert 0 < sum(asked) < size / 4
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_snapshot_stays_small_whoever_is_open_meanwhile(
+    kept_open: Home, monkeypatch: pytest.MonkeyPatch, patient: bool
+) -> None:
+    monkeypatch.setattr(snapshot, "FILE_BYTES_MAX", 1 << 20 if patient else 4096)
+    monkeypatch.setattr(snapshot, "SPENT_BYTES_MAX", 4096)
+    homes, event = [kept_open, Home(kept_open.path)], Add(theme="ops", target="memory", content="x")
+    for number in range(100):
+        home = homes[number % 2]
+        note(home, str(number) * 100, events=[event])
+        if patient:
+            with home.snapshot.held(1):
+                home.snapshot.shorten()
+        assert noted(kept_open.path) == ({"memory": (str(number) * 100,), "user": ()}, (event,))
+    assert [(path.name, path.stat().st_size < 5000) for path in kept_open.state.iterdir()] == [("snapshot.jsonl", True)]
+
+
+def test_a_snapshot_is_open_only_as_long_as_it_is_kept_open(tmp_path: Path) -> None:
+    def files() -> int:
+        return sum(os.path.realpath(path).startswith(str(tmp_path)) for path in Path("/proc/self/fd").iterdir())
+
+    home = Home(tmp_path)
+    note(home, "one")
+    assert files() == 0
+    home.snapshot.kept_open = True
+    note(home, "two")
+    assert files() == 1
+    with home.snapshot.held(1):
+        home.snapshot.close()
+        assert files() == 1
+    note(home, "three")
+    assert files() == 0
+
+
+def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(kept_open: Home) -> None:
+    def visit_in_a_child() -> int:
+        pid = os.fork()
+        if pid == 0:
+            kept_open.snapshot.abandon()
+            with contextlib.suppress(OSError), kept_open.snapshot.held(0):
+                os._exit(0)
+            os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    with kept_open.snapshot.held(1):
+        assert [visit_in_a_child(), visit_in_a_child()] == [1, 1]
+    assert visit_in_a_child() == 0
 
 
 def test_the_hosts_scrubbing_is_looked_for_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,16 +329,16 @@ def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> No
         while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
             pass
         for n in range(50):
-            with home.snapshot() as snapshot:
-                snapshot["memory"] = (*snapshot["memory"], f"{{sys.argv[2]}}-{{n}}")
+            with home.snapshot.held(5):
+                entries = home.snapshot.entries
+                home.snapshot.note({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
         """
     in_processes(4, script, str(tmp_path))
-    with Home(tmp_path).snapshot() as snapshot:
-        entries = snapshot["memory"]
+    entries = noted(tmp_path)[0]["memory"]
     assert len(entries) == 200
     for process in range(4):
         assert [entry for entry in entries if entry.startswith(f"{process}-")] == [f"{process}-{n}" for n in range(50)]
-    assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["snapshot.jsonl", "snapshot.lock"]
+    assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["snapshot.jsonl"]
 
 
 # --- events set aside
