@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import host_sessions, off_record
+from .errands import hurry
 from .errors import BadArgument
 from .host import running_session_key, running_user, scrubber
 from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
@@ -231,6 +232,7 @@ class Conversation:
         return self.runtime.theme(self.identity, key)
 
     def _accept(self, make: Callable[[dict[str, Any]], Event], session_id: str = "") -> None:
+        hurry()
         common = {"theme": self._theme(), "home": self.runtime.home.id, "session_id": session_id or self.session_id}
         event = make(common)
         files = self.runtime.files

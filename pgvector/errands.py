@@ -15,6 +15,8 @@ T = TypeVar("T")
 IDLE_S_MAX = 10.0
 HOLD_S_MAX = 1e-4
 PAUSE_S = 1e-5
+HURRY_S = 2e-3
+STAND_BACK_S_MAX = 2e-2
 
 
 class Errands:
@@ -59,17 +61,36 @@ class Errands:
                 self._waiting -= 1
 
 
-def unhurried(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a short sleep after every `HOLD_S_MAX` seconds of work on them, but after the last.
+class _Hurry:
+    until = 0.0
 
-    Without it a thread that computes keeps the interpreter for 5 ms at a time, and a hook that wants it back waits.
+
+def hurry() -> None:
+    """A hook begins: for a moment, which the next hook prolongs, work that is `unhurried` stands back."""
+    _Hurry.until = time.perf_counter() + HURRY_S
+
+
+def unhurried(items: Iterable[T]) -> Iterator[T]:
+    """The items, with a short sleep after every `HOLD_S_MAX` seconds of work on them, but after the last; while hooks
+    come one after the other, with a sleep of up to `STAND_BACK_S_MAX` seconds before each.
+
+    Without it a thread that computes keeps the interpreter for 5 ms at a time. A hook that wants it back waits, and
+    does so at each call of the kernel, for which it gave the interpreter away.
     """
     due = time.perf_counter() + HOLD_S_MAX
     for item in items:
-        if time.perf_counter() >= due:
-            time.sleep(PAUSE_S)
+        moment = time.perf_counter()
+        if moment >= due or moment < _Hurry.until:
+            _stand_back(moment)
             due = time.perf_counter() + HOLD_S_MAX
         yield item
+
+
+def _stand_back(since: float) -> None:
+    pause_s = max(PAUSE_S, _Hurry.until - since)
+    while pause_s > 0:
+        time.sleep(pause_s)
+        pause_s = min(_Hurry.until, since + STAND_BACK_S_MAX) - time.perf_counter()
 
 
 def _settle(future: Future[T], call: Callable[..., T], args: Any, kwargs: Any) -> None:

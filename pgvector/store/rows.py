@@ -79,7 +79,7 @@ def apply(connection: Connection, batch: Sequence[Planned]) -> int:
             # A statement sees the ledger as it was before, so an event must not stand in it twice.
             fresh += _add_turns(connection, theme, list({planned.event.id: planned for planned in group}.values()))
         else:
-            fresh += sum(_apply_one(connection, planned) for planned in group)
+            fresh += sum(_apply_one(connection, planned) for planned in unhurried(group))
     return fresh
 
 
@@ -104,12 +104,14 @@ def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> 
             "metadatas",
         )
     }
-    turns = []
-    for planned in unhurried(batch):
-        event = planned.event
-        assert isinstance(event, TurnTaken)
-        _append_rows(columns, planned, event.session_id, event.parent_session_id)
-        turns.append(event)
+    turns = [planned.event for planned in batch if isinstance(planned.event, TurnTaken)]
+    rows = (
+        (turn, index, passage, vector)
+        for turn, planned in zip(turns, batch, strict=True)
+        for index, (passage, vector) in enumerate(zip(planned.passages, planned.vectors, strict=True))
+    )
+    for turn, index, passage, vector in unhurried(rows):
+        _append_row(columns, turn, index, passage, vector)
     events = [turn.id for turn in turns]
     found = connection.execute(QUERIES["add_turns"], {"theme": theme, "events": events, **columns}).fetchone()
     assert found is not None
@@ -119,20 +121,19 @@ def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> 
     return len(fresh)
 
 
-def _append_rows(columns: dict[str, list[Any]], planned: Planned, session: str, parent: str) -> None:
-    event = planned.event
-    metadata = json.dumps(dict(event.metadata))
-    for index, (passage, vector) in enumerate(zip(planned.passages, planned.vectors, strict=True)):
-        columns["row_events"].append(event.id)
-        columns["sessions"].append(session)
-        columns["parents"].append(parent)
-        columns["roles"].append(passage.role)
-        columns["contents"].append(passage.content)
-        # The two sides of a turn share its time; a microsecond keeps them in order.
-        columns["times"].append(event.at + timedelta(microseconds=index))
-        columns["embeddings"].append(half(vector))
-        columns["words"].append(lexical.document(passage.content))
-        columns["metadatas"].append(metadata)
+def _append_row(
+    columns: dict[str, list[Any]], turn: TurnTaken, index: int, passage: Passage, vector: Vector | None
+) -> None:
+    columns["row_events"].append(turn.id)
+    columns["sessions"].append(turn.session_id)
+    columns["parents"].append(turn.parent_session_id)
+    columns["roles"].append(passage.role)
+    columns["contents"].append(passage.content)
+    # The two sides of a turn share its time; a microsecond keeps them in order.
+    columns["times"].append(turn.at + timedelta(microseconds=index))
+    columns["embeddings"].append(half(vector))
+    columns["words"].append(lexical.document(passage.content))
+    columns["metadatas"].append(json.dumps(dict(turn.metadata)))
 
 
 def _apply_one(connection: Connection, planned: Planned) -> int:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from hermes_memory_pgvector import errands as module
-from hermes_memory_pgvector.errands import Errands, unhurried
+from hermes_memory_pgvector.errands import Errands, hurry, unhurried
 
 
 @pytest.fixture
@@ -142,6 +142,37 @@ def test_a_thread_that_cannot_be_started_is_tried_again(name: str, monkeypatch: 
 
 def test_unhurried_work_keeps_its_order() -> None:
     assert list(unhurried(range(1000))) == list(range(1000))
+
+
+def test_unhurried_work_stands_back_while_hooks_come_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HURRY_S", 0.05)
+    monkeypatch.setattr(module, "STAND_BACK_S_MAX", 0.2)
+    done, over = [0], threading.Event()
+
+    def work() -> None:
+        for _ in unhurried(iter(int, 1)):
+            done[0] += 1
+            if over.is_set():
+                return
+
+    worker = threading.Thread(target=work)
+    worker.start()
+
+    def done_in(seconds: float, *, hooks: bool) -> int:
+        before, until = done[0], time.monotonic() + seconds
+        while time.monotonic() < until:
+            if hooks:
+                hurry()
+            time.sleep(0.001)
+        return done[0] - before
+
+    try:
+        done_in(0.1, hooks=True)
+        amid_hooks, alone = done_in(1, hooks=True), done_in(1, hooks=False)
+    finally:
+        over.set()
+        worker.join()
+    assert 1 <= amid_hooks < alone / 10
 
 
 def test_unhurried_work_lets_other_threads_run_more_often() -> None:
