@@ -94,15 +94,20 @@ class Agent:
     def remember(self, count: int) -> dict[str, float]:
         """Tell so many changes of a memory file that is full; returns what the hook took.
 
-        As in a host, whose files are small, an entry goes for each one that comes.
+        As in a host, whose files are small, an entry goes for each one that comes, and hermes-agent names only a part
+        of it: which one it was must be looked up in the file. The last entries stand there from the beginning: a host
+        that flushes the file to the disk for each of them makes no burst of it.
         """
         hook, session = self._sessions[0].on_memory_write, {"session_id": "session-0"}
         entries = [user[:150] for user, _ in turns("entry", FILE_ENTRIES + count // 2)]
+        file = Path(self._setup["home"], "memories", "MEMORY.md")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("\n§\n".join(entries[-FILE_ENTRIES:]), encoding="utf-8")
         for entry in entries[:FILE_ENTRIES]:
             hook("add", "memory", entry, session)
         changes: list[tuple[Any, ...]] = []
         for gone, new in zip(entries, entries[FILE_ENTRIES:]):  # noqa: B905 - as many as are new
-            changes.append(("remove", "memory", "", {**session, "old_text": gone, "previous_content": gone}))
+            changes.append(("remove", "memory", "", {**session, "old_text": gone[:60]}))
             changes.append(("add", "memory", new, session))
         took = []
         for change in changes:
