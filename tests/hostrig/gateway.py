@@ -23,9 +23,15 @@ KEY = "b7c1f0a94d2e4c58a36f9d71e2085b4c"
 
 
 class Gateway:
-    """Use it as a context manager: it is killed at the end, whatever happens."""
+    """Use it as a context manager: it is killed at the end, whatever happens.
 
-    def __init__(self, program: Path, folder: Path, environment: Mapping[str, str], home: Path) -> None:
+    With `warms_up` the host loads its agents in a thread of its own after it has said that it is healthy. A request
+    that comes meanwhile can meet modules half loaded, with or without a memory provider, so it is waited for.
+    """
+
+    def __init__(
+        self, program: Path, folder: Path, environment: Mapping[str, str], home: Path, *, warms_up: bool
+    ) -> None:
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._log = folder / f"gateway-{self._port}.log"
@@ -34,10 +40,11 @@ class Gateway:
             "API_SERVER_PORT": str(self._port),
         }  # fmt: skip
         self._command = [program, "gateway", "run"]
-        self._folder = folder
+        self._folder, self._logs, self._warms_up = folder, home / "logs", warms_up
         self.process: subprocess.Popen[bytes]
 
     def __enter__(self) -> Gateway:
+        before = self._times_warmed_up()
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=log,
@@ -45,6 +52,8 @@ class Gateway:
             )  # fmt: skip
         try:
             self._wait_until_healthy()
+            if self._warms_up:
+                self._wait_until_warm(before)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -125,6 +134,18 @@ class Gateway:
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
         raise AssertionError(f"the gateway was not healthy within {START_S_MAX} s")
+
+    def _wait_until_warm(self, before: int) -> None:
+        deadline = time.monotonic() + START_S_MAX
+        while self._times_warmed_up() == before:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the gateway did not tell within {START_S_MAX} s that it has warmed up")
+            time.sleep(0.1)
+
+    def _times_warmed_up(self) -> int:
+        """With success or without: the first request loads what is missing then."""
+        logged = "".join(path.read_text(errors="replace") for path in sorted(self._logs.rglob("agent.log*")))
+        return logged.count("machinery warmed") + logged.count("warm-up failed")
 
 
 def _free_port() -> int:

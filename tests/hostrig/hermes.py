@@ -107,7 +107,8 @@ class Hermes:
 
     def gateway(self, **environment: str) -> Gateway:
         """A gateway with the API server; use it as a context manager."""
-        return Gateway(self.python.with_name("hermes"), self.folder, self.environment(**environment), self.home)
+        program = self.python.with_name("hermes")
+        return Gateway(program, self.folder, self.environment(**environment), self.home, warms_up=self.host == "b")
 
     def sessions(self) -> list[str]:
         """The ids of the host's sessions, oldest first."""
