@@ -59,8 +59,9 @@ def withdraw(connection: Connection, event: Withdrawn) -> None:
             "theme": event.theme, "sessions": [event.session_id, *event.continued], "at": event.at,
             "role": "assistant" if assistant else "user", "content": assistant or user, "standing": standing,
         }  # fmt: skip
-        connection.execute(QUERIES["withdraw_turn"], values)
-        connection.execute(QUERIES["keep_withdrawal"], values)
+        # A newer one has counted these turns already.
+        if connection.execute(QUERIES["keep_withdrawal"], values).rowcount:
+            connection.execute(QUERIES["withdraw_turn"], values)
 
 
 def _withdraw_again(connection: Connection, theme: str, turns: Iterable[TurnTaken]) -> None:

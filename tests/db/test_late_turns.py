@@ -140,6 +140,17 @@ def test_what_a_compressed_session_took_back_stays_away_in_the_one_before_it(mem
     assert memory.turns() == []
 
 
+def test_a_session_that_is_named_twice_is_withdrawn_from_once(memory: Memory) -> None:
+    memory.store(memory.turn(1, "goes"), memory.undo(5, "goes", session_id="s2", continued=("s", "s2", "s")))
+    assert memory.turns() == []
+
+
+def test_a_withdrawal_that_comes_after_a_newer_one_takes_nothing_that_stands(memory: Memory) -> None:
+    first, second, third = (memory.turn(at, "the same") for at in (1, 30, 40))
+    memory.store(second, third, memory.undo(50, "the same", standing=(1,)), first, memory.undo(20, "the same"))
+    assert memory.answers() == ["the same"]
+
+
 def test_what_was_taken_back_is_kept_in_mind_without_its_words(memory: Memory) -> None:
     memory.store(memory.turn(1, "a secret that slipped out"), memory.undo(5, "a secret that slipped out"))
     (row,) = memory.sql("select t::text from memory_withdrawals t")
