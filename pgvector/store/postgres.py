@@ -121,7 +121,7 @@ class Database:
         the driver's errors, also for statements that the caller runs on it. A note tells why there is no connection.
         """
         deadline = time.monotonic() + within_s
-        pool = self._opened()
+        pool, connected = self._opened(), False
         try:
             with (
                 wrap_errors(),
@@ -129,9 +129,10 @@ class Database:
                 pool.connection(timeout=timeout_s) as connection,
                 patience(deadline - time.monotonic(), answer_s),
             ):
+                connected = True
                 yield connection
         except DatabaseUnavailable as error:
-            if self._refusal:
+            if self._refusal and not connected:
                 error.add_note(self._refusal)
             raise
 

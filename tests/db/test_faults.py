@@ -22,7 +22,7 @@ from loopback import Endpoint
 
 from hermes_memory_pgvector.adoption import orphans
 from hermes_memory_pgvector.drain import ADOPTED_MAX
-from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
+from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, explained
 from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Remove, Replace, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -693,3 +693,28 @@ def test_a_process_that_stops_in_a_transaction_does_not_keep_the_others_of_its_h
     with closing(stopped), closing(living), pytest.raises(DatabaseUnavailable):
         stop_half_way()
     assert rows(database, "select content from memory_entries") == [(entry.content,)]
+
+
+def test_what_fails_on_a_connection_is_not_explained_by_another_that_was_refused(
+    make_database: Callable[..., str], tmp_path: Path
+) -> None:
+    dsn = make_database()
+    name = dsn.split("dbname=")[1].split()[0]
+    database = Database(Settings(dsn=dsn, connect_timeout_s=1), tmp_path)  # type: ignore[arg-type]
+    told: list[str] = []
+
+    def wait() -> None:
+        with database.transaction(5, 1) as connection:
+            operator.execute(f"alter database {name} allow_connections false".encode())
+            with pytest.raises(DatabaseUnavailable) as refused, database.connection(1):
+                pass
+            told.append(explained(refused.value))
+            connection.execute("select pg_sleep(3)")
+
+    with closing(database), psycopg.connect(dsn.replace(name, "postgres"), autocommit=True) as operator:
+        with pytest.raises(DatabaseUnavailable) as slow:
+            wait()
+        operator.execute(f"alter database {name} allow_connections true".encode())
+    assert name in told[0]
+    assert "QueryCanceled" in explained(slow.value)
+    assert name not in explained(slow.value)
