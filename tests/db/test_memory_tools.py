@@ -98,7 +98,7 @@ def test_remembering_twice_is_one_row_and_says_so(runtime: Runtime) -> None:
     assert contents(runtime) == ["kelp"]
 
 
-def test_while_postgres_is_away_it_is_accepted_and_says_why_it_is_not_stored(
+def test_while_postgres_is_away_it_is_accepted_and_says_that_it_is_not_stored_and_not_where(
     start: Callable[..., Runtime], make_database: Callable[..., str]
 ) -> None:
     runtime = start(dsn=(gone := make_database()), recall_budget_s=1, connect_timeout_s=0.5, retry_max_s=0.2)
@@ -109,6 +109,8 @@ def test_while_postgres_is_away_it_is_accepted_and_says_why_it_is_not_stored(
         answer = use(runtime, "remember", content="kelp", sync=True)
         assert answer["status"] == "accepted"
         assert answer["degraded"]
+        assert name in runtime.writer.health.problem
+        assert name not in str(answer)
         assert "Postgres" in use(runtime, "forget", id=1)["error"]
         connection.execute(f"alter database {name} allow_connections true".encode())
     assert contents(runtime) == ["kelp"]
