@@ -98,13 +98,14 @@ class Snapshot:
 
     def abandon(self) -> None:
         """Begin anew in a forked child, where whoever was inside does not exist."""
-        self._let_go()
+        with contextlib.suppress(OSError):
+            self._let_go()
         self._lock = threading.Lock()
 
     def _let_go(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = self._size = -1
+        file, self._file, self._size = self._file, -1, -1
+        if file >= 0:
+            os.close(file)
 
     def _enter(self, deadline: float) -> None:
         while True:
@@ -128,7 +129,13 @@ class Snapshot:
 
     def _append(self, line: bytes) -> None:
         size, self._size = self._size, -1
-        _write(self._file, line)
+        try:
+            _write(self._file, line)
+        except OSError:
+            # What a full disk has torn would be taken for the end of the line before it.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, size)
+            raise
         self._size = size + len(line)
 
     def _replace(self, line: bytes) -> None:

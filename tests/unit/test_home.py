@@ -245,6 +245,32 @@ def test_the_last_whole_line_of_a_long_snapshot_counts(tmp_path: Path, torn: byt
     assert noted(tmp_path)[0]["memory"] == ("199" * chars,)
 
 
+def test_a_line_that_a_full_disk_has_cut_leaves_the_one_before_it_with_its_events(
+    kept_open: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Add(theme="ops", target="memory", content="two")
+    note(kept_open, "one", "two", events=[begun])
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, line: write(file, line[:5]))
+        with pytest.raises(OSError, match="disk is full"):
+            note(kept_open, "one")
+    assert noted(kept_open.path) == ({"memory": ("one", "two"), "user": ()}, (begun,))
+    note(kept_open, "one")
+    assert noted(kept_open.path)[0]["memory"] == ("one",)
+
+
+def test_a_file_that_somebody_else_has_closed_does_not_stop_a_fork(kept_open: Home) -> None:
+    note(kept_open, "one")
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").endswith("snapshot.jsonl"):
+                os.close(int(name))
+    kept_open.snapshot.abandon()
+    note(kept_open, "two")
+    assert noted(kept_open.path)[0]["memory"] == ("two",)
+
+
 def test_a_visit_reads_the_end_of_the_snapshot_alone_and_only_when_it_changed(
     kept_open: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
