@@ -11,7 +11,7 @@ from . import host_sessions, off_record
 from .errands import hurry
 from .errors import BadArgument
 from .host import running_session_key, running_user, scrubber
-from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from .runtime import Runtime
 from .themes import ROOM, Identity, allowed, reserved
 from .transcript import exchanges, kept
@@ -151,6 +151,8 @@ class Conversation:
         """Withdraw the turns that the host's record says were taken back. Harmless when there are none, or again."""
         if not self.session_id:
             return
+        # What is said while the record is read does not stand in it.
+        at = now()
         told = host_sessions.messages(self.runtime.home.path, self.session_id)
         standing = [message for message in told if not message["taken_back"]]
         taken_back = [message for message in told if message["taken_back"]]
@@ -164,7 +166,7 @@ class Conversation:
         times = Counter(map(_mark, self._as_stored(standing)))
         turns = tuple(gone.values())[-TRANSCRIPT_TURNS_MAX:]
         left = tuple(times[_mark(turn)] for turn in turns)
-        self._accept(lambda common: Withdrawn(turns=turns, standing=left, continued=self._compressed, **common))
+        self._accept(lambda common: Withdrawn(at=at, turns=turns, standing=left, continued=self._compressed, **common))
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""

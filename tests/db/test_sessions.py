@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from loopback import Endpoint
 
-from hermes_memory_pgvector import toolset
+from hermes_memory_pgvector import host_sessions, toolset
 from hermes_memory_pgvector.ambient import lasting
 from hermes_memory_pgvector.conversation import OFF_RECORD, ON_RECORD, Conversation
 from hermes_memory_pgvector.model import Add
@@ -194,6 +194,26 @@ def test_turns_that_were_compressed_are_not_taken_back(
     record.say("s", turn(2))
     one.take_back()
     assert stored(runtime, database) == texts(*map(turn, range(3)))
+
+
+def test_a_turn_that_is_said_while_the_record_is_read_stays(
+    start: Callable[..., Runtime], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = talk(start())
+    first, again = ((f"please deploy host-{number} now", "the deployment went through") for number in (1, 2))
+    record.say("s", first)
+    take(one, first)
+    record.undo("s")
+    read = host_sessions.messages
+
+    def meanwhile(home: Path, session_id: str) -> list[dict[str, Any]]:
+        found = read(home, session_id)
+        take(one, again)
+        return found
+
+    monkeypatch.setattr(host_sessions, "messages", meanwhile)
+    one.take_back()
+    assert stored(one.runtime, database) == list(again)
 
 
 def test_what_was_taken_back_while_no_agent_was_there_is_withdrawn_by_the_next(
