@@ -197,6 +197,9 @@ def _saved(file: int, size: int) -> tuple[Entries, tuple[Event, ...]]:
 def _last(lines: bytes, *, whole: bool) -> tuple[Entries, tuple[Event, ...]] | None:
     # What follows the last line feed was torn by a crash; a line that is damaged leaves the one before it.
     end = last = lines.rfind(b"\n")
+    if 0 < last < len(lines) - 1:
+        # With it goes the line feed that it began with.
+        end = last = lines.rfind(b"\n", 0, last)
     while end > 0:
         start = lines.rfind(b"\n", 0, end) + 1
         if start == 0 and not whole:
