@@ -157,6 +157,8 @@ def test_the_shared_file_is_never_copied_and_a_theme_that_changes_it_changes_the
         save_both(gateway, model, rows)
         for theme in ("cellar", "attic", "garden", "kitchen"):
             gateway.ask(f"Tell me something of the {theme} that I do not know yet", key=theme)
+        # A host hands over a turn a moment after it has answered, and this one is killed.
+        rows.wait(lambda rows: len(rows.turns()) == 4 + 8)
     with hermes.gateway() as gateway:
         for theme in ("cellar", "kitchen", "roof"):
             gateway.ask(f"Tell me something else of the {theme} that I do not know yet", key=theme)
