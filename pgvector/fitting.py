@@ -10,6 +10,7 @@ from .embedding import factory
 from .embedding.calibration import noise_floor
 from .errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
 from .home import Home
+from .model import WORDS_ONLY
 from .ports import Embedder
 from .settings import Settings
 from .store.postgres import Database
@@ -46,7 +47,7 @@ class Fitting:
                     self._embedder = factory.build(self._settings)
                 except SettingsError as error:
                     log.warning("recall is by words only: %s", error)
-                    self._none_because = f"by words only: {error}"
+                    self._none_because = f"{WORDS_ONLY}: {error}"
             return self._embedder
 
     def usable(self) -> Embedder | str:
@@ -144,16 +145,16 @@ class Fitting:
             try:
                 embedder.embed_query("dimensions", PROBE_S_MAX)
             except (Unavailable, Refused) as error:
-                return f"by words only: {error}"
+                return f"{WORDS_ONLY}: {error}"
         if embedder.dimensions != stored:
             return (
-                f"by words only: {embedder.model} makes vectors of {embedder.dimensions} numbers, the database holds "
+                f"{WORDS_ONLY}: {embedder.model} makes vectors of {embedder.dimensions} numbers, the database holds "
                 f"vectors of {stored}; set embed_model and embed_url to the model that made them"
             )
         model = self._database.claim_model(embedder.model)
         if model != embedder.model:
             return (
-                f"by words only: the database holds vectors of {model}, this process uses {embedder.model}; "
+                f"{WORDS_ONLY}: the database holds vectors of {model}, this process uses {embedder.model}; "
                 "use the same model"
             )
         return ""

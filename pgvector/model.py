@@ -14,6 +14,8 @@ Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 
 TARGETS: tuple[Target, ...] = ("memory", "user")
+# How a reason begins why a recall does not go by meaning; what follows is for operators.
+WORDS_ONLY = "by words only"
 
 
 def now() -> datetime:

@@ -46,7 +46,6 @@ class PersonKey:
         self._seen: dict[str, Callable[[bytes], str]] = {}
         self._names: frozenset[str] = frozenset()
         self._names_stamp = (0, 0)
-        self._again: set[str] = set()
         self._told = False
         self.settled = bool(named)
 
@@ -75,13 +74,10 @@ class PersonKey:
                 metadata = {**metadata, "author": self._final(author) or author}
         return replace(event, theme=theme, metadata=metadata)
 
-    def met_again(self) -> set[str]:
-        """The provisional themes of those who were met since the last call: `filed` knows them now."""
-        if not self._again:
-            return set()
+    def met(self) -> frozenset[str]:
+        """The provisional names of those whom this process has met, once there is another key: `filed` knows them."""
         with self._lock:
-            again, self._again = self._again, set()
-            return again
+            return frozenset(self._seen if self._key != self._before else ()) & self._given_out()
 
     def settle(self, agreed: Callable[[str], str]) -> None:
         """Take the key of a database that answers. `agreed(offer)` returns the key it holds, the offer if it had none,
@@ -135,10 +131,7 @@ class PersonKey:
         """Note what somebody is called by the provisional key, in the home as well while that is the only one."""
         before = name(provisional)
         self._seen[before] = name
-        if self._key != provisional:
-            if before in self._given_out():
-                self._again.add(before)
-        elif before not in self._given_out():
+        if self._key == provisional and before not in self._given_out():
             with contextlib.suppress(OSError):
                 append(self._names_path, f"{before}\n")
 

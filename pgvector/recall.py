@@ -16,7 +16,7 @@ from . import meaning
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from .fusion import Candidate, fuse
 from .meaning import Near
-from .model import Explanation, Hit, Recall, RecallRequest, Vector
+from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
 from .ports import Embedder
 from .settings import Settings
 from .store import legs
@@ -110,7 +110,7 @@ class Recaller:
         try:
             vector = embedder.embed_query(query, budget_s)
         except (PgvectorError, ValueError) as error:
-            return None, (f"by words only: {error}",)
+            return None, (f"{WORDS_ONLY}: {error}",)
         with self._lock:
             self._vectors[query] = vector
             if len(self._vectors) > QUERIES_CACHED_MAX:

@@ -7,6 +7,7 @@ counted: the last release drains and closes it, and a leaked provider costs a nu
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -66,6 +67,8 @@ class Runtime:
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
         self._errands = Errands("hermes-pgvector-errand", 1)
         self._strangers: set[str] = set()
+        self._looked_aside: tuple[int, frozenset[str]] = (0, frozenset())
+        self._look_aside_at = 0.0
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
 
@@ -108,11 +111,8 @@ class Runtime:
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now. Raises BadArgument for a reserved name."""
-        aliases, known = self.settings.theme_aliases, self.home.person_key
-        theme = known.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
-        if again := known.met_again():
-            self.in_background(lambda: self._file_again(again))
-        return theme
+        aliases = self.settings.theme_aliases
+        return self.home.person_key.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a room."""
@@ -191,8 +191,19 @@ class Runtime:
         self.off_record = OffRecord(self.home.state)
         self._recaller.abandon()
 
+    def _look_aside(self) -> None:
+        """File what any process of the home has set aside because it did not know whose it was, if this one does."""
+        met = self.home.person_key.met()
+        if not met or time.monotonic() < self._look_aside_at:
+            return
+        with contextlib.suppress(OSError):
+            found = self.home.aside_folder.stat().st_mtime_ns, met
+            if found != self._looked_aside:
+                self._looked_aside = found
+                self._look_aside_at = time.monotonic() + self.settings.adopt_interval_s
+                self._errands.submit(self._file_again, met)
+
     def _file_again(self, themes: Collection[str]) -> None:
-        """File what was set aside because nobody knew whose it was."""
         folder = self.home.aside_folder
         for item in aside.kept(folder):
             if item.event and item.event.theme in themes and item.reason == NOT_MET and self.accept(item.event):
@@ -212,6 +223,7 @@ class Runtime:
             self.fitting.match(self.database.state.dimensions)
         if self.fitting.calibration_due():
             self._errands.submit(self.fitting.calibrate)
+        self._look_aside()
         embedder = self.usable_embedder()
         return None if isinstance(embedder, str) else embedder
 

@@ -42,6 +42,12 @@ Connection: TypeAlias = psycopg.Connection[DictRow]
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 _SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
+_NEVER_STORED = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.CardinalityViolation,
+)
 _TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, TooManyRequests)
 
 
@@ -259,7 +265,7 @@ def wrap_errors() -> Iterator[None]:
         raise SchemaNotApplied(
             f"the role may not do this ({error.diag.message_primary}); run: hermes-pgvector migrate --runtime-role ROLE"
         ) from None
-    except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+    except _NEVER_STORED as error:
         raise BadEvent(f"Postgres refuses the data ({error.sqlstate} {type(error).__name__})") from None
     except (UnicodeEncodeError, OverflowError) as error:
         raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None

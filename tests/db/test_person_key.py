@@ -192,6 +192,29 @@ def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], 
     assert found == [(first.author("telegram", "4917055512"),)]
 
 
+def test_what_another_process_sets_aside_is_filed_by_one_that_has_met_them(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    assert start("first").wait_ready(10)
+    dead = start("late", dsn="postgresql://x@127.0.0.1:1/x", connect_timeout_s=0.5)
+    say(dead, ALICE, "told by alice")
+    gateway = start("late", adopt_interval_s=1)
+    assert gateway.wait_ready(10)
+    say(gateway, ALICE, "again by alice")
+    until(gateway, lambda: len(themes(database)) == 1)
+    # Somebody who adopts, and has met nobody.
+    stranger = start("late")
+    gateway.writer.stop(5)
+    dead.close(0)
+    assert stranger.wait_ready(10)
+    until(stranger, lambda: len(stranger.home.aside()) == 1)
+    stranger.close(5)
+    say(gateway, ALICE, "and once more by alice")
+    until(gateway, lambda: len(themes(database)) == 3)
+    assert len(set(themes(database).values())) == 1
+    until(gateway, lambda: not gateway.home.aside())
+
+
 def until(runtime: Runtime, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():

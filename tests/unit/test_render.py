@@ -241,3 +241,13 @@ def test_turns_around_a_hit_get_the_room_that_the_hits_leave() -> None:
     (narrow,) = render.as_json(Recall((turn,)), query="q", scope="s", chars_max=420)["hits"]
     assert narrow["content"] == "found"
     assert sum(len(told["content"]) for told in narrow.get("context", ())) < 100
+
+
+def test_a_model_is_not_told_which_embedder_is_away() -> None:
+    recall = Recall((hit("the port is 5432"),), ("by words only: gpu-7.internal:11434 cannot be reached: refused",))
+    for shown in (
+        render.block(recall, chars_max=900),
+        json.dumps(render.as_json(recall, query="q", scope="s", chars_max=900)),
+    ):
+        assert "by words only" in shown
+        assert "gpu-7" not in shown
