@@ -82,7 +82,9 @@ class FileMirror:
         if not begun and not events and after == before:
             return True
         snapshot.note(after, (*begun, *events))
-        if all(map(self._accept, snapshot.begun)):
+        taken = [self._accept(event) for event in begun]
+        # One of the dead that is refused for good must not keep the living from theirs.
+        if all(map(self._accept, events)) and (events or all(taken)):
             snapshot.finish()
             return True
         snapshot.note(before, begun)

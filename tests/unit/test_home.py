@@ -16,6 +16,7 @@ import pytest
 from hermes_memory_pgvector import home as module
 from hermes_memory_pgvector import snapshot
 from hermes_memory_pgvector.aside import UNREADABLE
+from hermes_memory_pgvector.filemirror import FileMirror
 from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add, Event, Remove
 from hermes_memory_pgvector.snapshot import Entries
@@ -213,6 +214,25 @@ def test_events_are_handed_over_again_until_they_are_told_to_be_in_a_spool(tmp_p
     with (home.state / "snapshot.jsonl").open("ab") as file:
         file.write(b'\n{"memory": ["torn')
     assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
+
+
+def test_what_the_dead_began_and_nobody_takes_keeps_the_living_from_nothing(tmp_path: Path) -> None:
+    def die(event: Event) -> bool:
+        raise SystemExit
+
+    def accept(event: Event) -> bool:
+        taken.append(event)
+        return event.theme != "stranger"
+
+    home = Home(tmp_path)
+    common = {"home": home.id, "target": "memory"}
+    with pytest.raises(SystemExit):
+        FileMirror(home, die).change(Add(theme="stranger", content="a", **common))
+    taken: list[Event] = []
+    mirror = FileMirror(home, accept)
+    assert mirror.change(Add(theme="ops", content="b", **common))
+    assert mirror.change(Add(theme="ops", content="c", **common))
+    assert [event.theme for event in taken] == ["stranger", "ops", "ops"]
 
 
 def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
