@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from . import host_sessions, off_record
@@ -14,7 +15,7 @@ from .host import running_session_key, running_user, scrubber
 from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from .runtime import Runtime
 from .themes import ROOM, Identity, allowed, reserved
-from .transcript import exchanges, kept
+from .transcript import carried, exchanges, kept
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -154,7 +155,6 @@ class Conversation:
         # What is said while the record is read does not stand in it.
         at = now()
         told = host_sessions.messages(self.runtime.home.path, self.session_id)
-        standing = [message for message in told if not message["taken_back"]]
         taken_back = [message for message in told if message["taken_back"]]
         if not taken_back:
             return
@@ -163,10 +163,13 @@ class Conversation:
         recorded = set(map(_mark, self._kept(off_record.on_record(exchanges(told)))))
         # A turn is known by its answer, as in a replay.
         gone = {_mark(turn): turn for turn in self._as_stored(taken_back) if any(turn) and _mark(turn) in recorded}
-        times = Counter(map(_mark, self._as_stored(standing)))
+        before = {session: host_sessions.messages(self.runtime.home.path, session) for session in self._compressed}
+        # Of a session that the host has forgotten nobody knows what stands.
+        continued = tuple(session for session, messages in before.items() if messages)
+        times = self._times([*(before[session] for session in continued), told])
         turns = tuple(gone.values())[-TRANSCRIPT_TURNS_MAX:]
-        left = tuple(times[_mark(turn)] for turn in turns)
-        self._accept(lambda common: Withdrawn(at=at, turns=turns, standing=left, continued=self._compressed, **common))
+        left = tuple(max(0, times[_mark(turn)]) for turn in turns)
+        self._accept(lambda common: Withdrawn(at=at, turns=turns, standing=left, continued=continued, **common))
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""
@@ -208,6 +211,15 @@ class Conversation:
     def _parent_session_id(self) -> str:
         return self._ancestors[-1] if self._ancestors else ""
 
+    def _times(self, sessions: Sequence[Sequence[Mapping[str, Any]]]) -> Counter[tuple[str, str]]:
+        """How often each turn stands in sessions of which each goes on with the compressed transcript of the last."""
+        times: Counter[tuple[str, str]] = Counter()
+        for messages in sessions:
+            times.update(map(_mark, self._as_stored(_standing(messages))))
+        for before, after in pairwise(sessions):
+            times.subtract(map(_mark, self._kept(carried(exchanges(_standing(before)), exchanges(after)))))
+        return times
+
     def _as_stored(self, messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         """The turns of the host's record as they were handed over and kept."""
         return self._kept(exchanges(messages))
@@ -244,6 +256,10 @@ class Conversation:
             accepted = self.runtime.accept(event)
         if not accepted:
             log.warning("the spool refuses events: it is full or cannot be written; run: hermes-pgvector doctor")
+
+
+def _standing(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [message for message in messages if not message["taken_back"]]
 
 
 def _mark(turn: tuple[str, str]) -> tuple[str, str]:

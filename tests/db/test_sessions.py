@@ -42,6 +42,9 @@ def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
     endpoint.close()
 
 
+SUMMARY = ("[CONTEXT COMPACTION] There was talk of slow hosts.", "")
+
+
 class Record:
     """The host's state.db: as much of it as tells which messages stand."""
 
@@ -234,7 +237,9 @@ def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch
 ) -> None:
     runtime = start()
     one = talk(runtime)
-    take(one, turn(1), turn(2))
+    for number in (1, 2):
+        record.say("s", turn(number))
+        take(one, turn(number))
     one.go_on("s2", "s", anew=False, reason="compression")
     record.say("s2", turn(2))
     record.undo("s2")
@@ -245,6 +250,41 @@ def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch
     record.undo("s3")
     one.take_back()
     assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_before(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    deployed = [(f"please deploy host-{number} now", "the deployment went through") for number in range(4)]
+    for said in (*deployed[:3], turn(1)):
+        record.say("s", said)
+        take(one, said)
+    one.go_on("s2", "s", anew=False, reason="compression")
+    for said in (SUMMARY, turn(1), deployed[3]):
+        record.say("s2", said)
+    take(one, deployed[3])
+    record.undo("s2")
+    one.take_back()
+    assert stored(one.runtime, database) == texts(*deployed[:3], turn(1))
+    record.undo("s2")
+    one.take_back()
+    assert stored(one.runtime, database) == texts(*deployed[:3])
+
+
+def test_of_a_compressed_session_that_the_host_has_forgotten_nothing_is_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    take(one, turn(1))
+    one.go_on("s2", "s", anew=False, reason="compression")
+    again = (turn(2)[0], turn(1)[1])
+    record.say("s2", SUMMARY)
+    record.say("s2", again)
+    take(one, again)
+    record.undo("s2")
+    one.take_back()
+    assert stored(one.runtime, database) == texts(turn(1))
 
 
 def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
