@@ -216,7 +216,8 @@ class Conversation:
         times: Counter[tuple[str, str]] = Counter()
         for messages in sessions:
             times.update(map(_mark, self._as_stored(_standing(messages))))
-        for before, after in pairwise(sessions):
+        parts = [part for messages in sessions for part in _parts(messages)]
+        for before, after in pairwise(parts):
             times.subtract(map(_mark, self._kept(carried(exchanges(_standing(before)), exchanges(after)))))
         return times
 
@@ -260,6 +261,12 @@ class Conversation:
 
 def _standing(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [message for message in messages if not message["taken_back"]]
+
+
+def _parts(messages: Sequence[Mapping[str, Any]]) -> list[Sequence[Mapping[str, Any]]]:
+    """A session's messages up to its last compression in place and those after it; no part is empty."""
+    end = max((place for place, message in enumerate(messages, 1) if message["compacted"]), default=0)
+    return [part for part in (messages[:end], messages[end:]) if part]
 
 
 def _mark(turn: tuple[str, str]) -> tuple[str, str]:

@@ -21,7 +21,7 @@ MESSAGES_MAX = 20_000
 _ENCODED = "\0"
 
 _MESSAGES = """
-    select role, content, tool_calls, active = 0 and compacted = 0 as taken_back
+    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
 _PARENTS = """
     with recursive line (id, depth) as (
@@ -32,11 +32,15 @@ _PARENTS = """
 
 
 def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
-    """The messages of a session in their order, each with whether it was `taken_back`; none without a record."""
+    """The messages of a session in their order, each with whether it was `taken_back` and whether it was `compacted`.
+
+    There are none without a record.
+    """
     found = []
-    for role, content, calls, gone in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
+    for role, content, calls, gone, compacted in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
         text = content if isinstance(content, str) and not content.startswith(_ENCODED) else ""
-        found.append({"role": role, "content": text, "tool_calls": calls, "taken_back": bool(gone)})
+        marks = {"taken_back": bool(gone), "compacted": bool(compacted)}
+        found.append({"role": role, "content": text, "tool_calls": calls, **marks})
     return found
 
 

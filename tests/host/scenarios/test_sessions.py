@@ -43,6 +43,34 @@ def test_turns_that_are_undone_are_withdrawn_also_when_nothing_is_said_after(
     assert hermes.complaints() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("in_place", [True, False])
+def test_turns_that_a_compression_carried_on_are_withdrawn_and_no_others(
+    in_place: bool, hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes.set_up(compression={"in_place": in_place})
+    asked = [f"Tell me about the history of bridge number {number} over the river Aare" for number in range(7)]
+    same = "There is nothing known of the history of this bridge."
+    model.errand = "A summary: bridges over the Aare were discussed, and of none is anything known."
+    model.says(*[same] * 5, "It was built in the year 1840, of wood.", same)
+    with hermes.chat() as chat:
+        for prompt in asked[:6]:
+            chat.ask(prompt)
+        chat.command("/compress")
+        chat.ask(asked[6])
+        if hermes.host == "a":  # The other one keeps its session here, whatever is set.
+            assert len(hermes.sessions()) == (1 if in_place else 2)
+        rows.wait(lambda rows: questions(rows) == asked)
+        chat.command("/undo")
+        rows.wait(lambda rows: questions(rows) == asked[:6])
+        chat.command("/undo")
+        rows.wait(lambda rows: questions(rows) == asked[:5])
+        assert chat.leave() == 0
+    assert questions(rows) == asked[:5]
+    assert len(rows.turns()) == 10
+    assert hermes.complaints() == []
+
+
 def test_nothing_of_what_is_said_off_the_record_is_stored_also_after_a_restart(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
