@@ -42,6 +42,9 @@ class Conversation:
         self._turn_open = False
         self._overtaken: tuple[str, str] | None = None
         self._author = self._question = ""
+        self._opened = now()
+        # The question of a turn that was taken back before its `take_turn`.
+        self._overdue: str | None = None
         # The questions of turns that were interrupted: hosts hand over no such turn, but replay what there is of it.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
         # The questions of turns off the record, because their `take_turn` may come when the session is on it again.
@@ -85,7 +88,10 @@ class Conversation:
         """A turn begins, which may be the one that takes the session off the record."""
         if self._turn_open and self._question:
             self._interrupted.append(self._question)
-        self._turn_open, self._overtaken, self._question = True, None, str(message)
+        self._turn_open, self._overtaken, self._question, self._opened = True, None, str(message), now()
+        if self._overdue == self._question:
+            # It is asked again; the turn that was taken back may have been interrupted, and then it never comes.
+            self._overdue = None
         self._author = author_id or running_user() or self.identity.user_id
         switched = off_record.switch(message)
         if switched is not None:
@@ -106,6 +112,9 @@ class Conversation:
         elif question in self._interrupted:
             # It was only late.
             self._interrupted.remove(question)
+        if question == self._overdue:
+            self._overdue = None
+            return
         if question in self._unrecorded:
             self._unrecorded.remove(question)
             return
@@ -159,6 +168,8 @@ class Conversation:
         if not taken_back:
             return
         self._taken_back = set(self._as_stored(taken_back))
+        if self._turn_open and self._is_gone(told):
+            self._overdue = self._question
         # What was said off the record was not stored, and must not be told to the spool now.
         recorded = set(map(_mark, self._kept(off_record.on_record(exchanges(told)))))
         # A turn is known by its answer, as in a replay.
@@ -210,6 +221,13 @@ class Conversation:
     @property
     def _parent_session_id(self) -> str:
         return self._ancestors[-1] if self._ancestors else ""
+
+    def _is_gone(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the open turn was taken back: all that the host recorded since it began, and its question."""
+        since = [message for message in messages if message["written"] >= self._opened.timestamp()]
+        gone = [message for message in messages if message["taken_back"]]
+        asked = any(message["role"] == "user" and message["content"] == self._question for message in gone)
+        return asked and bool(since) and not _standing(since)
 
     def _times(self, sessions: Sequence[Sequence[Mapping[str, Any]]]) -> Counter[tuple[str, str]]:
         """How often each turn stands in sessions of which each goes on with the compressed transcript of the last."""

@@ -21,7 +21,7 @@ MESSAGES_MAX = 20_000
 _ENCODED = "\0"
 
 _MESSAGES = """
-    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0
+    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
 _PARENTS = """
     with recursive line (id, depth) as (
@@ -34,12 +34,13 @@ _PARENTS = """
 def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
     """The messages of a session in their order, each with whether it was `taken_back` and whether it was `compacted`.
 
-    There are none without a record.
+    `written` is when the host recorded it, in seconds since 1970. There are none without a record.
     """
     found = []
-    for role, content, calls, gone, compacted in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
+    for role, content, calls, gone, compacted, written in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
         text = content if isinstance(content, str) and not content.startswith(_ENCODED) else ""
-        marks = {"taken_back": bool(gone), "compacted": bool(compacted)}
+        at = written if isinstance(written, int | float) else 0
+        marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at}
         found.append({"role": role, "content": text, "tool_calls": calls, **marks})
     return found
 

@@ -53,12 +53,12 @@ class Record:
         self._file.execute("create table sessions (id text primary key, parent_session_id text)")
         self._file.execute(
             "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
-            " active integer default 1, compacted integer default 0)"
+            " timestamp real, active integer default 1, compacted integer default 0)"
         )
 
     def say(self, session: str, turn: tuple[str, str]) -> None:
-        rows = [(session, "user", turn[0]), (session, "assistant", turn[1])]
-        self._file.executemany("insert into messages (session_id, role, content) values (?, ?, ?)", rows)
+        rows = [(session, role, text, time.time()) for role, text in zip(("user", "assistant"), turn, strict=True)]
+        self._file.executemany("insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)", rows)
 
     def undo(self, session: str, turns: int = 1) -> None:
         self._file.execute(
@@ -217,6 +217,51 @@ def test_a_turn_that_is_said_while_the_record_is_read_stays(
     monkeypatch.setattr(host_sessions, "messages", meanwhile)
     one.take_back()
     assert stored(one.runtime, database) == list(again)
+
+
+def test_a_turn_that_is_handed_over_after_it_was_taken_back_is_not_stored(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    one.open_turn(turn(1)[0])
+    record.say("s", turn(1))
+    record.undo("s")
+    one.take_back()
+    one.take_turn(*turn(1))
+    assert stored(one.runtime, database) == []
+    record.say("s", turn(1))
+    take(one, turn(1))
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+def test_a_question_that_is_asked_again_after_it_was_taken_back_stays(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one, again = talk(start()), (turn(1)[0], "its disk is full, and its memory too")
+    # Its answer was interrupted: it is never handed over.
+    one.open_turn(turn(1)[0])
+    record.say("s", turn(1))
+    record.undo("s")
+    one.take_back()
+    one.open_turn(again[0])
+    # Another look at the record, while the host has not written anything of the new turn.
+    one.take_back()
+    one.take_turn(*again)
+    assert stored(one.runtime, database) == list(again)
+
+
+def test_a_turn_during_which_the_session_is_compressed_stays(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    one.open_turn(turn(1)[0])
+    record.say("s", turn(1))
+    # One host keeps the carried turn twice, the old copy as if it were taken back.
+    record.undo("s")
+    record.say("s", turn(1))
+    one.take_back()
+    one.take_turn(*turn(1))
+    assert stored(one.runtime, database) == texts(turn(1))
 
 
 def test_what_was_taken_back_while_no_agent_was_there_is_withdrawn_by_the_next(
