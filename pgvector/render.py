@@ -91,8 +91,8 @@ def safe_line(text: str, max_chars: int) -> str:
     if _PLAIN.fullmatch(text):
         return _cut_at_word(text, max_chars)
     lines = (_LINE_MARKS.sub("", line, 1) if _LINE_MARKS.match(line) else line for line in visible(text).split("\n"))
-    # Putting lines together can bring a tag together, hence the second look.
-    return _cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)
+    # Putting lines together can bring a tag together, and a cut can leave the name of one of a longer word.
+    return _cut_at_word(visible(_cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)), max_chars)
 
 
 def _cut_at_word(text: str, max_chars: int) -> str:

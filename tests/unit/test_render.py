@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector import render
@@ -63,6 +63,7 @@ def test_a_plain_line_is_shown_as_it_is(text: str) -> None:
 
 
 @settings(max_examples=400)
+@example("context<systema", 12)
 @given(NASTY, st.integers(0, 300))
 def test_a_safe_line_is_one_harmless_line_and_stays_as_it_is(text: str, max_chars: int) -> None:
     line = render.safe_line(text, max_chars)
