@@ -10,12 +10,20 @@ step away.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-K = TypeVar("K", bound=Hashable)
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class _Sortable(Hashable, Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+K = TypeVar("K", bound=_Sortable)
 
 MEANING_WEIGHT = 0.3
 NEIGHBOUR_SHARE = 0.3
@@ -44,25 +52,23 @@ def fuse(candidates: Iterable[Candidate[K]], *, span: tuple[float, float] | None
     `span` is the lowest and highest cosine of the near leg, over which similarities are stretched; None takes it from
     the candidates.
     """
+    import numpy as np  # at the first recall: a host loads this module at its start
+
     line = list(_line({candidate.key: candidate for candidate in candidates}))
     low, high = span or _span(line)
     worded = _worded(line)
-    most_words = max(worded, default=0.0) or 1.0
-    own = [
-        MEANING_WEIGHT * _stretched(row.similarity, low, high) + (1 - MEANING_WEIGHT) * words / most_words
-        if row
-        else 0.0
-        for row, words in zip(line, worded, strict=True)
-    ]
-    total = own
+    meant = np.array([_stretched(row.similarity, low, high) if row else 0.0 for row in line])
+    own = MEANING_WEIGHT * meant + (1 - MEANING_WEIGHT) * worded / (worded.max(initial=0.0) or 1.0)
+    own[[row is None for row in line]] = 0.0
+    total = own.copy()
     for away in range(1, STEPS + 1):
-        share, beyond = NEIGHBOUR_SHARE * _fading(away), [0.0] * away
-        before, after = beyond + own, own[away:] + beyond
-        total = [sum_ + share * (left + right) for sum_, left, right in zip(total, before, after, strict=False)]
+        share = NEIGHBOUR_SHARE * _fading(away)
+        total[away:] += share * own[:-away]
+        total[:-away] += share * own[away:]
     most = 1 + 2 * NEIGHBOUR_SHARE * sum(map(_fading, range(1, STEPS + 1)))
-    scores = [(row.key, score / most) for row, score in zip(line, total, strict=True) if row]
+    scores = [(-score, row.key) for row, score in zip(line, (total / most).tolist(), strict=True) if row]
     # Equal scores keep the order of the keys, so that the same question always gets the same answer.
-    return dict(sorted(scores, key=lambda scored: (-scored[1], str(scored[0]))))
+    return {key: -score for score, key in sorted(scores)}
 
 
 def _fading(away: int) -> float:
@@ -85,19 +91,22 @@ def _line(found: Mapping[K, Candidate[K]]) -> Iterator[Candidate[K] | None]:
     yield from _GAP
 
 
-def _worded(line: Sequence[Candidate[K] | None]) -> list[float]:
+def _worded(line: Sequence[Candidate[K] | None]) -> NDArray[np.float64]:
     """What the words of each place are worth, with those that its neighbours lend it."""
-    worth = [dict(row.words) if row else {} for row in line]
-    for place, row in enumerate(line):
-        if row is None or not row.words:
-            continue
-        for away in range(1, STEPS + 1):
-            share = CONTEXT_SHARE * _fading(away)
-            for lent in (worth[place - away], worth[place + away]):
-                for word, of_word in row.words.items():
-                    if share * of_word > lent.get(word, 0.0):
-                        lent[word] = share * of_word
-    return [math.fsum(words.values()) if row and words else 0.0 for row, words in zip(line, worth, strict=True)]
+    import numpy as np
+
+    held = [(place, word, worth) for place, row in enumerate(line) if row for word, worth in row.words.items()]
+    columns = {word: column for column, word in enumerate(dict.fromkeys(word for _, word, _ in held))}
+    # A place by word.
+    own = np.zeros((len(line), len(columns)))
+    own[[place for place, _, _ in held], [columns[word] for _, word, _ in held]] = [worth for _, _, worth in held]
+    worth = own.copy()
+    for away in range(1, STEPS + 1):
+        lent = CONTEXT_SHARE * _fading(away) * own
+        np.maximum(worth[away:], lent[:-away], out=worth[away:])
+        np.maximum(worth[:-away], lent[away:], out=worth[:-away])
+    total: NDArray[np.float64] = worth.sum(axis=1)
+    return total
 
 
 def _span(line: Iterable[Candidate[K] | None]) -> tuple[float, float]:

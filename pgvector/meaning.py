@@ -14,8 +14,9 @@ from typing import LiteralString
 
 from .errors import Unavailable
 from .model import Vector
+from .scan import Key
 from .store import legs
-from .store.legs import Key, Size, Where
+from .store.legs import Size, Where
 from .store.postgres import Connection, part
 
 log = logging.getLogger("hermes.pgvector")
@@ -76,9 +77,7 @@ def near(
     for plan in (EXACT,) if chosen == EXACT else (chosen, FALLBACK):
         exact = plan in (EXACT, FALLBACK)
         try:
-            found = compare(
-                connection, where, vector, limit, exact=exact, pieces=size.pieces, within_s=_share(deadline)
-            )
+            found = compare(connection, where, vector, limit, exact=exact, pieces=size.pieces, within_s=share(deadline))
             result = Near(plan, found)
         except Unavailable as error:
             log.debug("%s: %s", plan, error)
@@ -109,7 +108,8 @@ def compare(
         return legs.near(connection, where, vector, limit, exact=exact, pieces=pieces)
 
 
-def _share(deadline: float) -> float:
+def share(deadline: float) -> float:
+    """How many seconds one of several statements may take, so that what it leaves is enough for the others."""
     return max(SLICE_S_MIN, SHARE * (deadline - time.monotonic()))
 
 

@@ -144,6 +144,11 @@ class Scope:
     until: datetime | None = None
     role: str = ""
 
+    @property
+    def cuts_sessions(self) -> bool:
+        """Whether a row may be of the scope and its neighbour in the session not."""
+        return bool(self.since or self.until or self.role)
+
     def holds(self, hit: Hit) -> bool:
         """Whether a row of these themes and sessions is of the time and the side that is asked for."""
         late = self.since is None or hit.at >= self.since

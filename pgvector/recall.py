@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 import unicodedata
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from . import meaning
@@ -18,31 +16,52 @@ from .fusion import Candidate, fuse
 from .meaning import Near
 from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
 from .ports import Embedder
+from .remembered import Remembered
+from .scan import Key, Relation, Scan
 from .settings import Settings
 from .store import legs
-from .store.legs import Key, Kind, Size, Where
-from .store.postgres import Connection, Database
+from .store.legs import Kind, Size, Where
+from .store.postgres import Connection, Database, wrap_errors
 
 log = logging.getLogger("hermes.pgvector")
 
 LEG_LIMIT = 100
-QUERIES_CACHED_MAX = 128
+QUERIES_REMEMBERED_MAX = SCOPES_REMEMBERED_MAX = 128
 SIZE_AGE_S_MAX = 60.0
 QUERY_CHARS_MAX = 4000
 EMBED_SHARE = 0.6
 SLICE_S_MIN = 0.05
 FETCHED_MIN = 20
+OPENING_CHARS, OPENING_WORDS = 100, 4
 _WORDS = re.compile(r"\w+")
 _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
 
 
+class _TooSlow(Exception):
+    """A small scope could not be read whole in its share of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question to some rows: its text, bounded, its vector if there is one, when the answer is due (monotonic)."""
+
+    where: Where
+    query: str
+    vector: Vector | None
+    deadline: float
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the legs brought, out of how many rows; `words` is what the words of a row are worth."""
+    """What the legs brought, out of how many rows; `words` is what the words of a row are worth.
+
+    `scan` is all rows of the scope, where they were read.
+    """
 
     rows: int
     near: Near
     words: dict[Key, dict[str, float]]
+    scan: Scan | None = None
 
 
 class Recaller:
@@ -53,9 +72,7 @@ class Recaller:
 
     def __init__(self, database: Database, embedder: Callable[[], Embedder | str], settings: Settings) -> None:
         self._database, self._embedder, self._settings = database, embedder, settings
-        self._lock = threading.Lock()
-        self._vectors: OrderedDict[str, Vector] = OrderedDict()
-        self._sizes: OrderedDict[Where, tuple[float, Size | None]] = OrderedDict()
+        self._remember()
 
     def turns(self, request: RecallRequest) -> Recall:
         """Past turns that answer the request. Never raises for a service that is down: the recall is degraded then."""
@@ -66,22 +83,26 @@ class Recaller:
         return self._recall("entries", request)
 
     def abandon(self) -> None:
-        """Begin anew in a forked child: the lock may be held by a thread of the parent."""
-        self._lock = threading.Lock()
-        self._vectors, self._sizes = OrderedDict(), OrderedDict()
+        """Begin anew in a forked child: a lock may be held by a thread of the parent."""
+        self._remember()
+
+    def _remember(self) -> None:
+        self._vectors = Remembered[str, Vector](QUERIES_REMEMBERED_MAX)
+        self._lexemes = Remembered[str, tuple[str, ...]](QUERIES_REMEMBERED_MAX)
+        self._sizes = Remembered[Where, Size](SCOPES_REMEMBERED_MAX, SIZE_AGE_S_MAX)
 
     def _recall(self, kind: Kind, request: RecallRequest) -> Recall:
         started = time.monotonic()
         deadline = started + request.budget_s
         query = _bounded(request.query)
         vector, degraded = self._vector(query, request.budget_s * EMBED_SHARE)
+        asked = _Asked(Where(kind, request.scope, request.target or ""), query, vector, deadline)
         embedded = time.monotonic()
-        where = Where(kind, request.scope, request.target or "")
         try:
-            with self._transaction(deadline) as connection:
-                found = self._legs(connection, where, query, vector, deadline)
-                searched = time.monotonic()
-                hits = _hits(connection, kind, request, vector, found)
+            try:
+                found, hits, searched = self._answer(asked, request, whole=True)
+            except _TooSlow:
+                found, hits, searched = self._answer(asked, request, whole=False)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
         if found.near.lacking:
@@ -99,57 +120,82 @@ class Recaller:
         )
         return Recall(hits, degraded, explanation)
 
+    def _answer(self, asked: _Asked, request: RecallRequest, *, whole: bool) -> tuple[_Found, tuple[Hit, ...], float]:
+        """What was found, the hits, and when the search was over. `whole` is whether a small scope is read whole."""
+        left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
+        with self._database.transaction(left_s, meaning.share(asked.deadline), within_s=left_s) as connection:
+            found = self._found(connection, asked, whole=whole)
+            searched = time.monotonic()
+            return found, _hits(connection, request, asked, found), searched
+
     def _vector(self, query: str, budget_s: float) -> tuple[Vector | None, tuple[str, ...]]:
         embedder = self._embedder()
         if isinstance(embedder, str):
             return None, (embedder,)
-        with self._lock:
-            if query in self._vectors:
-                self._vectors.move_to_end(query)
-                return self._vectors[query], ()
-        try:
-            vector = embedder.embed_query(query, budget_s)
-        except (PgvectorError, ValueError) as error:
-            return None, (f"{WORDS_ONLY}: {error}",)
-        with self._lock:
-            self._vectors[query] = vector
-            if len(self._vectors) > QUERIES_CACHED_MAX:
-                self._vectors.popitem(last=False)
+        vector = self._vectors.get(query)
+        if vector is None:
+            try:
+                vector = embedder.embed_query(query, budget_s)
+            except (PgvectorError, ValueError) as error:
+                return None, (f"{WORDS_ONLY}: {error}",)
+            self._vectors.put(query, vector)
         return vector, ()
 
-    def _legs(self, connection: Connection, where: Where, query: str, vector: Vector | None, deadline: float) -> _Found:
-        size = self._size(connection, where)
-        words = legs.worded(
-            connection, where, query, LEG_LIMIT, rows=size.rows, candidates=self._settings.word_candidates_max
-        )
-        if vector is None:
-            return _Found(size.rows, Near("words only", {}), words)
-        most = self._settings.exact_rows_max
-        near = meaning.near(connection, where, vector, LEG_LIMIT, size=size, exact_rows_max=most, deadline=deadline)
-        return _Found(size.rows, near, words)
+    def _found(self, connection: Connection, asked: _Asked, *, whole: bool) -> _Found:
+        size = self._size(connection, asked.where)
+        terms = self._terms(connection, asked.query)
+        scan = self._scan(connection, asked, terms, size) if whole else None
+        if scan is None:
+            words = legs.worded(
+                connection, asked.where, asked.query, terms, LEG_LIMIT,
+                rows=size.rows, candidates=self._settings.word_candidates_max,
+            )  # fmt: skip
+        else:
+            size, words = replace(size, rows=len(scan.keys)), scan.worded(LEG_LIMIT)
+        return _Found(size.rows, self._near(connection, asked, size, scan), words, scan)
 
-    def _transaction(self, deadline: float) -> AbstractContextManager[Connection]:
-        left_s = max(SLICE_S_MIN, deadline - time.monotonic())
-        return self._database.transaction(left_s, left_s, within_s=left_s)
+    def _terms(self, connection: Connection, query: str) -> tuple[str, ...]:
+        terms = self._lexemes.get(query)
+        if terms is None:
+            terms = legs.lexemes(connection, query)
+            self._lexemes.put(query, terms)
+        return terms
+
+    def _scan(self, connection: Connection, asked: _Asked, terms: Sequence[str], size: Size) -> Scan | None:
+        """None for a scope that is too large to be read whole, also since it was counted. Raises _TooSlow."""
+        most = self._settings.word_candidates_max
+        if asked.vector is not None:
+            most = min(most, self._settings.exact_rows_max)
+        if size.rows > most:
+            return None
+        try:
+            with wrap_errors():
+                return legs.scan(connection, asked.where, asked.query, terms, asked.vector, most)
+        except Unavailable as error:
+            raise _TooSlow from error
+
+    def _near(self, connection: Connection, asked: _Asked, size: Size, scan: Scan | None) -> Near:
+        if asked.vector is None:
+            return Near("words only", {})
+        if scan is not None and not size.pieces:
+            return Near(meaning.EXACT, scan.near(LEG_LIMIT))
+        return meaning.near(
+            connection, asked.where, asked.vector, LEG_LIMIT,
+            size=size, exact_rows_max=self._settings.exact_rows_max, deadline=asked.deadline,
+        )  # fmt: skip
 
     def _size(self, connection: Connection, where: Where) -> Size:
         """The size of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
-        with self._lock:
-            at, size = self._sizes.get(where, (0.0, None))
-        if size is not None and time.monotonic() - at < SIZE_AGE_S_MAX:
-            return size
-        size = legs.count(connection, where, max(self._settings.exact_rows_max, self._settings.word_candidates_max) + 1)
-        with self._lock:
-            self._sizes[where] = (time.monotonic(), size)
-            if len(self._sizes) > QUERIES_CACHED_MAX:
-                self._sizes.popitem(last=False)
+        size = self._sizes.get(where)
+        if size is None:
+            bounds = self._settings.exact_rows_max, self._settings.word_candidates_max
+            size = legs.count(connection, where, max(bounds) + 1)
+            self._sizes.put(where, size)
         return size
 
 
-def _hits(
-    connection: Connection, kind: Kind, request: RecallRequest, vector: Vector | None, found: _Found
-) -> tuple[Hit, ...]:
-    near = found.near.found
+def _hits(connection: Connection, request: RecallRequest, asked: _Asked, found: _Found) -> tuple[Hit, ...]:
+    kind, near = asked.where.kind, found.near.found
     keys = list(dict.fromkeys([*near, *found.words]))
     if not keys:
         return ()
@@ -162,7 +208,7 @@ def _hits(
             found.words.get(relation.key, {}),
             relation.previous,
         )
-        for relation in legs.relate(connection, kind, keys, vector)
+        for relation in _related(connection, asked, keys, found.scan)
     }
     scores = fuse(related.values(), span=span)
     best = _distinct(connection, kind, request, list(scores))
@@ -180,13 +226,21 @@ def _hits(
     )
 
 
+def _related(connection: Connection, asked: _Asked, keys: Sequence[Key], scan: Scan | None) -> list[Relation]:
+    kind = asked.where.kind
+    # Neighbours of other times and sides are not among the rows of a scope that is narrowed to some.
+    if scan is not None and (kind == "entries" or not asked.where.scope.cuts_sessions):
+        return scan.related(keys)
+    return legs.relate(connection, kind, keys, asked.vector)
+
+
 def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: Sequence[Key]) -> dict[Key, Hit]:
     """The first rows of those that the request asks for, each text once, with how often it stands among those read.
 
     Neighbours of what the legs found come from other times and sides, too.
     """
     best: dict[Key, Hit] = {}
-    first: dict[str, Key] = {}
+    alike: dict[str, list[Key]] = {}
     step = max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = legs.fetch(connection, kind, keys[start : start + step])
@@ -194,14 +248,25 @@ def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: 
             hit = rows.get(key)
             if hit is None or not request.scope.holds(hit):
                 continue
-            said = _said(hit.content)
-            if said in first:
-                best[first[said]] = replace(best[first[said]], said=best[first[said]].said + 1)
+            others = alike.setdefault(_opening(hit.content), [])
+            first = next((other for other in others if _said(best[other].content) == _said(hit.content)), None)
+            if first is not None:
+                best[first] = replace(best[first], said=best[first].said + 1)
             elif len(best) < request.limit:
-                best[key], first[said] = hit, key
+                best[key] = hit
+                others.append(key)
         if len(best) >= request.limit:
             break
     return best
+
+
+def _opening(text: str) -> str:
+    """The first words of what a text says, by which most texts differ."""
+    words = _said(text[:OPENING_CHARS]).split()
+    # The last of them may have been cut.
+    if len(words) <= OPENING_WORDS:
+        words = _said(text).split()
+    return " ".join(words[:OPENING_WORDS])
 
 
 def _said(text: str) -> str:

@@ -22,17 +22,20 @@ _REASONS_CHARS_MAX = 200
 _MATCHED_MAX = 8
 
 # Controls, soft hyphen, fillers, zero widths, bidi controls, variation selectors, BOM, non-characters, the tags block.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+_HIDDEN_CHARS = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_HIDDEN = re.compile(f"[{_HIDDEN_CHARS}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("\r\n?|[\x85\u2028\u2029]")
 # Other drawings of ASCII letters, digits and brackets; the punctuation that Chinese is written with stays.
-_DISGUISED = re.compile(
-    "[\uff03\uff06\uff0d\uff0f-\uff19\uff1c\uff1e\uff21-\uff3d\uff3f\uff41-\uff5d\ufe64\ufe65\u24b6-\u24e9\U0001d400-\U0001d7ff]"
+_DISGUISED_CHARS = (
+    "\uff03\uff06\uff0d\uff0f-\uff19\uff1c\uff1e\uff21-\uff3d\uff3f\uff41-\uff5d"
+    "\ufe64\ufe65\u24b6-\u24e9\U0001d400-\U0001d7ff"
 )
+_DISGUISED = re.compile(f"[{_DISGUISED_CHARS}]")
 _DASH = r"[\s_\-\u2010-\u2015\u2212]{0,3}"
 _FENCE = rf"memory{_DASH}context"
 _SPEAKER = r"system|assistant|user|human|developer"
@@ -56,6 +59,9 @@ _SPEAKS = re.compile(rf"^[\s#*_>+•-]*((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_
 _HEADED = re.compile(rf"^\s*#{{1,6}}\s*((?:instruction|response|input|{_SPEAKER})s?\b)", re.IGNORECASE)
 _QUOTED = r"(quoted) \1"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
+# What the patterns of `visible` begin with, but for the names of speakers.
+_SIGNS = "<&[#"
+_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\r\x85\u2028\u2029<‹⟨〈《«&#\\[]")
 # Words of one line as names and ids are made of: none of the patterns above can match in them.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 
@@ -68,6 +74,19 @@ def visible(text: str) -> str:
 
     Lines are kept. Idempotent.
     """
+    return text if _is_plain(text) else _disarmed(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether none of the patterns can match, told without searching for each: most text is of this kind."""
+    if text.isascii():
+        odd = any(sign in text for sign in _SIGNS) or not text.replace("\n", "").isprintable()
+    else:
+        odd = _ODD.search(text) is not None
+    return not odd and not any(map(_SPEAKS.match, text.split("\n")))
+
+
+def _disarmed(text: str) -> str:
     text = _HIDDEN.sub("", _LINE_END.sub("\n", _SURROGATE.sub("\ufffd", text)))
     if not text.isascii():
         text = _HIDDEN.sub("", _DISGUISED.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))

@@ -1,4 +1,4 @@
-"""Reading: the two legs of a recall, the relations of their candidates, and the rows of the hits."""
+"""Reading: a small scope whole or the two legs of a recall, the relations of candidates, and the rows of the hits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Literal, LiteralString, NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, Literal, LiteralString, TypeAlias
 
 from .. import lexical
 from ..model import Hit, Scope, Vector
+from ..scan import BM25_B, BM25_K1, Key, Relation, Scan
 from ..themes import RESERVED_PATTERN
 from .postgres import Connection, tuples
-from .queries import QUERIES
+from .queries import BITS, QUERIES, WIDTHS
 from .rows import half
 
 Kind: TypeAlias = Literal["turns", "entries"]
-Key: TypeAlias = tuple[str, int]
 
 TABLES: dict[Kind, LiteralString] = {"turns": "conversations", "entries": "memory_entries"}
 
-# BM25 as measured best on conversations: short documents want little length normalisation.
-BM25_K1, BM25_B = 0.9, 0.4
-READ_ROWS_MAX = 200
 SAMPLED_ROWS = 2000
 
 
@@ -50,14 +48,6 @@ class Where:
             "until": self.scope.until,
             "role": self.scope.role,
         }
-
-
-class Relation(NamedTuple):
-    """A candidate or a neighbour of one: its similarity to the question, and who stands before it in its session."""
-
-    key: Key
-    similarity: float | None
-    previous: Key | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +77,48 @@ def index_name(kind: Kind, theme: str) -> str:
     return f"{TABLES[kind]}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
+def lexemes(connection: Connection, query: str) -> tuple[str, ...]:
+    """The terms of a question: what Postgres makes of the words that `lexical` has of it."""
+    row = connection.execute(QUERIES["lexemes"], {"words": lexical.query(query)}).fetchone()
+    return tuple(row["lexemes"]) if row else ()
+
+
+def scan(
+    connection: Connection, where: Where, query: str, terms: Sequence[str], vector: Vector | None, rows_max: int
+) -> Scan | None:
+    """All rows of a scope as the question sees them; None when there are more than `rows_max`."""
+    name, asked, words = _asked("scan", where, query, terms)
+    parameters = {**asked, "vector": half(vector), "most": rows_max + 1}
+    found = tuples(connection, QUERIES[name], parameters, binary=True)
+    if len(found) > rows_max:
+        return None
+    # The rows of a session one behind the other.
+    found.sort(key=itemgetter(0, 1, 2, 3))
+    themes, sessions, _, ids, cosines, lengths, held, beyond = zip(*found, strict=True) if found else ((),) * 8
+    if any(beyond):
+        held = tuple(low | high << BITS for low, high in zip(held, beyond, strict=True))
+    lines = list(zip(themes, sessions, strict=True))
+    return Scan(list(zip(themes, ids, strict=True)), lines, cosines, lengths, held, words)
+
+
+def _asked(
+    statement: LiteralString, where: Where, query: str, terms: Sequence[str]
+) -> tuple[str, dict[str, Any], list[str]]:
+    """The statement that has room for so many terms, its parameters, and the word that each term comes from.
+
+    Of more terms than there is room for, the first count.
+    """
+    width = next((width for width in WIDTHS if len(terms) <= width), WIDTHS[-1])
+    tokens = lexical.query(query).split()
+    asked = {**where.parameters, "lexemes": list(terms[:width]), "terms": [_quoted(term) for term in terms[:width]]}
+    return f"{statement}_{where.kind}_{width}", asked, [_unstemmed(term, tokens) for term in terms[:width]]
+
+
+def _quoted(term: str) -> str:
+    """A term as a tsquery."""
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
 def near(
     connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool, pieces: bool = False
 ) -> dict[Key, float]:
@@ -114,29 +146,29 @@ def sample(connection: Connection, where: Where, rows: int, questions: int) -> l
 
 
 def worded(
-    connection: Connection, where: Where, query: str, limit: int, *, rows: int, candidates: int
+    connection: Connection,
+    where: Where,
+    query: str,
+    terms: Sequence[str],
+    limit: int,
+    *,
+    rows: int,
+    candidates: int,
 ) -> dict[Key, dict[str, float]]:
-    """The rows that hold words of the query, with what each of these adds to their score, the best row first.
+    """The best rows of a large scope that hold words of the query, with what each adds to their score, best first.
 
-    The words are the query's own, folded and in parts as `lexical` has them. `rows` is the size of the scope.
-    Up to `candidates` rows are read whole and counted; of more, the common words come from `memory_words`.
+    `terms` are those of the query, the words are its own, folded and in parts as `lexical` has them. `rows` is the size
+    of the scope. About `candidates` rows are read; which words are common is told by `memory_words`.
     """
-    words = lexical.query(query)
-    if not words:
+    if not terms:
         return {}
-    parameters = {
-        "words": words, "limit": limit, "rows": rows, "candidates": candidates, "read": READ_ROWS_MAX,
-        "k1": BM25_K1, "b": BM25_B,
-    }  # fmt: skip
-    name = f"words_{where.kind}_{'whole' if rows <= candidates else 'few'}"
-    tokens = words.split()
-    shown: dict[str, str] = {}
+    name, asked, words = _asked("words", where, query, terms)
+    parameters = {**asked, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
     found: dict[Key, dict[str, float]] = {}
-    for theme, number, lexemes, worths in tuples(connection, QUERIES[name], {**where.parameters, **parameters}):
+    for theme, number, held, worths in tuples(connection, QUERIES[name], parameters):
         worth = found[theme, number] = {}
-        for lexeme, of_word in zip(lexemes, worths, strict=True):
-            word = shown.get(lexeme) or shown.setdefault(lexeme, _unstemmed(lexeme, tokens))
-            worth[word] = worth.get(word, 0.0) + of_word
+        for n, of_term in zip(held, worths, strict=True):
+            worth[words[n - 1]] = worth.get(words[n - 1], 0.0) + of_term
     return found
 
 
@@ -148,6 +180,8 @@ def _unstemmed(lexeme: str, tokens: Sequence[str]) -> str:
 
 
 def _shared(left: str, right: str) -> int:
+    if left[:1] != right[:1]:
+        return 0
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
@@ -162,14 +196,19 @@ def relate(connection: Connection, kind: Kind, keys: Sequence[Key], vector: Vect
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:
     """The rows themselves, as hits without scores."""
-    cursor = connection.execute(QUERIES[f"fetch_{kind}"], _columns(keys))
-    return {
-        (row["agent_identity"], row["id"]): Hit(
-            id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], score=0.0,
-            target=row["target"], role=row["role"], session_id=row["session_id"], metadata=row["metadata"],
-        )
-        for row in cursor
-    }  # fmt: skip
+    wanted = set(keys)
+    parameters = {"themes": list({theme for theme, _ in wanted}), "ids": [number for _, number in wanted]}
+    found: dict[Key, Hit] = {}
+    for theme, number, content, metadata, at, role, session, target in tuples(
+        connection, QUERIES[f"fetch_{kind}"], parameters, binary=True
+    ):
+        # An id is one row's in a theme; another theme may have it, too.
+        if (theme, number) in wanted:
+            found[theme, number] = Hit(
+                id=number, theme=theme, content=content, at=at, score=0.0, target=target, role=role,
+                session_id=session, metadata=metadata,
+            )  # fmt: skip
+    return found
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -116,12 +117,12 @@ class Database:
 
     @contextmanager
     def connection(
-        self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = math.inf
+        self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = math.inf, opening: bytes = b""
     ) -> Iterator[Connection]:
         """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
 
         When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
-        connection is given up.
+        connection is given up. `opening` is run on it first; one that is dead then is replaced.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
         the driver's errors, also for statements that the caller runs on it. A note tells why there is no connection.
@@ -132,7 +133,9 @@ class Database:
             with (
                 wrap_errors(),
                 patience(timeout_s),
+                _opened_with(opening),
                 pool.connection(timeout=timeout_s) as connection,
+                _opened_with(b""),
                 patience(deadline - time.monotonic(), answer_s),
             ):
                 connected = True
@@ -152,13 +155,17 @@ class Database:
         must not keep its locks from all others.
         """
         answer_s = statement_timeout_s + ANSWER_S_MAX
-        with (
-            self.connection(timeout_s, within_s=within_s, answer_s=answer_s) as connection,
-            connection.transaction(),
-        ):
-            idle: dict[str, LiteralString | int] = {"idle_in_transaction_session_timeout": int(answer_s * 1000)}
-            connection.execute(_settings(statement_timeout_s, idle | local))
-            yield connection
+        idle: dict[str, LiteralString | int] = {"idle_in_transaction_session_timeout": int(answer_s * 1000)}
+        # One message, because each is a way to the server and back.
+        opening = b"begin; " + _settings(statement_timeout_s, idle | local)
+        with self.connection(timeout_s, within_s=within_s, answer_s=answer_s, opening=opening) as connection:
+            try:
+                yield connection
+            except BaseException:
+                with contextlib.suppress(psycopg.Error):
+                    connection.rollback()
+                raise
+            connection.commit()
 
     def close(self) -> None:
         """Close the pool; the next use opens it again."""
@@ -209,11 +216,29 @@ class Database:
             return self._pool
 
 
+class _Opening(threading.local):
+    """What this thread runs first on a connection that it takes from the pool."""
+
+    statements = b""
+
+
+_opening = _Opening()
+
+
+@contextmanager
+def _opened_with(statements: bytes) -> Iterator[None]:
+    before, _opening.statements = _opening.statements, statements
+    try:
+        yield
+    finally:
+        _opening.statements = before
+
+
 def _check(connection: Connection) -> None:
     """A connection made before the migrations learns the vector type when it is next used."""
     # A third of the time, so that a fresh connection can be had in the rest when this one is dead.
     with patience(min(CHECK_S_MAX, patience_left_s() / 3)):
-        ConnectionPool.check_connection(connection)
+        connection.execute(_opening.statements)
     if connection.adapters.types.get("halfvec") is None:
         _configure(connection)
 
@@ -242,9 +267,11 @@ def part(connection: Connection, statement_timeout_s: float, **local: LiteralStr
                 connection.execute(b"rollback to part; release part")
 
 
-def tuples(connection: Connection, statement: LiteralString, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def tuples(
+    connection: Connection, statement: LiteralString, parameters: Mapping[str, Any], *, binary: bool = False
+) -> list[tuple[Any, ...]]:
     """All rows of an answer, in the order of their columns; many small rows cost less so than with names."""
-    with connection.cursor(row_factory=tuple_row) as cursor:
+    with connection.cursor(row_factory=tuple_row, binary=binary) as cursor:
         return cursor.execute(statement, parameters).fetchall()
 
 

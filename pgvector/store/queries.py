@@ -3,7 +3,7 @@
 A file of `sql/each/` is a statement for each kind of rows, which stands for `kind` in its name. In its text `$table`,
 `$pieces`, `$time` and `$kind` are those of the kind, and further names in `$` are files of `sql/parts/`: what several
 statements must have in common, above all `$scope`, the themes that a recall may see, and `$narrow`, what a question
-asks for beside them.
+asks for beside them. One with `width` in its name is there for each number of terms that a question may have.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from typing import LiteralString
 
 FOLDER = Path(__file__).parent / "sql"
 KINDS = {
-    "entries": {"table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at"},
-    "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts"},
-}
+    "entries": {
+        "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text"
+    },
+    "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id"},
+}  # fmt: skip
+WIDTHS = (8, 16, 32, 60, 120)
+# As many bits of a bigint are used as keep it positive and a multiple of the widths below.
+BITS = 60
+# Whether a row of these columns holds the nth term.
+HOLDS = f"case when a.n <= {BITS} then held >> a.n - 1 else held_beyond >> a.n - {BITS + 1} end & 1 = 1"
 
 
 def _load() -> dict[str, LiteralString]:
@@ -25,9 +32,21 @@ def _load() -> dict[str, LiteralString]:
     for kind, names in KINDS.items():
         values = {**parts, **names, "kind": kind, "narrow": parts[f"narrow_{kind}"]}
         for name, text in templates.items():
-            statements[name.replace("kind", kind)] = Template(text).substitute(values)
+            for width in WIDTHS if "width" in name else (0,):
+                stem = name.replace("kind", kind).replace("width", str(width))
+                statements[stem] = Template(text).substitute(values, held=_held(width), holds=HOLDS)
     # The files are part of the package, so their text is as trustworthy as a literal in the code.
     return statements
+
+
+def _held(width: int) -> str:
+    """The columns that tell as bits which of the first `width` terms of a question a row holds."""
+    bits = [
+        f"case when search @@ (%(terms)s::tsquery[])[{n + 1}] then {1 << n % BITS} else 0 end::bigint"
+        for n in range(width)
+    ]
+    columns = [" | ".join(bits[start : start + BITS]) or "0::bigint" for start in (0, BITS)]
+    return f"{columns[0]} as held, {columns[1]} as held_beyond"
 
 
 def _texts(folder: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""An embedding endpoint on loopback, run as a program of its own: `embedder.py REQUEST_MS TEXT_MS DIMENSIONS`.
+"""An embedding endpoint on loopback, a program of its own: `embedder.py REQUEST_MS TEXT_MS DIMENSIONS [VECTORS.npy]`.
 
 It answers OpenAI's `/v1/embeddings` after REQUEST_MS and TEXT_MS for each text, any number of requests at a time, and
 prints its address on the first line. Texts that share words get vectors that point the same way, so that a graph index
-has as much to do as with a model's. It ends when its stdin does.
+has as much to do as with a model's; with a file of vectors each text gets one of these. It ends when its stdin does.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     request_s = text_s = 0.0
     words: np.ndarray
+    given: np.ndarray | None = None
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -46,19 +47,23 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(head.encode() + answer)
 
     def vector(self, text: str, packed: bool) -> str | list[float]:
-        picked = [crc32(word.encode()) % BUCKETS for word in re.findall(r"\w+", text.lower())]
-        numbers = self.words[picked or [0]].sum(axis=0)
-        numbers /= np.linalg.norm(numbers)
+        numbers = self.made(text) if self.given is None else self.given[crc32(text.encode()) % len(self.given)]
         if packed:
             return base64.b64encode(numbers.astype("<f4").tobytes()).decode()
         return list(np.round(numbers.astype(float), 7).tolist())
+
+    def made(self, text: str) -> np.ndarray:
+        picked = [crc32(word.encode()) % BUCKETS for word in re.findall(r"\w+", text.lower())]
+        numbers = self.words[picked or [0]].sum(axis=0)
+        return numbers / np.linalg.norm(numbers)
 
     def log_message(self, *args: object) -> None:
         """Be quiet."""
 
 
-def main(request_ms: str, text_ms: str, dimensions: str) -> None:
+def main(request_ms: str, text_ms: str, dimensions: str, vectors: str = "") -> None:
     Handler.request_s, Handler.text_s = float(request_ms) / 1000, float(text_ms) / 1000
+    Handler.given = np.load(vectors) if vectors else None
     Handler.words = np.random.default_rng(7).standard_normal((BUCKETS, int(dimensions)), dtype=np.float32)
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -25,9 +25,9 @@ SEEDS, QUESTIONS, SEED_CHARS = 1200, 200, 200
 
 _WHO = ("the night shift", "Priya", "our contractor", "the auditor", "Tomás", "a customer in Oslo", "the new intern",
         "Wanjiru", "the release manager", "somebody from finance")  # fmt: skip
-_DID = ("restarted", "measured", "renamed", "forgot", "rebuilt", "asked about", "paid for", "broke", "documented",
+DEEDS = ("restarted", "measured", "renamed", "forgot", "rebuilt", "asked about", "paid for", "broke", "documented",
         "moved", "compared", "rolled back", "translated", "photographed", "ordered", "cancelled")  # fmt: skip
-_WHAT = ("the invoice importer", "a backup of the ledger", "the coffee machine", "two certificates",
+TOPICS = ("the invoice importer", "a backup of the ledger", "the coffee machine", "two certificates",
          "the staging cluster",
          "the garden irrigation", "a batch of sensors", "the holiday calendar", "our mail relay", "the search index",
          "a marathon plan", "the Kyoto itinerary", "the load balancer", "grandmother's recipe", "the tax return",
@@ -67,12 +67,12 @@ def texts(count: int, chance: random.Random) -> list[str]:
     weights = [1 / (n + 5) for n in range(len(rare))]
     made = []
     for number in range(count):
-        topic = chance.choice(_WHAT)
+        topic = chance.choice(TOPICS)
         text = f"Note {number}, on {COMMON_WORD} {number % 311}:"
         while len(text) < TEXT_CHARS:
             seen = ", ".join(chance.choices(rare, weights, k=4))
             text += (
-                f" {chance.choice(_WHO)} {chance.choice(_DID)} {chance.choice((topic, chance.choice(_WHAT)))} "
+                f" {chance.choice(_WHO)} {chance.choice(DEEDS)} {chance.choice((topic, chance.choice(TOPICS)))} "
                 f"{chance.choice(_WHY)}; see {seen}."
             )
         made.append(text)

@@ -17,14 +17,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import psycopg
-from recall_corpus import COMMON_WORD, TEXTS, THEMES, Corpus, corpus, texts
+from recall_corpus import COMMON_WORD, DEEDS, TEXTS, THEMES, TOPICS, Array, Corpus, corpus, texts
 from throwaway import postgres, programs
 
 from hermes_memory_pgvector import lexical, runtime, toolset
@@ -179,12 +177,19 @@ def _timed(recaller: Recaller, theme: str | None, query: str, limit: int) -> tup
     return recall, 1000 * (time.perf_counter() - started)
 
 
-def _wording(number: int) -> str:
-    """A question of some words of the corpus."""
+def _wording(number: int, length: int = 8) -> str:
+    """A question of some words of the corpus, as they stand one behind the other."""
     chance = random.Random(number)
     words = texts(1, chance)[0].split()[4:]
-    at = chance.randrange(len(words) - 8)
-    return " ".join(words[at : at + 8])
+    at = chance.randrange(len(words) - length)
+    return " ".join(words[at : at + length])
+
+
+def _keywords(number: int) -> str:
+    """A question as a model puts it to a tool: two or three words that matter."""
+    chance = random.Random(number)
+    topic = chance.choice(TOPICS).split()[-2:]
+    return " ".join([*topic, chance.choice(DEEDS).split()[0]][: chance.choice((2, 3))])
 
 
 def _mark(number: int) -> str:
@@ -197,10 +202,9 @@ def _percentiles(times: Sequence[float]) -> str:
 
 def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, changed: dict[str, Any]) -> None:
     """The same questions to the same rows, through `recall_conversation` of both, one after the other."""
-    embedder = Asked(found)
     with (
         tempfile.TemporaryDirectory(prefix="hpgbench-home") as home,
-        _endpoint(embedder) as url,
+        _endpoint(found.questions) as url,
         _runtime(Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), home) as running,  # type: ignore[arg-type]
         _peer(venv, peer_dsn, url, home) as ask_peer,
     ):
@@ -235,10 +239,9 @@ def _runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
 
 
 def _comparisons() -> list[tuple[str, str | None, Callable[[int], str]]]:
-    plain = [(f"theme {theme}", theme, _wording) for theme in THEMES]
+    shapes = [("eight words", _wording), ("keywords", _keywords)]
     return [
-        *plain,
-        ("all", None, _wording),
+        *((f"{theme or 'all'}, {name}", theme, wording) for name, wording in shapes for theme in (*THEMES, None)),
         ("common word, all", None, lambda number: COMMON_WORD + "?" * (number % 100)),
     ]
 
@@ -268,32 +271,22 @@ def _peer(venv: Path, dsn: str, url: str, home: str) -> Iterator[Callable[[str, 
 
 
 @contextmanager
-def _endpoint(embedder: Asked) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1
-        disable_nagle_algorithm = True
-
-        def do_POST(self) -> None:
-            given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
-            texts = [given] if isinstance(given, str) else given
-            data = [{"index": n, "embedding": v} for n, v in enumerate(embedder.embed_passages(texts, 1))]
-            payload = json.dumps({"data": data}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+def _endpoint(questions: Array) -> Iterator[str]:
+    """The address of an embedder that answers at once, in a process of its own, as any is."""
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        np.save(file, questions.astype(np.float32))
+        file.flush()
+        script = Path(__file__).with_name("embedder.py")
+        process = subprocess.Popen(
+            [sys.executable, "-P", script, "0", "0", str(questions.shape[1]), file.name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip() + "/v1"
+        finally:
+            process.kill()
+            process.wait()
 
 
 def copy_to_peer(dsn: str, peer_dsn: str, venv: Path) -> None:

@@ -35,7 +35,12 @@ def as_server_sees(statement: str) -> tuple[str, list[str]]:
 
 def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
     folder = Path(queries.__file__).parent / "sql"
-    each = {path.stem.replace("kind", kind) for path in (folder / "each").glob("*.sql") for kind in TABLES}
+    each = {
+        path.stem.replace("kind", kind).replace("width", str(width))
+        for path in (folder / "each").glob("*.sql")
+        for kind in TABLES
+        for width in queries.WIDTHS
+    }
     assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")} | each
     assert len(QUERIES) > 20
     for name, statement in QUERIES.items():

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,9 +30,10 @@ from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
 from hermes_memory_pgvector.recall import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
+from hermes_memory_pgvector.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
-from hermes_memory_pgvector.store.legs import BM25_B, BM25_K1, Kind, Where
+from hermes_memory_pgvector.store.legs import Kind, Where
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.rows import Planned, passages
 from hermes_memory_pgvector.themes import readable, reserved
@@ -253,6 +255,74 @@ def test_the_words_leg_is_bm25(memory: Memory, seed: int) -> None:
         assert set(hit.matched) == set(query.split()) & set(hit.content.split())
 
 
+def test_a_question_of_very_many_words_is_answered_by_all_of_them(memory: Memory) -> None:
+    words = [f"qu{first}{second}x" for first in "bcdfghjk" for second in "bcdfghjk"]
+    memory.add(*(turn(word, session=word) for word in words), turn("plum", session="other"))
+    recall = memory.ask(" ".join(words), limit=50)
+    assert recall.explanation.words == 64
+    assert all(hit.matched == (hit.content,) for hit in recall.hits if hit.words)
+
+
+@pytest.mark.parametrize("word", ["o'brien", "kelp''s", "c:\\temp\\x", "'quoted'", "a&b|!c", "%d7", "x:*", "100%"])
+def test_signs_in_a_word_are_no_syntax(memory: Memory, word: str) -> None:
+    memory.add(turn(f"see {word} there", session="s"), turn("nothing of it", session="t"))
+    best, *_ = memory.ask(word).hits
+    assert best.session_id == "s"
+    assert best.words > 0
+
+
+def test_a_row_of_another_theme_with_the_same_id_is_another_row(memory: Memory) -> None:
+    memory.run(
+        "insert into conversations (agent_identity, id, session_id, role, content, search) overriding system value "
+        "select theme, 7, 's', 'user', theme || ' kelp', to_tsvector('english', 'kelp') "
+        "from unnest(%s::text[]) as theme", ["ops", "billing", "lab"],
+    )  # fmt: skip
+    for scope in (Scope("ops", ("ops", "billing")), Scope("ops", None)):
+        hits = memory.ask("kelp", scope).hits
+        themes = scope.themes or ("ops", "billing", "lab")
+        assert {(hit.theme, hit.content) for hit in hits} == {(theme, f"{theme} kelp") for theme in themes}
+
+
+def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(make: Callable[..., Memory]) -> None:
+    memory = make(word_candidates_max=100)
+    memory.add(*(turn("plum", session=str(n)) for n in range(50)))
+    assert memory.ask("kelp").explanation.rows == 50
+    memory.add(*(turn("plum", session=str(n)) for n in range(50, 150)), turn("kelp", session="new"))
+    recall = memory.ask("kelp")
+    assert recall.hits[0].session_id == "new"
+    assert recall.explanation.near == LEG_LIMIT
+    assert recall.degraded == ()
+
+
+def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_one(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = legs.QUERIES["scan_turns_8"].replace("where", "where pg_sleep(5) is not null and", 1)
+    monkeypatch.setattr(legs, "QUERIES", {**legs.QUERIES, "scan_turns_8": slow})
+    memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
+    started = time.monotonic()
+    recall = memory.ask("kelp", budget_s=2.0)
+    assert time.monotonic() - started < 4
+    assert recall.hits[0].content == "the kelp"
+    assert recall.hits[0].words > 0
+    assert recall.explanation.plan == "exact"
+    assert recall.degraded == ()
+
+
+@pytest.mark.parametrize("asked", [{}, {"role": "assistant"}, {"since": datetime(2020, 1, 1, tzinfo=UTC)}])
+def test_reading_a_scope_whole_finds_what_the_legs_find(make: Callable[..., Memory], asked: dict[str, Any]) -> None:
+    whole, legs_ = make(), make(word_candidates_max=100, exact_rows_max=0)
+    chance = random.Random(5)
+    # So few that the newest rows which a leg reads are all of them, and more than are read whole.
+    whole.add(*(turn(e.user, e.user[::-1], theme="ops", session=str(chance.randrange(9))) for e in corpus(chance, 12)))
+    for query in ("kelp lamp", "frog", "bolt drum tusk yarn", "nothing"):
+        first, second = (memory.ask(query, Scope("ops", ("ops",), **asked), limit=50) for memory in (whole, legs_))
+        assert first.explanation.plan == "exact"
+        assert second.explanation.plan == "graph index"
+        assert [(hit.id, hit.matched) for hit in first.hits] == [(hit.id, hit.matched) for hit in second.hits]
+        assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in second.hits], abs=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("exact_rows_max", [0, 20_000])
 def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, exact_rows_max: int) -> None:
@@ -261,7 +331,7 @@ def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, ex
     memory.add(*events)
     query = vector("kelp frog frog")
     where = Where("turns", OPS)
-    with memory.recaller._transaction(time.monotonic() + 20) as open_:
+    with memory.database.transaction(20, 20) as open_:
         found = meaning.compare(open_, where, query, LEG_LIMIT, exact=bool(exact_rows_max), within_s=20)
     cosines = [
         sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
@@ -523,7 +593,7 @@ def test_a_long_question_is_cut_in_the_middle_before_it_is_embedded(make: Callab
 def test_a_recaller_whose_lock_a_fork_left_held_works_again_once_abandoned(memory: Memory) -> None:
     memory.add(turn("kelp"))
     assert memory.ask("kelp").hits
-    memory.recaller._lock.acquire()
+    memory.recaller._vectors._lock.acquire()
     memory.recaller.abandon()
     assert in_time(lambda: memory.ask("kelp")).hits
     assert isinstance(memory.embedder, Words)

@@ -15,9 +15,10 @@ from hermes_memory_pgvector.errands import Errands
 from hermes_memory_pgvector.healer import Healer
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.recall import Recaller
+from hermes_memory_pgvector.scan import Key
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import healing, legs, rows
-from hermes_memory_pgvector.store.legs import Key, Where
+from hermes_memory_pgvector.store.legs import Where
 from hermes_memory_pgvector.store.postgres import Connection, Database
 from hermes_memory_pgvector.store.rows import Planned, passages
 from hermes_memory_pgvector.themes import RESERVED_PATTERN
@@ -69,7 +70,8 @@ def held(
     connection: Connection, where: Where, query: str, *, rows: int, candidates: int = CANDIDATES
 ) -> dict[Key, float]:
     """The score of each row that holds a word of the query."""
-    found = legs.worded(connection, where, query, 10_000, rows=rows, candidates=candidates)
+    terms = legs.lexemes(connection, query)
+    found = legs.worded(connection, where, query, terms, 10_000, rows=rows, candidates=candidates)
     return {key: sum(worth.values()) for key, worth in found.items()}
 
 
@@ -265,6 +267,7 @@ def reads(connection: Connection, where: Where, query: str) -> int:
             return []
 
     explained: list[dict[str, Any]] = []
+    terms = legs.lexemes(connection, query)
     with connection.transaction():
-        legs.worded(Explaining(), where, query, 100, rows=ROWS, candidates=CANDIDATES)  # type: ignore[arg-type]
+        legs.worded(Explaining(), where, query, terms, 100, rows=ROWS, candidates=CANDIDATES)  # type: ignore[arg-type]
     return total(explained[0])

@@ -1,5 +1,3 @@
-select t.agent_identity, t.id, t.content, t.metadata,
-       t.ts as at, t.role, t.session_id, '' as target
-from conversations t
-join unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
-  on t.agent_identity = k.agent_identity and t.id = k.id
+select agent_identity, id, content, metadata, ts as at, role, session_id, '' as target
+from conversations
+where agent_identity = any (%(themes)s::text[]) and id = any (%(ids)s::bigint[])
