@@ -102,7 +102,10 @@ class Settings(BaseModel):
     recall_chars_max: int = Field(20_000, ge=1000, le=200_000, description="Most characters in one tool answer")
     exact_rows_max: int = Field(50_000, ge=0, le=1_000_000, description="Themes up to this size are searched exactly")
     word_candidates_max: int = Field(
-        2000, ge=100, le=100_000, description="Themes up to this size are searched whole for words"
+        2000,
+        ge=100,
+        le=100_000,
+        description="Themes up to this size are read whole; of larger ones, so many rows for words",
     )
 
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")

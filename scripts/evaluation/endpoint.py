@@ -7,6 +7,7 @@ them, which leaves every cosine as it is, for a memory whose columns have that l
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -98,7 +99,9 @@ def handler(store: Store) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            # Who gave up waiting asks again, and the vectors are kept until then.
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
