@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -244,6 +244,29 @@ def test_one_process_of_a_fleet_counts(filled: Database) -> None:
     assert known(filled, "ops") == {}
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: Database, whole: bool) -> None:
+    where = Where("turns", Scope("ops", ("ops",)))
+    texts = [" ".join(f"w{row}x{n}" for n in range(3000)) for row in range(30)]
+    with opened.connection(20) as connection:
+        connection.execute(
+            "insert into conversations (agent_identity, role, content, search) "
+            "select 'ops', 'user', text, to_tsvector('english', text) from unnest(%s::text[]) as text", [texts],
+        )  # fmt: skip
+
+        def blocks(query: str) -> int:
+            terms = legs.lexemes(connection, query)
+            if whole:
+                plan = explained(connection, lambda asked: legs.scan(asked, where, query, terms, None, 100))
+            else:
+                plan = explained(
+                    connection, lambda asked: legs.worded(asked, where, query, terms, 100, rows=30, candidates=400)
+                )
+            return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+        assert blocks(" ".join(f"w{n}x7" for n in range(60))) < 3 * blocks("w0x7 w1x7")
+
+
 def reads(connection: Connection, where: Where, query: str) -> int:
     """Rows of the conversations that the plan of this question touches."""
 
@@ -252,6 +275,16 @@ def reads(connection: Connection, where: Where, query: str) -> int:
         own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] if ours else 0
         return int(own) + sum(total(child) for child in node.get("Plans", []))
 
+    terms = legs.lexemes(connection, query)
+    plan = explained(
+        connection, lambda asked: legs.worded(asked, where, query, terms, 100, rows=ROWS, candidates=CANDIDATES)
+    )
+    return total(plan)
+
+
+def explained(connection: Connection, ask: Callable[[Connection], object]) -> dict[str, Any]:
+    """The plan of the one statement that `ask` runs on the connection that it gets, as it went."""
+
     class Explaining:
         @contextmanager
         def cursor(self, **_: Any) -> Iterator[Explaining]:
@@ -259,15 +292,14 @@ def reads(connection: Connection, where: Where, query: str) -> int:
 
         def execute(self, statement: Any, parameters: Any) -> Explaining:
             connection.execute("set local enable_seqscan = off")
-            row = connection.execute("explain (analyze, format json) " + statement, parameters).fetchone()
-            explained.append(row["QUERY PLAN"][0]["Plan"] if row else {})
+            row = connection.execute("explain (analyze, buffers, format json) " + statement, parameters).fetchone()
+            plans.append(row["QUERY PLAN"][0]["Plan"] if row else {})
             return self
 
         def fetchall(self) -> list[tuple[Any, ...]]:
             return []
 
-    explained: list[dict[str, Any]] = []
-    terms = legs.lexemes(connection, query)
+    plans: list[dict[str, Any]] = []
     with connection.transaction():
-        legs.worded(Explaining(), where, query, terms, 100, rows=ROWS, candidates=CANDIDATES)  # type: ignore[arg-type]
-    return total(explained[0])
+        ask(Explaining())  # type: ignore[arg-type]
+    return plans[0]

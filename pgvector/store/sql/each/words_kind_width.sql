@@ -18,23 +18,27 @@ with asked as materialized (
     where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = '$kind' and m.word = ''
   ) as total
 ), newest as materialized (
-  select r.agent_identity, r.id, r.terms_in_row, r.held, r.held_beyond
-  from unnest(%(themes)s::text[]) as theme
-  cross join lateral (
-    select agent_identity, id, length(search) as terms_in_row, $held
-    from $table
-    where agent_identity = theme
-      and $narrow
-    order by $time desc
-    limit (select newest from scope)
-  ) as r
-  union all
-  (select agent_identity, id, length(search), $held
-   from $table
-   where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
-     and $narrow
-   order by $time desc
-   limit (select newest from scope))
+  select agent_identity, id, length(search) as terms_in_row, $held
+  from (
+    select r.agent_identity, r.id, r.search
+    from unnest(%(themes)s::text[]) as theme
+    cross join lateral (
+      -- A copy, because the terms of a long text are kept packed, and each comparison would unpack them anew.
+      select agent_identity, id, strip(search) as search
+      from $table
+      where agent_identity = theme
+        and $narrow
+      order by $time desc
+      limit (select newest from scope)
+    ) as r
+    union all
+    (select agent_identity, id, strip(search) as search
+     from $table
+     where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
+       and $narrow
+     order by $time desc
+     limit (select newest from scope))
+  ) as t
 ), terms as materialized (
   select a.n, a.lexeme, a.term, coalesce(a.rows, case when scope.uncounted then (
     select count(*) * scope.rows / (%(candidates)s / 4) from newest where $holds having count(*) > 2) end) as rows
@@ -64,14 +68,17 @@ with asked as materialized (
   ) as themes
 ), few as materialized (
   select agent_identity, id, length(search) as terms_in_row, $held
-  from $table
-  where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
-    -- An expression, because the index of themes would bring all rows of a theme.
-    and (agent_identity || '' = any (%(themes)s::text[])
-    or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
-    and $narrow
-  order by $time desc
-  limit %(candidates)s
+  from (
+    select agent_identity, id, strip(search) as search
+    from $table
+    where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
+      -- An expression, because the index of themes would bring all rows of a theme.
+      and (agent_identity || '' = any (%(themes)s::text[])
+      or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+      and $narrow
+    order by $time desc
+    limit %(candidates)s
+  ) as t
 ), candidates as materialized (
   select agent_identity, id, terms_in_row, held, held_beyond from few
   union all
