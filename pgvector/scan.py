@@ -71,11 +71,14 @@ class Scan:
         }
 
     def related(self, keys: Iterable[Key]) -> list[Relation]:
-        """These rows and their neighbours in the session, each with who stands before it."""
+        """These rows and their neighbours in the session, each with who stands before it.
+
+        A key that is not among the rows, because its row came after they were read, is left out.
+        """
         places = {key: place for place, key in enumerate(self.keys)}
         # Whether a row stands behind another one of its session; nobody does behind the last.
         follows = [False, *(before == after for before, after in pairwise(self.sessions)), False]
-        found = {places[key] for key in keys}
+        found = {places[key] for key in keys if key in places}
         before = {place - 1 for place in found if follows[place]}
         after = {place + 1 for place in found if follows[place + 1]}
         return [

@@ -309,6 +309,27 @@ def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_
     assert recall.degraded == ()
 
 
+def test_a_long_text_that_is_stored_while_its_scope_is_searched_is_no_error(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(session: str) -> None:
+        memory.add(turn("kelp lamp", session=session))
+        memory.run(
+            "insert into conversation_pieces select agent_identity, id, 1, embedding from conversations "
+            "where session_id = %s", session,
+        )  # fmt: skip
+
+    near = meaning.near
+
+    def later(*asked: Any, **more: Any) -> meaning.Near:
+        add("meanwhile")
+        return near(*asked, **more)
+
+    add("before")
+    monkeypatch.setattr(meaning, "near", later)
+    assert [hit.session_id for hit in memory.ask("kelp").hits] == ["before"]
+
+
 @pytest.mark.parametrize("asked", [{}, {"role": "assistant"}, {"since": datetime(2020, 1, 1, tzinfo=UTC)}])
 def test_reading_a_scope_whole_finds_what_the_legs_find(make: Callable[..., Memory], asked: dict[str, Any]) -> None:
     whole, legs_ = make(), make(word_candidates_max=100, exact_rows_max=0)
