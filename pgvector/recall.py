@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from . import meaning
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
@@ -241,6 +242,8 @@ def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: 
     """
     best: dict[Key, Hit] = {}
     alike: dict[str, list[Key]] = {}
+    texts: dict[Key, str] = {}
+    said = cache(lambda key: _said(texts[key]))
     step = max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = legs.fetch(connection, kind, keys[start : start + step])
@@ -248,8 +251,9 @@ def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: 
             hit = rows.get(key)
             if hit is None or not request.scope.holds(hit):
                 continue
+            texts[key] = hit.content
             others = alike.setdefault(_opening(hit.content), [])
-            first = next((other for other in others if _said(best[other].content) == _said(hit.content)), None)
+            first = next((other for other in others if said(other) == said(key)), None)
             if first is not None:
                 best[first] = replace(best[first], said=best[first].said + 1)
             elif len(best) < request.limit:
@@ -262,20 +266,22 @@ def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: 
 
 def _opening(text: str) -> str:
     """The first words of what a text says, by which most texts differ."""
-    words = _said(text[:OPENING_CHARS]).split()
+    words = _words(text[:OPENING_CHARS])
     # The last of them may have been cut.
     if len(words) <= OPENING_WORDS:
-        words = _said(text).split()
+        words = _words(text)
     return " ".join(words[:OPENING_WORDS])
 
 
 def _said(text: str) -> str:
     """What a text says, whatever its case, width, spaces and signs."""
+    return " ".join(_words(text)) or text
+
+
+def _words(text: str) -> list[str]:
     if text.isascii():
-        words = text.casefold().translate(_ASCII_SIGNS).split()
-    else:
-        words = _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(words) or text
+        return text.casefold().translate(_ASCII_SIGNS).split()
+    return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def _bounded(query: str) -> str:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from loopback import Endpoint, vector
 from psycopg.conninfo import conninfo_to_dict
 
-from hermes_memory_pgvector import meaning
+from hermes_memory_pgvector import meaning, recall
 from hermes_memory_pgvector.ambient import ambient
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
 from hermes_memory_pgvector.fitting import CALIBRATION_WAIT_S_MIN, Fitting
@@ -328,6 +328,27 @@ def test_a_long_text_that_is_stored_while_its_scope_is_searched_is_no_error(
     add("before")
     monkeypatch.setattr(meaning, "near", later)
     assert [hit.session_id for hit in memory.ask("kelp").hits] == ["before"]
+
+
+def test_texts_that_begin_alike_are_compared_by_one_look_at_each(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def counted(text: str, said: Callable[[str], str] = recall._said) -> str:
+        looks.append(text)
+        return said(text)
+
+    memory.add(*(turn(f"find the kelp for me in lamp {n}", session=str(n)) for n in range(20)))
+    monkeypatch.setattr(recall, "_said", counted)
+    assert len(memory.found("kelp", limit=20)) == 20
+    assert len(looks) == len(set(looks)) == 20
+
+
+def test_what_is_said_behind_a_line_of_signs_is_the_same(memory: Memory) -> None:
+    memory.add(turn("kelp and lamp", session="s"), turn("= " * 80 + "kelp and lamp", session="t"))
+    (hit,) = memory.ask("kelp").hits
+    assert hit.said == 2
 
 
 @pytest.mark.parametrize("asked", [{}, {"role": "assistant"}, {"since": datetime(2020, 1, 1, tzinfo=UTC)}])
