@@ -196,19 +196,14 @@ def relate(connection: Connection, kind: Kind, keys: Sequence[Key], vector: Vect
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:
     """The rows themselves, as hits without scores."""
-    wanted = set(keys)
-    parameters = {"themes": list({theme for theme, _ in wanted}), "ids": [number for _, number in wanted]}
-    found: dict[Key, Hit] = {}
-    for theme, number, content, metadata, at, role, session, target in tuples(
-        connection, QUERIES[f"fetch_{kind}"], parameters, binary=True
-    ):
-        # An id is one row's in a theme; another theme may have it, too.
-        if (theme, number) in wanted:
-            found[theme, number] = Hit(
-                id=number, theme=theme, content=content, at=at, score=0.0, target=target, role=role,
-                session_id=session, metadata=metadata,
-            )  # fmt: skip
-    return found
+    found = tuples(connection, QUERIES[f"fetch_{kind}"], _columns(keys), binary=True)
+    return {
+        (theme, number): Hit(
+            id=number, theme=theme, content=content, at=at, score=0.0, target=target, role=role,
+            session_id=session, metadata=metadata,
+        )
+        for theme, number, content, metadata, at, role, session, target in found
+    }  # fmt: skip
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:

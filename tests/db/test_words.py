@@ -267,6 +267,19 @@ def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: D
         assert blocks(" ".join(f"w{n}x7" for n in range(60))) < 3 * blocks("w0x7 w1x7")
 
 
+def test_hits_are_fetched_by_their_keys_also_in_a_table_that_was_never_analysed(opened: Database) -> None:
+    with opened.connection(20) as connection:
+        connection.execute("alter table conversations set (autovacuum_enabled = off)")
+        connection.execute(
+            "insert into conversations (agent_identity, id, role, content, ts) overriding system value "
+            "select 'ops', n, 'user', 'kelp', now() - n * interval '1 min' from generate_series(1, 30000) as n"
+        )
+        keys = [("ops", 1000 * n) for n in range(1, 21)]
+        plan = explained(connection, lambda asked: legs.fetch(asked, "turns", keys))
+        assert plan["Actual Rows"] == len(keys)
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 6 * len(keys)
+
+
 def reads(connection: Connection, where: Where, query: str) -> int:
     """Rows of the conversations that the plan of this question touches."""
 

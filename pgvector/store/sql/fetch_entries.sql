@@ -1,3 +1,6 @@
-select agent_identity, id, content, metadata, updated_at as at, '' as role, '' as session_id, target
-from memory_entries
-where agent_identity = any (%(themes)s::text[]) and id = any (%(ids)s::bigint[])
+-- Key by key: for two lists the planner may read a whole theme, when it does not know how large that is.
+select t.agent_identity, t.id, t.content, t.metadata,
+       t.updated_at as at, '' as role, '' as session_id, t.target
+from memory_entries t
+join unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
+  on t.agent_identity = k.agent_identity and t.id = k.id

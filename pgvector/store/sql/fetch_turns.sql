@@ -1,3 +1,6 @@
-select agent_identity, id, content, metadata, ts as at, role, session_id, '' as target
-from conversations
-where agent_identity = any (%(themes)s::text[]) and id = any (%(ids)s::bigint[])
+-- Key by key: for two lists the planner may read a whole theme, when it does not know how large that is.
+select t.agent_identity, t.id, t.content, t.metadata,
+       t.ts as at, t.role, t.session_id, '' as target
+from conversations t
+join unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
+  on t.agent_identity = k.agent_identity and t.id = k.id
