@@ -124,7 +124,9 @@ class Recaller:
     def _answer(self, asked: _Asked, request: RecallRequest, *, whole: bool) -> tuple[_Found, tuple[Hit, ...], float]:
         """What was found, the hits, and when the search was over. `whole` is whether a small scope is read whole."""
         left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
-        with self._database.transaction(left_s, meaning.share(asked.deadline), within_s=left_s) as connection:
+        with self._database.transaction(
+            left_s, meaning.share(asked.deadline), within_s=left_s, jit="off"
+        ) as connection:
             found = self._found(connection, asked, whole=whole)
             searched = time.monotonic()
             return found, _hits(connection, request, asked, found), searched

@@ -59,7 +59,7 @@ _SPEAKS = re.compile(rf"^[\s#*_>+•-]*((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_
 _HEADED = re.compile(rf"^\s*#{{1,6}}\s*((?:instruction|response|input|{_SPEAKER})s?\b)", re.IGNORECASE)
 _QUOTED = r"(quoted) \1"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
-# What the patterns of `visible` begin with, but for the names of speakers.
+# What the patterns of `_disarmed` begin with, but for the names of speakers.
 _SIGNS = "<&[#"
 _ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\r\x85\u2028\u2029<‹⟨〈《«&#\\[]")
 # Words of one line as names and ids are made of: none of the patterns above can match in them.

@@ -4,8 +4,8 @@ select agent_identity, session, at, id, cosine, coalesce(length(search), 0) as t
 from (
   select agent_identity, $session as session, date_part('epoch', $time) as at, id,
          nullif(1 - (embedding <=> %(vector)b::halfvec), 'NaN') as cosine,
-         -- A copy, because the terms of a long text are kept packed, and each comparison would unpack them anew.
-         strip(search) as search
+         -- A copy of terms that are kept packed, as those of long texts are: each comparison would unpack them anew.
+         $unpacked as search
   from $table
   where $scope
     and $narrow

@@ -23,8 +23,8 @@ with asked as materialized (
     select r.agent_identity, r.id, r.search
     from unnest(%(themes)s::text[]) as theme
     cross join lateral (
-      -- A copy, because the terms of a long text are kept packed, and each comparison would unpack them anew.
-      select agent_identity, id, strip(search) as search
+      -- A copy of terms that are kept packed, as those of long texts are: each comparison would unpack them anew.
+      select agent_identity, id, $unpacked as search
       from $table
       where agent_identity = theme
         and $narrow
@@ -32,7 +32,7 @@ with asked as materialized (
       limit (select newest from scope)
     ) as r
     union all
-    (select agent_identity, id, strip(search) as search
+    (select agent_identity, id, $unpacked as search
      from $table
      where %(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)
        and $narrow
@@ -69,7 +69,7 @@ with asked as materialized (
 ), few as materialized (
   select agent_identity, id, length(search) as terms_in_row, $held
   from (
-    select agent_identity, id, strip(search) as search
+    select agent_identity, id, $unpacked as search
     from $table
     where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
       -- An expression, because the index of themes would bring all rows of a theme.
