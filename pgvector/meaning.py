@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
@@ -16,7 +17,7 @@ from .errors import Unavailable
 from .model import Vector
 from .scan import Key
 from .store import legs
-from .store.legs import Size, Where
+from .store.legs import Size, Way, Where
 from .store.postgres import Connection, part
 
 log = logging.getLogger("hermes.pgvector")
@@ -26,6 +27,7 @@ EXACT, GRAPH, OWN, FALLBACK = "exact", "graph index", "theme's own index", "exac
 SHARE = 0.6
 SLICE_S_MIN = 0.05
 TOP = 10
+WAYS: tuple[Way, Way] = ("exact", "seen")
 # The index that holds vectors without texts is read faster than the table, also where the planner doubts it.
 COMPARED: dict[str, LiteralString] = {
     "enable_seqscan": "off",
@@ -35,7 +37,7 @@ COMPARED: dict[str, LiteralString] = {
 }
 # Enough for the graph index to give a leg's rows of one theme among many.
 INDEXED: dict[str, LiteralString] = {
-    "hnsw__ef_search": "800",
+    "hnsw__ef_search": "700",
     "hnsw__iterative_scan": "relaxed_order",
     "hnsw__max_scan_tuples": "400000",
     "hnsw__scan_mem_multiplier": "8",
@@ -74,20 +76,29 @@ def near(
     chosen = plan_of(size, exact_rows_max)
     wanted = min(limit, size.rows)
     result = Near(chosen, {})
-    for plan in (EXACT,) if chosen == EXACT else (chosen, FALLBACK):
-        exact = plan in (EXACT, FALLBACK)
+    for plan, way in _tries(chosen):
         try:
-            found = compare(connection, where, vector, limit, exact=exact, pieces=size.pieces, within_s=share(deadline))
+            found = compare(connection, where, vector, limit, way=way, pieces=size.pieces, within_s=share(deadline))
             result = Near(plan, found)
         except Unavailable as error:
-            log.debug("%s: %s", plan, error)
+            log.debug("%s, %s: %s", plan, way, error)
             continue
-        if exact or len(result.found) >= wanted:
+        if way == "exact" or len(result.found) >= wanted:
             return result
     return Near(result.plan, result.found, (
         f"searching by meaning found {len(result.found)} of {wanted} rows in time: raise recall_budget_s"
         + ("" if chosen == EXACT else ", or exact_rows_max above the size of the theme")
     ))  # fmt: skip
+
+
+def _tries(chosen: str) -> Sequence[tuple[str, Way]]:
+    """What is tried until enough rows are found: the plan and its way."""
+    tries: dict[str, Sequence[tuple[str, Way]]] = {
+        EXACT: [(EXACT, "exact")],
+        GRAPH: [(GRAPH, "seen"), (GRAPH, "indexed"), (FALLBACK, "exact")],
+        OWN: [(OWN, "indexed"), (FALLBACK, "exact")],
+    }
+    return tries[chosen]
 
 
 def compare(
@@ -96,7 +107,7 @@ def compare(
     vector: Vector,
     limit: int,
     *,
-    exact: bool,
+    way: Way,
     within_s: float,
     pieces: bool = False,
 ) -> dict[Key, float]:
@@ -104,8 +115,8 @@ def compare(
 
     The transaction of `connection` goes on in either case, with its own settings.
     """
-    with part(connection, within_s, **(COMPARED if exact else INDEXED)):
-        return legs.near(connection, where, vector, limit, exact=exact, pieces=pieces)
+    with part(connection, within_s, **(COMPARED if way == "exact" else INDEXED)):
+        return legs.near(connection, where, vector, limit, way=way, pieces=pieces)
 
 
 def share(deadline: float) -> float:
@@ -137,8 +148,8 @@ def agreement(
         for question in asked:
             left_s = max(SLICE_S_MIN, deadline - time.monotonic())
             exact, graph = (
-                sorted(compare(connection, where, question, limit, exact=exact, within_s=left_s).values())[-TOP:]
-                for exact in (True, False)
+                sorted(compare(connection, where, question, limit, way=way, within_s=left_s).values())[-TOP:]
+                for way in WAYS
             )
             if exact:
                 # Whichever of two equally near rows is found, it is right.

@@ -19,10 +19,14 @@ from .queries import BITS, QUERIES, WIDTHS
 from .rows import half
 
 Kind: TypeAlias = Literal["turns", "entries"]
+# By comparing all; among those of any scope that a graph index finds first; by a graph index among the scope's own.
+Way: TypeAlias = Literal["exact", "seen", "indexed"]
 
 TABLES: dict[Kind, LiteralString] = {"turns": "conversations", "entries": "memory_entries"}
 
 SAMPLED_ROWS = 2000
+# So many rows of any scope are looked at that the ten nearest of one which is a sixth of a million rows are among them.
+SEEN_ROWS = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +124,17 @@ def _quoted(term: str) -> str:
 
 
 def near(
-    connection: Connection, where: Where, vector: Vector, limit: int, *, exact: bool, pieces: bool = False
+    connection: Connection, where: Where, vector: Vector, limit: int, *, way: Way, pieces: bool = False
 ) -> dict[Key, float]:
-    """The rows nearest in meaning, with their cosine similarity; by comparing all, or by the graph index.
+    """The rows nearest in meaning, with their cosine similarity.
 
     With `pieces` a long text is as near as the nearest of its parts.
     """
     found: dict[Key, float] = {}
-    parameters = {**where.parameters, "vector": half(vector), "limit": limit}
-    plan = f"{where.kind}_{'exact' if exact else 'indexed'}"
-    for name in (f"near_{plan}", f"near_pieces_{plan}") if pieces else (f"near_{plan}",):
+    parameters = {**where.parameters, "vector": half(vector), "limit": limit, "seen": SEEN_ROWS}
+    rows = f"near_{where.kind}_{way}"
+    parts = f"near_pieces_{where.kind}_{'exact' if way == 'exact' else 'indexed'}"
+    for name in (rows, parts) if pieces else (rows,):
         for theme, number, cosine in tuples(connection, QUERIES[name], parameters):
             score = _number(cosine)
             if score is not None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
@@ -355,8 +355,8 @@ def test_pieces_end_at_their_bound(ward: Ward) -> None:
     assert [count for _, count in pieces(ward)] == [2]
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, exact: bool) -> None:
+@pytest.mark.parametrize("way", ["exact", "seen", "indexed"])
+def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, way: legs.Way) -> None:
     class Windowed(Words):
         """Sees the beginning of a text only."""
 
@@ -370,8 +370,8 @@ def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, exact: 
     question = vector("walrus tusk ivory")
     with ward.database.transaction(5, 5) as connection:
         size = legs.count(connection, where, 100)
-        alone = legs.near(connection, where, question, 10, exact=exact)
-        found = legs.near(connection, where, question, 10, exact=exact, pieces=size.pieces)
+        alone = legs.near(connection, where, question, 10, way=way)
+        found = legs.near(connection, where, question, 10, way=way, pieces=size.pieces)
     assert size.pieces
     assert found["ops", long] > alone["ops", long] + 0.1
     assert next(iter(found)) == ("ops", long)
@@ -384,5 +384,5 @@ def test_the_pieces_of_a_theme_are_its_own(ward: Ward) -> None:
     with ward.database.transaction(5, 5) as connection:
         for theme, session in (("other", ""), ("ops", "another")):
             where = legs.Where("turns", Scope(theme, (theme,), session))
-            for exact in (True, False):
-                assert legs.near(connection, where, vector("kelp"), 10, exact=exact, pieces=True) == {}
+            for way in get_args(legs.Way):
+                assert legs.near(connection, where, vector("kelp"), 10, way=way, pieces=True) == {}

@@ -13,7 +13,7 @@ from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall import LEG_LIMIT
 from hermes_memory_pgvector.store import queries
-from hermes_memory_pgvector.store.legs import Kind, Where
+from hermes_memory_pgvector.store.legs import SEEN_ROWS, Kind, Where
 from hermes_memory_pgvector.store.queries import QUERIES
 
 TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
@@ -94,7 +94,7 @@ def filled(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
 
 
 def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, where: Where, vector: str) -> str:
-    parameters = {**where.parameters, "vector": vector, "limit": LEG_LIMIT}
+    parameters = {**where.parameters, "vector": vector, "limit": LEG_LIMIT, "seen": SEEN_ROWS}
     rows = connection.execute("explain " + statement, parameters)  # type: ignore[arg-type]
     return "\n".join(line for (line,) in rows)
 
@@ -113,8 +113,9 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
             for key, value in INDEXED.items():
                 setting = sql.SQL(key.replace("__", "."))
                 filled.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
-            indexed = plan(filled, QUERIES[f"near_{kind}_indexed"], where, vector)
-            assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
+            for way in ("seen", "indexed"):
+                indexed = plan(filled, QUERIES[f"near_{kind}_{way}"], where, vector)
+                assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
             # Settings that pin the one plan must not turn the other.
             assert graph not in plan(filled, QUERIES[f"near_{kind}_exact"], where, vector)
 

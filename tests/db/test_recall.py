@@ -33,7 +33,7 @@ from hermes_memory_pgvector.recall import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
 from hermes_memory_pgvector.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
-from hermes_memory_pgvector.store.legs import Kind, Where
+from hermes_memory_pgvector.store.legs import Kind, Way, Where
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.rows import Planned, passages
 from hermes_memory_pgvector.themes import readable, reserved
@@ -366,21 +366,21 @@ def test_reading_a_scope_whole_finds_what_the_legs_find(make: Callable[..., Memo
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("exact_rows_max", [0, 20_000])
-def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, exact_rows_max: int) -> None:
-    memory = make(exact_rows_max=exact_rows_max)
+@pytest.mark.parametrize("way", ["exact", "seen", "indexed"])
+def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, way: Way) -> None:
+    memory = make(exact_rows_max=20_000 if way == "exact" else 0)
     events = corpus(random.Random(seed), 300)
     memory.add(*events)
     query = vector("kelp frog frog")
     where = Where("turns", OPS)
     with memory.database.transaction(20, 20) as open_:
-        found = meaning.compare(open_, where, query, LEG_LIMIT, exact=bool(exact_rows_max), within_s=20)
+        found = meaning.compare(open_, where, query, LEG_LIMIT, way=way, within_s=20)
     cosines = [
         sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
     ]
     best = sorted(cosines, reverse=True)[:LEG_LIMIT]
     assert list(found.values()) == pytest.approx(best, abs=2e-3)
-    assert memory.ask("kelp frog frog").explanation.plan == ("exact" if exact_rows_max else "graph index")
+    assert memory.ask("kelp frog frog").explanation.plan == ("exact" if way == "exact" else "graph index")
 
 
 def test_the_graph_index_answers_what_the_exact_search_does(make: Callable[..., Memory]) -> None:
