@@ -1,8 +1,9 @@
 """The near leg of a recall: by the size of the scope it is decided which plan answers, and that plan is pinned.
 
 A theme that is a small part of a graph index is found badly through it: the rows of others are nearer, and the search
-gives up before it meets enough of ours. So small scopes are compared row by row, large ones go through the graph, and
-when the graph finds fewer rows than there are, all are compared after all.
+gives up before it meets enough of ours. So small scopes are compared row by row. Large ones are taken out of the
+nearest rows of all, which the graph finds best, else looked for alone; and when the graph finds fewer rows than there
+are, all are compared after all.
 """
 
 from __future__ import annotations
