@@ -140,7 +140,8 @@ class Mirror(RuleBasedStateMachine):
             return None
         old = lines[which % len(lines)]
         parts = [old[start:end] for start in range(len(old)) for end in range(start + 1, len(old) + 1)]
-        told = [part for part in parts if part.strip() and sum(part in line for line in lines) == 1]
+        # The hosts strip it, and refuse what several entries hold.
+        told = [part for part in parts if part.strip() and sum(part.strip() in line for line in lines) == 1]
         if not told:
             return None
         # One host tells the whole old entry, the other only the part of it that the model has given.
