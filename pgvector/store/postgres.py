@@ -117,17 +117,19 @@ class Database:
 
     @contextmanager
     def connection(
-        self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = math.inf, opening: bytes = b""
+        self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = 0, opening: bytes = b""
     ) -> Iterator[Connection]:
         """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
 
         When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
-        connection is given up. `opening` is run on it first; one that is dead then is replaced.
+        connection is given up; 0 stands for somewhat longer than `statement_timeout_s`, so that a server which is cut
+        off holds nobody for ever. `opening` is run on it first; one that is dead then is replaced.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
         the driver's errors, also for statements that the caller runs on it. A note tells why there is no connection.
         """
         deadline = time.monotonic() + within_s
+        answer_s = answer_s or self._settings.statement_timeout_s + ANSWER_S_MAX
         pool, connected = self._opened(), False
         try:
             with (

@@ -718,3 +718,16 @@ def test_what_fails_on_a_connection_is_not_explained_by_another_that_was_refused
     assert name in told[0]
     assert "QueryCanceled" in explained(slow.value)
     assert name not in explained(slow.value)
+
+
+def test_a_statement_that_is_never_answered_is_given_up_also_outside_of_a_transaction(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "ANSWER_S_MAX", 0.5)
+    began = time.monotonic()
+    with closing(Database(Settings(dsn=database, statement_timeout_s=1), tmp_path)) as opened:  # type: ignore[arg-type]
+        with pytest.raises(DatabaseUnavailable), opened.connection(5) as connection:
+            connection.execute("select pg_sleep(30)")
+        assert time.monotonic() - began < 15
+        with opened.connection(5) as connection:
+            assert connection.execute("select 1 as one").fetchone() == {"one": 1}
