@@ -21,8 +21,9 @@ from .remembered import Remembered
 from .scan import Key, Relation, Scan
 from .settings import Settings
 from .store import legs
+from .store.driver_errors import wrap_errors
 from .store.legs import Kind, Size, Where
-from .store.postgres import Connection, Database, wrap_errors
+from .store.postgres import Connection, Database
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -1,4 +1,4 @@
-"""One connection pool of a process, and the edge at which driver errors become ours."""
+"""One connection pool of a process, its transactions and their time limits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from typing import Any, LiteralString, TypeAlias
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import ConnectionPool
 
 from pgvector.psycopg import register_vector
 
-from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied, SettingsError
+from ..errors import DatabaseUnavailable, SettingsError
 from ..settings import Settings
 from . import schema
+from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
 from .embedded import EmbeddedServer, available
 from .patience import PatientConnection, patience, patience_left_s
@@ -41,15 +42,6 @@ Connection: TypeAlias = psycopg.Connection[DictRow]
 
 # The pool logs each failed attempt; the writer says once that the database is away, and when it is back.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-
-_SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
-_NEVER_STORED = (
-    psycopg.DataError,
-    psycopg.IntegrityError,
-    psycopg.errors.ProgramLimitExceeded,
-    psycopg.errors.CardinalityViolation,
-)
-_TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, TooManyRequests)
 
 
 class Database:
@@ -281,38 +273,6 @@ def _settings(statement_timeout_s: float, local: Mapping[str, LiteralString | in
     """Statements that set what holds until the end of the transaction; `__` in a name stands for its dot."""
     settings: dict[str, LiteralString | int] = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
     return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
-
-
-@contextmanager
-def wrap_errors() -> Iterator[None]:
-    """Turn the driver's errors into ours at the edge of this package; no message holds a value of a row."""
-    try:
-        yield
-    except _SCHEMA_MISSING as error:
-        raise SchemaNotApplied(f"the database lacks {_object_of(error)}; run: hermes-pgvector migrate") from None
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise SchemaNotApplied(
-            f"the role may not do this ({error.diag.message_primary}); run: hermes-pgvector migrate --runtime-role ROLE"
-        ) from None
-    except _NEVER_STORED as error:
-        raise BadEvent(f"Postgres refuses the data ({error.sqlstate} {type(error).__name__})") from None
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None
-    except _TRY_AGAIN as error:
-        raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
-    except psycopg.Error as error:
-        # Read-only after a failover, a feature that is off, a corrupt index: nothing of it is the fault of the data.
-        raise DatabaseUnavailable(f"Postgres cannot do it now ({_reason(error)})") from None
-
-
-def _object_of(error: psycopg.Error) -> str:
-    return error.diag.message_primary or "a table of ours"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, psycopg.Error) and error.sqlstate:
-        return f"{error.sqlstate} {type(error).__name__}"
-    return type(error).__name__
 
 
 def unusable(settings: Settings) -> str:

@@ -11,8 +11,9 @@ from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied
 from . import insight, schema
+from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
-from .postgres import Connection, wrap_errors
+from .postgres import Connection
 from .preflight import check_server, extension_refused, fetch, first_line
 
 

@@ -1,0 +1,52 @@
+"""The edge at which errors of the driver become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied
+
+_SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
+_NEVER_STORED = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.CardinalityViolation,
+)
+_TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, TooManyRequests)
+
+
+@contextmanager
+def wrap_errors() -> Iterator[None]:
+    """Turn the driver's errors into ours at the edge of this package; no message holds a value of a row."""
+    try:
+        yield
+    except _SCHEMA_MISSING as error:
+        raise SchemaNotApplied(f"the database lacks {_object_of(error)}; run: hermes-pgvector migrate") from None
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SchemaNotApplied(
+            f"the role may not do this ({error.diag.message_primary}); run: hermes-pgvector migrate --runtime-role ROLE"
+        ) from None
+    except _NEVER_STORED as error:
+        raise BadEvent(f"Postgres refuses the data ({error.sqlstate} {type(error).__name__})") from None
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None
+    except _TRY_AGAIN as error:
+        raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
+    except psycopg.Error as error:
+        # Read-only after a failover, a feature that is off, a corrupt index: nothing of it is the fault of the data.
+        raise DatabaseUnavailable(f"Postgres cannot do it now ({_reason(error)})") from None
+
+
+def _object_of(error: psycopg.Error) -> str:
+    return error.diag.message_primary or "a table of ours"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, psycopg.Error) and error.sqlstate:
+        return f"{error.sqlstate} {type(error).__name__}"
+    return type(error).__name__
