@@ -80,7 +80,8 @@ def near(
     for plan, way in _tries(chosen):
         try:
             found = compare(connection, where, vector, limit, way=way, pieces=size.pieces, within_s=share(deadline))
-            result = Near(plan, found)
+            if way == "exact" or len(found) >= len(result.found):
+                result = Near(plan, found)
         except Unavailable as error:
             log.debug("%s, %s: %s", plan, way, error)
             continue

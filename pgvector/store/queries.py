@@ -20,7 +20,7 @@ KINDS = {
     "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id"},
 }  # fmt: skip
 WIDTHS = (8, 16, 32, 60, 120)
-# As many bits of a bigint are used as keep it positive and a multiple of the widths below.
+# Terms in one column: a bigint of so many bits stays positive.
 BITS = 60
 # Whether a row of these columns holds the nth term.
 HOLDS = f"case when a.n <= {BITS} then held >> a.n - 1 else held_beyond >> a.n - {BITS + 1} end & 1 = 1"

@@ -2,7 +2,7 @@
 -- searched alike for all of them, and further than the first rows of a scope would take it.
 select agent_identity, id, score
 from (
-  select *, 1 - (embedding <=> %(vector)b::halfvec) as score
+  select *, nullif(1 - (embedding <=> %(vector)b::halfvec), 'NaN') as score
   from $table
   where embedding is not null
   order by embedding <=> %(vector)b::halfvec
@@ -10,5 +10,5 @@ from (
 ) as t
 where $scope
   and $narrow
-order by score desc, agent_identity, id
+order by score desc nulls last, agent_identity, id
 limit %(limit)s

@@ -80,7 +80,7 @@ with asked as materialized (
     limit %(candidates)s
   ) as t
 ), candidates as materialized (
-  select agent_identity, id, terms_in_row, held, held_beyond from few
+  select agent_identity, id, terms_in_row, held, held_beyond from few where (held, held_beyond) <> (0, 0)
   union all
   select agent_identity, id, terms_in_row, held, held_beyond from newest
   where (held, held_beyond) <> (0, 0) and (agent_identity, id) not in (select agent_identity, id from few)
