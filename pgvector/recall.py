@@ -6,24 +6,25 @@ import logging
 import re
 import time
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import isnan
 
 from . import meaning
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
-from .fusion import Candidate, fuse
+from .fusion import Line, fuse
 from .meaning import Near
 from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
 from .ports import Embedder
 from .remembered import Remembered
-from .scan import Key, Relation, Scan
+from .scan import Key, Scan
 from .settings import Settings
 from .store import legs
 from .store.driver_errors import wrap_errors
 from .store.legs import Kind, Size, Where
 from .store.postgres import Connection, Database
+from .terms import Terms
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -55,15 +56,11 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the legs brought, out of how many rows; `words` is what the words of a row are worth.
-
-    `scan` is all rows of the scope, where they were read.
-    """
+    """What was found in how many rows: by the near leg, and by both legs with the neighbours."""
 
     rows: int
     near: Near
-    words: dict[Key, dict[str, float]]
-    scan: Scan | None = None
+    line: Line[Key]
 
 
 class Recaller:
@@ -90,7 +87,7 @@ class Recaller:
 
     def _remember(self) -> None:
         self._vectors = Remembered[str, Vector](QUERIES_REMEMBERED_MAX)
-        self._lexemes = Remembered[str, tuple[str, ...]](QUERIES_REMEMBERED_MAX)
+        self._terms = Terms()
         self._sizes = Remembered[Where, Size](SCOPES_REMEMBERED_MAX, SIZE_AGE_S_MAX)
 
     def _recall(self, kind: Kind, request: RecallRequest) -> Recall:
@@ -115,7 +112,7 @@ class Recaller:
             rows=found.rows,
             plan=found.near.plan,
             near=len(found.near.found),
-            words=len(found.words),
+            words=int(found.line.worths.any(axis=1).sum()),
             embed_ms=round(1000 * (embedded - started), 1),
             legs_ms=round(1000 * (searched - embedded), 1),
             hits_ms=round(1000 * (time.monotonic() - searched), 1),
@@ -130,7 +127,7 @@ class Recaller:
         ) as connection:
             found = self._found(connection, asked, whole=whole)
             searched = time.monotonic()
-            return found, _hits(connection, request, asked, found), searched
+            return found, _hits(connection, request, asked.where.kind, found), searched
 
     def _vector(self, query: str, budget_s: float) -> tuple[Vector | None, tuple[str, ...]]:
         embedder = self._embedder()
@@ -147,25 +144,25 @@ class Recaller:
 
     def _found(self, connection: Connection, asked: _Asked, *, whole: bool) -> _Found:
         size = self._size(connection, asked.where)
-        terms = self._terms(connection, asked.query)
+        terms = self._terms.of(connection, asked.query)
         scan = self._scan(connection, asked, terms, size) if whole else None
-        if scan is None:
-            words = legs.worded(
-                connection, asked.where, asked.query, terms, LEG_LIMIT,
-                rows=size.rows, candidates=self._settings.word_candidates_max,
-            )  # fmt: skip
-        else:
-            size, words = replace(size, rows=len(scan.keys)), scan.worded(LEG_LIMIT)
-        return _Found(size.rows, self._near(connection, asked, size, scan), words, scan)
+        if scan is not None:
+            size = replace(size, rows=len(scan.keys))
+        near = self._near(connection, asked, size, scan)
+        # Neighbours of other times and sides are not among the rows of a scope that is narrowed to some.
+        if scan is not None and (asked.where.kind == "entries" or not asked.where.scope.cuts_sessions):
+            return _Found(size.rows, near, scan.line(near.found, LEG_LIMIT))
+        words = scan.worded(LEG_LIMIT) if scan is not None else self._worded(connection, asked, terms, size)
+        line = legs.relate(connection, asked.where.kind, asked.vector, near.found, words)
+        return _Found(size.rows, near, line)
 
-    def _terms(self, connection: Connection, query: str) -> tuple[str, ...]:
-        terms = self._lexemes.get(query)
-        if terms is None:
-            terms = legs.lexemes(connection, query)
-            self._lexemes.put(query, terms)
-        return terms
+    def _worded(
+        self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size
+    ) -> dict[Key, dict[str, float]]:
+        most = self._settings.word_candidates_max
+        return legs.worded(connection, asked.where, terms, LEG_LIMIT, rows=size.rows, candidates=most)
 
-    def _scan(self, connection: Connection, asked: _Asked, terms: Sequence[str], size: Size) -> Scan | None:
+    def _scan(self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size) -> Scan | None:
         """None for a scope that is too large to be read whole, also since it was counted. Raises _TooSlow."""
         most = self._settings.word_candidates_max
         if asked.vector is not None:
@@ -174,7 +171,7 @@ class Recaller:
             return None
         try:
             with wrap_errors():
-                return legs.scan(connection, asked.where, asked.query, terms, asked.vector, most)
+                return legs.scan(connection, asked.where, terms, asked.vector, most)
         except Unavailable as error:
             raise _TooSlow from error
 
@@ -198,44 +195,27 @@ class Recaller:
         return size
 
 
-def _hits(connection: Connection, request: RecallRequest, asked: _Asked, found: _Found) -> tuple[Hit, ...]:
-    kind, near = asked.where.kind, found.near.found
-    keys = list(dict.fromkeys([*near, *found.words]))
-    if not keys:
-        return ()
-    span = (min(near.values()), max(near.values())) if near else None
-    related = {
-        relation.key: Candidate(
-            relation.key,
-            # A part of a long text may be nearer than the row, whose vector stands for its beginning.
-            near.get(relation.key, relation.similarity),
-            found.words.get(relation.key, {}),
-            relation.previous,
-        )
-        for relation in _related(connection, asked, keys, found.scan)
-    }
-    scores = fuse(related.values(), span=span)
+def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
+    near = found.near.found.values()
+    scores = fuse(found.line, span=(min(near), max(near)) if near else None)
     best = _distinct(connection, kind, request, list(scores))
     beside = legs.around(connection, list(best), request.context) if request.context and kind == "turns" else {}
-    return tuple(
-        replace(
-            hit,
-            score=scores[key],
-            similarity=related[key].similarity,
-            words=sum(related[key].words.values()),
-            matched=tuple(word for word, _ in Counter(related[key].words).most_common()),
-            context=beside.get(key, ()),
-        )
-        for key, hit in best.items()
+    places = {key: place for place, key in enumerate(found.line.keys)}
+    return tuple(_told(hit, scores[key], found.line, places[key], beside.get(key, ())) for key, hit in best.items())
+
+
+def _told(hit: Hit, score: float, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
+    """The hit with why it was found."""
+    similarity = line.similarities[place]
+    words = [(-worth, word) for word, worth in zip(line.words, line.worths[place].tolist(), strict=True) if worth]
+    return replace(
+        hit,
+        score=score,
+        similarity=None if isnan(similarity) else float(similarity),
+        words=-sum(worth for worth, _ in words),
+        matched=tuple(word for _, word in sorted(words)),
+        context=context,
     )
-
-
-def _related(connection: Connection, asked: _Asked, keys: Sequence[Key], scan: Scan | None) -> list[Relation]:
-    kind = asked.where.kind
-    # Neighbours of other times and sides are not among the rows of a scope that is narrowed to some.
-    if scan is not None and (kind == "entries" or not asked.where.scope.cuts_sessions):
-        return scan.related(keys)
-    return legs.relate(connection, kind, keys, asked.vector)
 
 
 def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: Sequence[Key]) -> dict[Key, Hit]:

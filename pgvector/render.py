@@ -224,14 +224,17 @@ def as_json(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[s
     }
     reserve = len(', "cut": true, "left_out": 1000')
     needs = [_escaped_chars(text) for text in texts]
-    least = [_size(frame) + reserve + min(need, _HIT_CHARS_MIN) for frame, need in zip(frames, needs, strict=True)]
+    sizes = [_size(frame) + reserve for frame in frames]
+    least = [size + min(need, _HIT_CHARS_MIN) for size, need in zip(sizes, needs, strict=True)]
     room = chars_max - _size(answer) - reserve
     while least and sum(least) > room:
         least.pop()
     count = len(least)
-    shares = _shares(needs[:count], room - sum(_size(frame) + reserve for frame in frames[:count]))
-    for hit, frame, passage, text, chars in zip(recall.hits, frames, passages, texts, shares, strict=False):
-        frame["content"] = _cut_escaped(text, chars)
+    shares = _shares(needs[:count], room - sum(sizes[:count]))
+    for hit, frame, passage, text, need, chars in zip(
+        recall.hits, frames, passages, texts, needs, shares, strict=False
+    ):
+        frame["content"] = text if need <= chars else _cut_escaped(text, chars)
         if passage != hit.content or frame["content"] != text:
             frame["cut"] = True
     left_out = {"left_out": len(frames) - count} if count < len(frames) else {}
@@ -242,8 +245,8 @@ def as_json(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[s
 
 def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) -> None:
     """Give each hit of the answer the turns around it, nearest hits first, as far as there is room."""
-    room = chars_max - _size(answer)
     waiting = sum(len(hit.context) for hit in hits)
+    room = chars_max - _size(answer) if waiting else 0
     for frame, hit in zip(answer["hits"], hits, strict=True):
         told = []
         for beside in hit.context:

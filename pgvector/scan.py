@@ -1,4 +1,4 @@
-"""A scope that was read whole: what each leg finds in it, and who stands beside whom. Pure.
+"""Rows as arrays: a scope that was read whole, with what each leg finds in it, and who stands beside whom. Pure.
 
 Words are scored by BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, the terms ORed and their weights
 squared, because a word is rare in the row and in the question.
@@ -6,102 +6,159 @@ squared, because a word is rare in the row and in the question.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .fusion import Line
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Key: TypeAlias = tuple[str, int]
 
+# Rows of a theme: its name and, in columns, a big-endian number for each row. Of a scope: id, session, time, cosine,
+# how many terms, and as bits which of the question's terms, the first BITS and those beyond.
+Columns: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+# Of candidates and their neighbours: id, session, time, cosine, and the id of the row before it in its session.
+Family: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes]
+# A bigint of so many bits stays positive.
+BITS = 60
+
 # BM25 as measured best on conversations: short documents want little length normalisation.
 BM25_K1, BM25_B = 0.9, 0.4
-
-
-class Relation(NamedTuple):
-    """A candidate or a neighbour of one: its similarity to the question, and who stands before it in its session."""
-
-    key: Key
-    similarity: float | None
-    previous: Key | None
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """The rows of a scope as a question sees them; a place of each sequence is a row.
 
-    The rows of a session, which is named with its theme, stand one behind the other. `cosines` are those to the
-    question, None without a vector; `lengths` is how many different terms a row has, `held` which of the question's:
-    bit n stands for the nth of `words`, from which the terms were made.
+    The rows of a session stand one behind the other; `sessions` has a number for each session of each theme. `cosines`
+    are those to the question, NaN where there is no vector; `lengths` is how many different terms a row has, and `held`
+    (rows × terms) which of the question's; `words` are those from which the terms were made. Of rows that are equally
+    good the ids decide.
     """
 
     keys: Sequence[Key]
-    sessions: Sequence[tuple[str, str]]
-    cosines: Sequence[float | None]
-    lengths: Sequence[int]
-    held: Sequence[int]
+    ids: NDArray[np.int64]
+    sessions: NDArray[np.int64]
+    cosines: NDArray[np.float64]
+    lengths: NDArray[np.int32]
+    held: NDArray[np.bool_]
     words: Sequence[str]
 
     def near(self, limit: int) -> dict[Key, float]:
         """The `limit` rows nearest to the question with their cosines, the nearest first."""
         import numpy as np  # at the first recall: a host loads this module at its start
 
-        cosines = np.array(self.cosines, dtype=float)
-        best = np.argsort(-cosines, kind="stable")[: min(limit, np.count_nonzero(~np.isnan(cosines)))]
-        return {self.keys[place]: cosine for place, cosine in zip(best.tolist(), cosines[best].tolist(), strict=True)}
+        best = np.lexsort((self.ids, -self.cosines))[: min(limit, np.count_nonzero(~np.isnan(self.cosines)))]
+        return {self.keys[row]: cosine for row, cosine in zip(best.tolist(), self.cosines[best].tolist(), strict=True)}
 
     def worded(self, limit: int) -> dict[Key, dict[str, float]]:
         """The `limit` best rows by the words of the question, best first, with what each word adds to their score."""
-        import numpy as np
-
-        places = [place for place, held in enumerate(self.held) if held]
-        if not places:
-            return {}
-        worths = self._worths(Counter(self.held[place] for place in places))
-        total = {held: math.fsum(worth.values()) for held, worth in worths.items()}
-        lengths = np.array([self.lengths[place] for place in places], dtype=float)
-        brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * lengths / lengths.mean()))
-        scores = brevity * np.array([total[self.held[place]] for place in places])
-        best = np.argsort(-scores, kind="stable")[:limit]
-        found = [(places[n], short) for n, short in zip(best.tolist(), brevity[best].tolist(), strict=True)]
+        rows, worths, words = self._worded(limit)
         return {
-            self.keys[place]: {word: worth * short for word, worth in worths[self.held[place]].items()}
-            for place, short in found
+            self.keys[row]: {word: share for word, share in zip(words, worth, strict=True) if share}
+            for row, worth in zip(rows.tolist(), worths.tolist(), strict=True)
         }
 
-    def related(self, keys: Iterable[Key]) -> list[Relation]:
-        """These rows and their neighbours in the session, each with who stands before it.
+    def line(self, near: Mapping[Key, float], limit: int) -> Line[Key]:
+        """What the near leg found with its cosines, the `limit` best rows by their words, and the neighbours of both.
 
         A key that is not among the rows, because its row came after they were read, is left out.
         """
+        import numpy as np
+
         places = {key: place for place, key in enumerate(self.keys)}
-        # Whether a row stands behind another one of its session; nobody does behind the last.
-        follows = [False, *(before == after for before, after in pairwise(self.sessions)), False]
-        found = {places[key] for key in keys if key in places}
-        before = {place - 1 for place in found if follows[place]}
-        after = {place + 1 for place in found if follows[place + 1]}
-        return [
-            Relation(self.keys[place], self.cosines[place], self.keys[place - 1] if follows[place] else None)
-            for place in sorted(found | before | after)
-        ]
+        nearest = {places[key]: cosine for key, cosine in near.items() if key in places}
+        best, worths, words = self._worded(limit)
+        found = np.zeros(len(places), dtype=bool)
+        found[[*nearest, *best.tolist()]] = True
+        # Whether a row stands behind another one of its session.
+        follows = np.zeros(len(places), dtype=bool)
+        follows[1:] = self.sessions[1:] == self.sessions[:-1]
+        family = found.copy()
+        family[:-1] |= (found & follows)[1:]
+        family[1:] |= found[:-1] & follows[1:]
+        rows = np.flatnonzero(family)
+        # A part of a long text may be nearer than the row, whose vector stands for its beginning.
+        similarities = self.cosines.copy()
+        similarities[[*nearest]] = [*nearest.values()]
+        worth = np.zeros((len(rows), len(words)))
+        worth[np.searchsorted(rows, best)] = worths
+        keys = [self.keys[row] for row in rows.tolist()]
+        return Line(keys, _positions(follows)[rows], similarities[rows], worth, words)
 
-    def _worths(self, rows: Mapping[int, int]) -> dict[int, dict[str, float]]:
-        """What each word is worth to the rows that hold the same terms, by these terms. `rows` is how many they are."""
-        terms = {held: [n for n in range(len(self.words)) if held >> n & 1] for held in rows}
-        holding: Counter[int] = Counter()
-        for held, times in rows.items():
-            holding.update(dict.fromkeys(terms[held], times))
-        weights = {n: _weight(times, len(self.keys)) for n, times in holding.items()}
-        worths: dict[int, dict[str, float]] = {}
-        for held in rows:
-            worth = worths[held] = {}
-            # Several terms can come from one word.
-            for n in terms[held]:
-                worth[self.words[n]] = worth.get(self.words[n], 0.0) + weights[n]
-        return worths
+    def _worded(self, limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
+        """The places of the `limit` best rows by their words, best first; what each word adds to a row; the words."""
+        import numpy as np
+
+        columns = {word: column for column, word in enumerate(dict.fromkeys(self.words))}
+        rows = np.flatnonzero(self.held.any(axis=1))
+        holding = self.held.sum(axis=0)
+        # The squared inverse document frequency of each term.
+        weights = np.log(1 + (len(self.keys) - holding + 0.5) / (holding + 0.5)) ** 2
+        lengths = self.lengths[rows]
+        mean = lengths.sum() / max(1, len(rows))
+        brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean))
+        order = np.lexsort((self.ids[rows], -brevity * (self.held[rows] @ weights)))[:limit]
+        best = rows[order]
+        # Several terms can come from one word.
+        of_word = np.zeros((len(weights), len(columns)))
+        of_word[range(len(weights)), [columns[word] for word in self.words]] = weights
+        return best, brevity[order, np.newaxis] * (self.held[best] @ of_word), list(columns)
 
 
-def _weight(holding: int, rows: int) -> float:
-    """The squared inverse document frequency of a term, which so many of the rows hold."""
-    return math.log(1 + (rows - holding + 0.5) / (holding + 0.5)) ** 2
+def scanned(themes: Sequence[Columns], words: Sequence[str]) -> Scan:
+    """The rows of these themes, those of a session in their order; `words` are those of the question's terms."""
+    import numpy as np
+
+    keys, (ids, sessions, _, cosines, lengths, low, high) = _rows(themes, ("i8", "i8", "f8", "f8", "i4", "i8", "i8"))
+    held = np.hstack([_bits(low, min(len(words), BITS)), _bits(high, max(0, len(words) - BITS))])
+    return Scan(keys, ids, sessions, cosines, lengths, held, words)
+
+
+def related(themes: Sequence[Family], near: Mapping[Key, float], words: Mapping[Key, Mapping[str, float]]) -> Line[Key]:
+    """The rows of these themes in a line, with the cosines of the near leg and what the words of a row are worth."""
+    import numpy as np
+
+    keys, (ids, sessions, _, cosines, previous) = _rows(themes, ("i8", "i8", "f8", "f8", "i8"))
+    follows = np.zeros(len(keys), dtype=bool)
+    follows[1:] = (sessions[1:] == sessions[:-1]) & (previous[1:] == ids[:-1])
+    held = dict.fromkeys(word for of_row in words.values() for word in of_row)
+    columns = {word: column for column, word in enumerate(held)}
+    worths = np.zeros((len(keys), len(columns)))
+    for place, key in enumerate(keys):
+        for word, worth in words.get(key, {}).items():
+            worths[place, columns[word]] = worth
+    # A part of a long text may be nearer than the row, whose vector stands for its beginning.
+    similarities = np.array([near.get(key, cosine) for key, cosine in zip(keys, cosines.tolist(), strict=True)])
+    return Line(keys, _positions(follows), similarities, worths, list(columns))
+
+
+def _positions(follows: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The positions in a line of rows of which is known whether each stands behind the one before in its session."""
+    import numpy as np
+
+    return np.arange(len(follows)) + np.cumsum(~follows)
+
+
+def _rows(themes: Sequence[tuple[Any, ...]], types: Sequence[str]) -> tuple[list[Key], list[NDArray[Any]]]:
+    """The keys of the rows, those of a session one behind the other, and their numbers in the same order."""
+    import numpy as np
+
+    names, *columns = zip(*themes, strict=True) if themes else ((),) * (len(types) + 1)
+    numbers = [np.frombuffer(b"".join(column), f">{type}") for column, type in zip(columns, types, strict=True)]
+    ids, sessions, times = numbers[:3]
+    order = np.lexsort((ids, times, sessions))
+    whose = [name for name, column in zip(names, columns[0], strict=True) for _ in range(len(column) // ids.itemsize)]
+    keys = list(zip(map(whose.__getitem__, order.tolist()), ids[order].tolist(), strict=True))
+    return keys, [column[order].astype(column.dtype.newbyteorder("=")) for column in numbers]
+
+
+def _bits(numbers: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+    """The first bits of each number, the lowest first."""
+    import numpy as np
+
+    return (numbers[:, np.newaxis] >> np.arange(count) & 1).astype(bool)

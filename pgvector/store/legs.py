@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from operator import itemgetter
+from itertools import zip_longest
 from typing import Any, Literal, LiteralString, TypeAlias
 
-from .. import lexical
+from ..fusion import Line
 from ..model import Hit, Scope, Vector
-from ..scan import BM25_B, BM25_K1, Key, Relation, Scan
+from ..scan import BM25_B, BM25_K1, Key, Scan, related, scanned
 from ..themes import RESERVED_PATTERN
 from .postgres import Connection, tuples
-from .queries import BITS, QUERIES, WIDTHS
+from .queries import PLAIN, QUERIES, WIDTHS
 from .rows import half
 
 Kind: TypeAlias = Literal["turns", "entries"]
@@ -53,6 +52,12 @@ class Where:
             "role": self.scope.role,
         }
 
+    def statement(self, name: str) -> LiteralString:
+        """The statement of this name for these rows."""
+        scope = self.scope
+        narrow = scope.session_id, scope.without_session, scope.since, scope.until, scope.role, self.target
+        return (QUERIES if scope.themes is None or any(narrow) else PLAIN)[name]
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -72,7 +77,7 @@ def count(connection: Connection, where: Where, limit: int) -> Size:
     themes = where.scope.themes or ()
     own_index = index_name(where.kind, themes[0]) if len(themes) == 1 else None
     parameters = {**where.parameters, "limit": limit, "own_index": own_index}
-    row = connection.execute(QUERIES[f"count_{where.kind}"], parameters).fetchone() or {}
+    row = connection.execute(where.statement(f"count_{where.kind}"), parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"])
 
 
@@ -81,41 +86,37 @@ def index_name(kind: Kind, theme: str) -> str:
     return f"{TABLES[kind]}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
-def lexemes(connection: Connection, query: str) -> tuple[str, ...]:
-    """The terms of a question: what Postgres makes of the words that `lexical` has of it."""
-    row = connection.execute(QUERIES["lexemes"], {"words": lexical.query(query)}).fetchone()
-    return tuple(row["lexemes"]) if row else ()
+def lexemes(connection: Connection, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The terms that Postgres makes of each of these words, which are a question's as `lexical` has them."""
+    found = connection.execute(QUERIES["lexemes"], {"words": words})
+    return {row["word"]: tuple(row["lexemes"]) for row in found}
 
 
 def scan(
-    connection: Connection, where: Where, query: str, terms: Sequence[str], vector: Vector | None, rows_max: int
+    connection: Connection, where: Where, terms: Mapping[str, str], vector: Vector | None, rows_max: int
 ) -> Scan | None:
-    """All rows of a scope as the question sees them; None when there are more than `rows_max`."""
-    name, asked, words = _asked("scan", where, query, terms)
+    """All rows of a scope as the question sees them; None when there are more than `rows_max`.
+
+    `terms` are those of the question, each with the word that it comes from.
+    """
+    name, asked, words = _asked("scan", where, terms)
     parameters = {**asked, "vector": half(vector), "most": rows_max + 1}
-    found = tuples(connection, QUERIES[name], parameters, binary=True)
-    if len(found) > rows_max:
-        return None
-    # The rows of a session one behind the other.
-    found.sort(key=itemgetter(0, 1, 2, 3))
-    themes, sessions, _, ids, cosines, lengths, held, beyond = zip(*found, strict=True) if found else ((),) * 8
-    if any(beyond):
-        held = tuple(low | high << BITS for low, high in zip(held, beyond, strict=True))
-    lines = list(zip(themes, sessions, strict=True))
-    return Scan(list(zip(themes, ids, strict=True)), lines, cosines, lengths, held, words)
+    found = scanned(tuples(connection, where.statement(name), parameters, binary=True), words)
+    return found if len(found.keys) <= rows_max else None
 
 
-def _asked(
-    statement: LiteralString, where: Where, query: str, terms: Sequence[str]
-) -> tuple[str, dict[str, Any], list[str]]:
+def _asked(statement: LiteralString, where: Where, terms: Mapping[str, str]) -> tuple[str, dict[str, Any], list[str]]:
     """The statement that has room for so many terms, its parameters, and the word that each term comes from.
 
     Of more terms than there is room for, the first count.
     """
     width = next((width for width in WIDTHS if len(terms) <= width), WIDTHS[-1])
-    tokens = lexical.query(query).split()
-    asked = {**where.parameters, "lexemes": list(terms[:width]), "terms": [_quoted(term) for term in terms[:width]]}
-    return f"{statement}_{where.kind}_{width}", asked, [_unstemmed(term, tokens) for term in terms[:width]]
+    lexemes = list(terms)[:width]
+    quoted = list(map(_quoted, lexemes))
+    # Postgres leaves out what is asked of a term that is null.
+    each = {f"term_{n}": term for n, term in zip_longest(range(width), quoted)}
+    asked = {**where.parameters, "lexemes": lexemes, "terms": quoted, **each}
+    return f"{statement}_{where.kind}_{width}", asked, [terms[lexeme] for lexeme in lexemes]
 
 
 def _quoted(term: str) -> str:
@@ -135,7 +136,7 @@ def near(
     rows = f"near_{where.kind}_{way}"
     parts = f"near_pieces_{where.kind}_{'exact' if way == 'exact' else 'indexed'}"
     for name in (rows, parts) if pieces else (rows,):
-        for theme, number, cosine in tuples(connection, QUERIES[name], parameters):
+        for theme, number, cosine in tuples(connection, where.statement(name), parameters):
             score = _number(cosine)
             if score is not None:
                 key = theme, number
@@ -153,8 +154,7 @@ def sample(connection: Connection, where: Where, rows: int, questions: int) -> l
 def worded(
     connection: Connection,
     where: Where,
-    query: str,
-    terms: Sequence[str],
+    terms: Mapping[str, str],
     limit: int,
     *,
     rows: int,
@@ -162,41 +162,33 @@ def worded(
 ) -> dict[Key, dict[str, float]]:
     """The best rows of a large scope that hold words of the query, with what each adds to their score, best first.
 
-    `terms` are those of the query, the words are its own, folded and in parts as `lexical` has them. `rows` is the size
-    of the scope. About `candidates` rows are read; which words are common is told by `memory_words`.
+    `terms` are those of the question, each with the word that it comes from. `rows` is the size of the scope. About
+    `candidates` rows are read; which words are common is told by `memory_words`.
     """
     if not terms:
         return {}
-    name, asked, words = _asked("words", where, query, terms)
+    name, asked, words = _asked("words", where, terms)
     parameters = {**asked, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
     found: dict[Key, dict[str, float]] = {}
-    for theme, number, held, worths in tuples(connection, QUERIES[name], parameters):
+    for theme, number, held, worths in tuples(connection, where.statement(name), parameters):
         worth = found[theme, number] = {}
         for n, of_term in zip(held, worths, strict=True):
             worth[words[n - 1]] = worth.get(words[n - 1], 0.0) + of_term
     return found
 
 
-def _unstemmed(lexeme: str, tokens: Sequence[str]) -> str:
-    """The query's word that a stem was made of: the one with which it shares the longest beginning."""
-    shared = {token: _shared(lexeme, token) for token in tokens}
-    word = max(shared, key=lambda token: (shared[token], -len(token)), default=lexeme)
-    return word if 2 * shared.get(word, 0) >= len(lexeme) else lexeme
-
-
-def _shared(left: str, right: str) -> int:
-    if left[:1] != right[:1]:
-        return 0
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
-
-
-def relate(connection: Connection, kind: Kind, keys: Sequence[Key], vector: Vector | None) -> list[Relation]:
-    """The candidates and, for turns, their neighbours in the session."""
-    found = tuples(connection, QUERIES[f"relate_{kind}"], {**_columns(keys), "vector": half(vector)})
-    return [
-        Relation((theme, number), _number(similarity), (theme, previous) if previous is not None else None)
-        for theme, number, similarity, previous in found
-    ]
+def relate(
+    connection: Connection,
+    kind: Kind,
+    vector: Vector | None,
+    near: Mapping[Key, float],
+    words: Mapping[Key, Mapping[str, float]],
+) -> Line[Key]:
+    """What the legs found and, for turns, the neighbours in the session."""
+    keys = list(dict.fromkeys([*near, *words]))
+    parameters = {**_columns(keys), "vector": half(vector)}
+    themes = tuples(connection, QUERIES[f"relate_{kind}"], parameters, binary=True) if keys else []
+    return related(themes, near, words)
 
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from string import Template
 from typing import LiteralString
 
+from ..scan import BITS
+
 FOLDER = Path(__file__).parent / "sql"
 KINDS = {
     "entries": {
@@ -20,31 +22,30 @@ KINDS = {
     "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id"},
 }  # fmt: skip
 WIDTHS = (8, 16, 32, 60, 120)
-# Terms in one column: a bigint of so many bits stays positive.
-BITS = 60
 # Whether a row of these columns holds the nth term.
 HOLDS = f"case when a.n <= {BITS} then held >> a.n - 1 else held_beyond >> a.n - {BITS + 1} end & 1 = 1"
 
 
-def _load() -> dict[str, LiteralString]:
-    statements = _texts(FOLDER)
+def _load() -> tuple[dict[str, LiteralString], dict[str, LiteralString]]:
+    """All statements, and those for a plain scope."""
+    statements, plain = _texts(FOLDER), {}
     templates, parts = _texts(FOLDER / "each"), _texts(FOLDER / "parts")
     for kind, names in KINDS.items():
-        values = {**parts, **names, "kind": kind, "narrow": parts[f"narrow_{kind}"]}
+        values = {**parts, **names, "kind": kind, "narrow": parts[f"narrow_{kind}"], "holds": HOLDS}
         for name, text in templates.items():
             for width in WIDTHS if "width" in name else (0,):
                 stem = name.replace("kind", kind).replace("width", str(width))
-                statements[stem] = Template(text).substitute(values, held=_held(width), holds=HOLDS)
+                template, held = Template(text), _held(width)
+                statements[stem] = template.substitute(values, held=held)
+                if "$narrow" in text:
+                    plain[stem] = template.substitute(values, held=held, scope=parts["scope_plain"], narrow="true")
     # The files are part of the package, so their text is as trustworthy as a literal in the code.
-    return statements
+    return statements, plain
 
 
 def _held(width: int) -> str:
     """The columns that tell as bits which of the first `width` terms of a question a row holds."""
-    bits = [
-        f"case when search @@ (%(terms)s::tsquery[])[{n + 1}] then {1 << n % BITS} else 0 end::bigint"
-        for n in range(width)
-    ]
+    bits = [f"case when search @@ %(term_{n})s::tsquery then {1 << n % BITS} else 0 end::bigint" for n in range(width)]
     columns = [" | ".join(bits[start : start + BITS]) or "0::bigint" for start in (0, BITS)]
     return f"{columns[0]} as held, {columns[1]} as held_beyond"
 
@@ -53,4 +54,4 @@ def _texts(folder: Path) -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8").rstrip() for path in folder.glob("*.sql")}
 
 
-QUERIES: dict[str, LiteralString] = _load()
+QUERIES, PLAIN = _load()

@@ -4,8 +4,10 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg.rows import dict_row
 
 from hermes_memory_pgvector import lexical
+from hermes_memory_pgvector.terms import Terms
 
 SAMPLES = "ab Z 0 19 é ß 数据 カ 한글 สวั हि 5e10 e db . - _ / : @ + # ' , \u0301 < & \\ * ? = 1.5 ½ 😀"
 PIECES = st.sampled_from(SAMPLES.split(" "))
@@ -45,6 +47,26 @@ def test_postgres_keeps_every_token_whole(database: str, text: str) -> None:
         assert lexemes(connection, question) <= lexemes(connection, document)
         parsed = connection.execute("SELECT token FROM ts_parse('default', %s) WHERE tokid <> 12", (document,))
         assert {token for (token,) in parsed} == set(document.split())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@given(text=MESSY | st.lists(st.sampled_from(PROSE.split())).map(" ".join))
+def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -> None:
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        known = Terms()
+        terms = known.of(connection, text)
+        assert terms == known.of(connection, text)
+        assert set(terms.values()) <= set(lexical.query(text).split())
+        together = connection.execute(
+            "SELECT tsvector_to_array(to_tsvector('english', %s)) AS lexemes", (lexical.query(text),)
+        ).fetchone()
+        assert together is not None
+        assert sorted(terms) == sorted(together["lexemes"])
+
+
+def test_a_term_is_told_by_the_first_word_that_it_comes_from(database: str) -> None:
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        assert Terms().of(connection, "the failing backups failed") == {"backup": "backups", "fail": "failing"}
 
 
 @pytest.mark.parametrize(

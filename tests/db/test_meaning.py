@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from hermes_memory_pgvector.store import legs, themeindex
 from hermes_memory_pgvector.store.legs import Size, Where, index_name
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.preflight import admin_connection
-from hermes_memory_pgvector.store.queries import QUERIES
 
 Connection = psycopg.Connection[Any]
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -155,7 +154,8 @@ def explained(connection: Connection, statement: str, where: Where, settings: di
 def test_exact_search_reads_vectors_alone(crowded: str) -> None:
     with psycopg.connect(crowded, autocommit=True) as connection:
         for scope in (Scope("x", ("half",)), Scope("x", ("sixth",), without_session="session 1")):
-            plan = explained(connection, QUERIES["near_turns_exact"], Where("turns", scope), meaning.COMPARED)
+            where = Where("turns", scope)
+            plan = explained(connection, where.statement("near_turns_exact"), where, meaning.COMPARED)
             assert "Index Only Scan using conversations_exact" in plan
 
 
@@ -181,10 +181,21 @@ def test_candidates_and_their_neighbours_know_who_stands_before_them(database: s
     family = {*picked, *map(before.get, picked), *map(after.get, picked)} - {None}
     memory = Database(Settings(dsn=database), tmp_path)
     with memory.transaction(20, 20) as reading:
-        related = legs.relate(reading, "turns", picked, None)
+        line = legs.relate(
+            reading, "turns", None, dict.fromkeys(picked[:8], 0.5), {key: {"x": 1.0} for key in picked[5:]}
+        )
     memory.close()
-    assert {relation.key: relation.previous for relation in related} == {key: before[key] for key in family if key}
-    assert len(related) == len(family)
+    assert len(line.keys) == len(family)
+    assert set(line.keys) == family
+    places = list(zip(line.keys, line.positions.tolist(), strict=True))
+    follows = {second: first for (first, n), (second, m) in pairwise(places) if m == n + 1}
+    assert follows == {key: before[key] for key in family if before[key] in family}
+    assert [key for key, worth in zip(line.keys, line.worths[:, 0], strict=True) if worth] == [
+        key for key in line.keys if key in picked[5:]
+    ]
+    assert [key for key, near in zip(line.keys, line.similarities, strict=True) if near == 0.5] == [
+        key for key in line.keys if key in picked[:8]
+    ]
 
 
 # --- indexes of single themes
@@ -218,8 +229,10 @@ def test_a_theme_earns_an_index_uses_it_and_loses_it_again(ask: Callable[..., An
         name = index_name("turns", "sixth")
         with psycopg.connect(crowded, autocommit=True) as connection:
             connection.execute("analyze conversations")
-            assert f"using {name}" in explained(connection, QUERIES["near_turns_indexed"], where, meaning.INDEXED)
-            assert name not in explained(connection, QUERIES["near_turns_exact"], where, meaning.COMPARED)
+            assert f"using {name}" in explained(
+                connection, where.statement("near_turns_indexed"), where, meaning.INDEXED
+            )
+            assert name not in explained(connection, where.statement("near_turns_exact"), where, meaning.COMPARED)
         recall = ask(exact_rows_max=100)
         assert recall("zqa", "sixth").explanation.plan == meaning.OWN
         assert recall("zqa", "half").explanation.plan == meaning.GRAPH

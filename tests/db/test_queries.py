@@ -14,7 +14,7 @@ from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall import LEG_LIMIT
 from hermes_memory_pgvector.store import queries
 from hermes_memory_pgvector.store.legs import SEEN_ROWS, Kind, Where
-from hermes_memory_pgvector.store.queries import QUERIES
+from hermes_memory_pgvector.store.queries import PLAIN, QUERIES
 
 TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
 SCOPES = {
@@ -43,7 +43,8 @@ def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
     }
     assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")} | each
     assert len(QUERIES) > 20
-    for name, statement in QUERIES.items():
+    assert set(PLAIN) < set(QUERIES)
+    for name, statement in [*QUERIES.items(), *PLAIN.items()]:
         code = re.sub(r"--[^\n]*", "", statement).strip()
         assert code, name
         assert ";" not in code, f"{name} holds more than one statement"
@@ -51,7 +52,8 @@ def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
 
 def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        for name, statement in QUERIES.items():
+        plain = {f"plain_{name}": statement for name, statement in PLAIN.items()}
+        for name, statement in {**QUERIES, **plain}.items():
             numbered, names = as_server_sees(statement)
             try:
                 connection.execute(f"prepare {name} as {numbered}".encode())
@@ -65,7 +67,7 @@ def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
 
 def test_every_statement_about_rows_names_their_theme() -> None:
     # So that each can be sent to one node when the tables are distributed by it.
-    for name, statement in QUERIES.items():
+    for name, statement in [*QUERIES.items(), *PLAIN.items()]:
         if re.search(r"\b(from|into|update|join)\s+(memory_\w+|conversations)\b", statement):
             assert "agent_identity" in statement, name
 
@@ -107,17 +109,17 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
     graph = f"{TABLES[kind]}_meaning"
     for name, scope in SCOPES.items():
         where = Where(kind, scope)
-        exact = plan(filled, QUERIES[f"near_{kind}_exact"], where, vector)
+        exact = plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
         assert graph not in exact, f"{name}:\n{exact}"
         with filled.transaction():
             for key, value in INDEXED.items():
                 setting = sql.SQL(key.replace("__", "."))
                 filled.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
             for way in ("seen", "indexed"):
-                indexed = plan(filled, QUERIES[f"near_{kind}_{way}"], where, vector)
+                indexed = plan(filled, where.statement(f"near_{kind}_{way}"), where, vector)
                 assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
             # Settings that pin the one plan must not turn the other.
-            assert graph not in plan(filled, QUERIES[f"near_{kind}_exact"], where, vector)
+            assert graph not in plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -297,8 +297,8 @@ def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(
 def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_one(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = legs.QUERIES["scan_turns_8"].replace("where", "where pg_sleep(5) is not null and", 1)
-    monkeypatch.setattr(legs, "QUERIES", {**legs.QUERIES, "scan_turns_8": slow})
+    slow = legs.PLAIN["scan_turns_8"].replace("where", "where pg_sleep(5) is not null and", 1)
+    monkeypatch.setattr(legs, "PLAIN", {**legs.PLAIN, "scan_turns_8": slow})
     memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
     started = time.monotonic()
     recall = memory.ask("kelp", budget_s=2.0)
@@ -427,8 +427,8 @@ def test_a_near_leg_that_found_too_few_in_its_time_says_so(
 ) -> None:
     memory = make(exact_rows_max=100)
     nearer_neighbours(memory)
-    slow = legs.QUERIES["near_turns_exact"].replace("where", "where pg_sleep(1) is not null and", 1)
-    monkeypatch.setattr(legs, "QUERIES", {**legs.QUERIES, "near_turns_exact": slow})
+    slow = legs.PLAIN["near_turns_exact"].replace("where", "where pg_sleep(1) is not null and", 1)
+    monkeypatch.setattr(legs, "PLAIN", {**legs.PLAIN, "near_turns_exact": slow})
     memory.add(turn("the lamp"))
     recall = memory.ask("kelp kelp kelp lamp", budget_s=3.0)
     assert "the lamp" in [hit.content for hit in recall.hits]

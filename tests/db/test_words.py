@@ -21,6 +21,7 @@ from hermes_memory_pgvector.store import healing, legs, rows
 from hermes_memory_pgvector.store.legs import Where
 from hermes_memory_pgvector.store.postgres import Connection, Database
 from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.terms import Terms
 from hermes_memory_pgvector.themes import RESERVED_PATTERN
 
 DATA = Path(__file__).parent.parent / "data"
@@ -70,8 +71,8 @@ def held(
     connection: Connection, where: Where, query: str, *, rows: int, candidates: int = CANDIDATES
 ) -> dict[Key, float]:
     """The score of each row that holds a word of the query."""
-    terms = legs.lexemes(connection, query)
-    found = legs.worded(connection, where, query, terms, 10_000, rows=rows, candidates=candidates)
+    terms = Terms().of(connection, query)
+    found = legs.worded(connection, where, terms, 10_000, rows=rows, candidates=candidates)
     return {key: sum(worth.values()) for key, worth in found.items()}
 
 
@@ -255,12 +256,12 @@ def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: D
         )  # fmt: skip
 
         def blocks(query: str) -> int:
-            terms = legs.lexemes(connection, query)
+            terms = Terms().of(connection, query)
             if whole:
-                plan = explained(connection, lambda asked: legs.scan(asked, where, query, terms, None, 100))
+                plan = explained(connection, lambda asked: legs.scan(asked, where, terms, None, 100))
             else:
                 plan = explained(
-                    connection, lambda asked: legs.worded(asked, where, query, terms, 100, rows=30, candidates=400)
+                    connection, lambda asked: legs.worded(asked, where, terms, 100, rows=30, candidates=400)
                 )
             return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
@@ -288,10 +289,8 @@ def reads(connection: Connection, where: Where, query: str) -> int:
         own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] if ours else 0
         return int(own) + sum(total(child) for child in node.get("Plans", []))
 
-    terms = legs.lexemes(connection, query)
-    plan = explained(
-        connection, lambda asked: legs.worded(asked, where, query, terms, 100, rows=ROWS, candidates=CANDIDATES)
-    )
+    terms = Terms().of(connection, query)
+    plan = explained(connection, lambda asked: legs.worded(asked, where, terms, 100, rows=ROWS, candidates=CANDIDATES))
     return total(plan)
 
 

@@ -131,10 +131,15 @@ def test_a_shorter_vector_is_asked_only_of_models_that_can() -> None:
 
 
 def test_the_cost_of_a_passage_is_learned() -> None:
-    embedder = Endpoint().embedder()
+    def slowly(request: httpx.Request) -> httpx.Response:
+        time.sleep(0.1)
+        return endpoint.answer(request)
+
+    endpoint = Endpoint(override=slowly)
+    embedder = endpoint.embedder()
     assumed = embedder.seconds_per_text
-    embedder.embed_passages(["a"] * 64, 5)
-    assert 0 < embedder.seconds_per_text < assumed
+    embedder.embed_passages(["a"] * 4, 5)
+    assert embedder.seconds_per_text > assumed
 
 
 # Finding the dialect

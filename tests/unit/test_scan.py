@@ -1,84 +1,148 @@
 from __future__ import annotations
 
 import math
+import struct
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+import pytest
+from candidates import Candidate, lined_up
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.scan import BM25_B, BM25_K1, Key, Relation, Scan
+from hermes_memory_pgvector.fusion import fuse
+from hermes_memory_pgvector.scan import BITS, BM25_B, BM25_K1, Columns, Key, Scan, related, scanned
 
 # More than fit into one column of the statement.
 WORDS = [f"word{n}" for n in range(70)]
-cosines = st.none() | st.floats(-1, 1)
+
+
+@dataclass(frozen=True)
+class Row:
+    key: Key
+    session: int
+    at: float
+    cosine: float | None
+    length: int
+    held: frozenset[int]
+
+
+def sent(rows: Sequence[Row]) -> list[Columns]:
+    """The rows as the database sends them: the numbers of a theme one behind the other."""
+    themes: dict[str, list[bytes]] = defaultdict(lambda: [b""] * 7)
+    for row in rows:
+        low, high = (sum(1 << bit - start for bit in row.held if start <= bit < start + BITS) for start in (0, BITS))
+        numbers = (
+            row.key[1],
+            row.session,
+            row.at,
+            math.nan if row.cosine is None else row.cosine,
+            row.length,
+            low,
+            high,
+        )
+        for n, (sign, number) in enumerate(zip("qqddiqq", numbers, strict=True)):
+            themes[row.key[0]][n] += struct.pack(f">{sign}", number)
+    return [(theme, *columns) for theme, columns in themes.items()]
 
 
 @st.composite
-def scans(draw: st.DrawFn) -> Scan:
-    """Up to 30 rows of some sessions, one behind the other."""
-    sessions = sorted(draw(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("st")), max_size=30)))
-    number = len(sessions)
-    held = draw(st.lists(st.sets(st.integers(0, 69), max_size=4), min_size=number, max_size=number))
-    return Scan(
-        keys=[(theme, 100 - n) for n, (theme, _) in enumerate(sessions)],
-        sessions=sessions,
-        cosines=draw(st.lists(cosines, min_size=number, max_size=number)),
-        lengths=[len(bits) + n % 3 for n, bits in enumerate(held)],
-        held=[sum(1 << bit for bit in bits) for bits in held],
-        words=WORDS,
-    )
-
-
-def scores_by_hand(scan: Scan) -> dict[Key, float]:
-    holds = [{n for n in range(len(WORDS)) if bits >> n & 1} for bits in scan.held]
-    lengths = [length for length, bits in zip(scan.lengths, scan.held, strict=True) if bits]
-    found = {}
-    for key, length, terms in zip(scan.keys, scan.lengths, holds, strict=True):
-        if terms:
-            count = {n: sum(n in others for others in holds) for n in terms}
-            idf = [math.log(1 + (len(holds) - times + 0.5) / (times + 0.5)) ** 2 for times in count.values()]
-            mean = sum(lengths) / len(lengths)
-            found[key] = sum(idf) * (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * length / mean))
+def rows(draw: st.DrawFn) -> list[Row]:
+    """Up to 30 rows of some sessions, as they come."""
+    found = []
+    for number in draw(st.permutations(range(draw(st.integers(0, 30))))):
+        theme = draw(st.sampled_from("ab"))
+        held = draw(st.frozensets(st.integers(0, 69), max_size=4))
+        found.append(
+            Row(
+                key=(theme, number),
+                # A session is one theme's alone.
+                session=draw(st.sampled_from([-(2**63), 2**62])) + (theme == "b"),
+                at=draw(st.sampled_from([0.5, 1.5])),
+                cosine=draw(st.none() | st.floats(-1, 1)),
+                length=len(held) + number % 3,
+                held=held,
+            )
+        )
     return found
 
 
-@given(scans(), st.integers(1, 40))
-def test_the_words_are_scored_by_bm25(scan: Scan, limit: int) -> None:
-    found = scan.worded(limit)
-    wanted = scores_by_hand(scan)
+def scan_of(rows: Sequence[Row]) -> Scan:
+    return scanned(sent(rows), WORDS)
+
+
+def worths_by_hand(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
+    worded = [row for row in rows if row.held]
+    found = {}
+    for row in worded:
+        count = {n: sum(n in other.held for other in rows) for n in row.held}
+        mean = sum(other.length for other in worded) / len(worded)
+        brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * row.length / mean))
+        found[row.key] = {
+            WORDS[n]: brevity * math.log(1 + (len(rows) - times + 0.5) / (times + 0.5)) ** 2
+            for n, times in count.items()
+        }
+    return found
+
+
+@given(rows(), st.integers(1, 40))
+def test_the_words_are_scored_by_bm25(rows: list[Row], limit: int) -> None:
+    found = scan_of(rows).worded(limit)
+    wanted = worths_by_hand(rows)
+    scores = {key: math.fsum(worth.values()) for key, worth in wanted.items()}
     assert len(found) == min(limit, len(wanted))
-    scores = [math.fsum(worth.values()) for worth in found.values()]
-    assert all(math.isclose(score, wanted[key]) for key, score in zip(found, scores, strict=True))
-    assert all(first >= second - 1e-9 for first, second in pairwise(scores))
-    assert min(scores, default=0) >= max((wanted[key] for key in wanted.keys() - found.keys()), default=0) - 1e-9
-    for key, worth in found.items():
-        bits = scan.held[scan.keys.index(key)]
-        assert set(worth) == {word for n, word in enumerate(WORDS) if bits >> n & 1}
+    assert all(found[key] == pytest.approx(wanted[key]) for key in found)
+    assert all(scores[first] >= scores[second] - 1e-9 for first, second in pairwise(found))
+    least = min((scores[key] for key in found), default=0)
+    assert least >= max((scores[key] for key in wanted.keys() - found.keys()), default=0) - 1e-9
 
 
-@given(scans(), st.integers(1, 40))
-def test_the_nearest_come_first_and_rows_without_a_vector_not_at_all(scan: Scan, limit: int) -> None:
-    found = scan.near(limit)
-    stored = {key: cosine for key, cosine in zip(scan.keys, scan.cosines, strict=True) if cosine is not None}
+@given(rows(), st.integers(1, 40))
+def test_the_nearest_come_first_and_rows_without_a_vector_not_at_all(rows: list[Row], limit: int) -> None:
+    found = scan_of(rows).near(limit)
+    stored = {row.key: row.cosine for row in rows if row.cosine is not None}
     assert list(found.values()) == sorted(stored.values(), reverse=True)[:limit]
     assert all(stored[key] == cosine for key, cosine in found.items())
 
 
-@given(scans(), st.data())
-def test_rows_are_related_to_their_neighbours_in_the_session(scan: Scan, data: st.DataObject) -> None:
-    picked = data.draw(st.lists(st.sampled_from(scan.keys), unique=True)) if scan.keys else []
-    family: dict[Key, Relation] = {}
-    for n, key in enumerate(scan.keys):
-        previous = scan.keys[n - 1] if n and scan.sessions[n - 1] == scan.sessions[n] else None
-        follower = scan.keys[n + 1] if n + 1 < len(scan.keys) and scan.sessions[n + 1] == scan.sessions[n] else None
-        if {key, previous, follower} & set(picked):
-            family[key] = Relation(key, scan.cosines[n], previous)
-    assert {relation.key: relation for relation in scan.related(picked)} == family
+@given(rows(), st.data())
+def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Row], data: st.DataObject) -> None:
+    picked = data.draw(st.sets(st.sampled_from(rows))) if rows else set()
+    near = {row.key: data.draw(st.floats(0, 1)) for row in picked}
+    limit = data.draw(st.integers(1, 10))
+    words = scan_of(rows).worded(limit)
+    found = near.keys() | words.keys()
+    family: dict[Key, Candidate[Key]] = {}
+    told: dict[str, list[bytes]] = defaultdict(lambda: [b""] * 5)
+    line = sorted(rows, key=lambda row: (row.session, row.at, row.key[1]))
+    for n, row in enumerate(line):
+        beside = [line[m] for m in (n - 1, n + 1) if 0 <= m < len(line) and line[m].session == row.session]
+        previous = line[n - 1].key if n and line[n - 1].session == row.session else None
+        if found & {row.key, *(other.key for other in beside)}:
+            family[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
+            cosine = math.nan if row.cosine is None else row.cosine
+            numbers = (row.key[1], row.session, row.at, cosine, previous[1] if previous else row.key[1])
+            for place, (sign, number) in enumerate(zip("qqddq", numbers, strict=True)):
+                told[row.key[0]][place] += struct.pack(f">{sign}", number)
+    wanted = pytest.approx(fuse(lined_up(family.values()), span=(0, 1)))
+    gone = ("a", 99)
+    assert fuse(scan_of(rows).line({**near, gone: 1.0}, limit), span=(0, 1)) == wanted
+    # Told row by row, each with who stands before it, they are the same.
+    themes = [(theme, *columns) for theme, columns in told.items()]
+    assert fuse(related(themes, {**near, gone: 1.0}, words), span=(0, 1)) == wanted
 
 
 def test_two_terms_of_one_word_add_up() -> None:
-    one, two = (
-        Scan([("a", 1)], [("a", "s")], [None], [2], [0b11], words) for words in (["foo.bar", "bar"], ["bar", "bar"])
-    )
-    assert sum(one.worded(1)["a", 1].values()) == sum(two.worded(1)["a", 1].values())
+    row = Row(("a", 1), 0, 0.0, None, 2, frozenset({0, 1}))
+    one, two = (scanned(sent([row]), words) for words in (["foo.bar", "bar"], ["bar", "bar"]))
+    assert sum(one.worded(1)["a", 1].values()) == pytest.approx(sum(two.worded(1)["a", 1].values()))
     assert list(two.worded(1)["a", 1]) == ["bar"]
+
+
+def test_a_question_without_words_finds_none() -> None:
+    row = Row(("a", 1), 0, 0.0, 0.5, 2, frozenset())
+    scan = scanned(sent([row]), [])
+    assert scan.worded(10) == {}
+    assert list(scan.line({("a", 1): 0.5}, 10).keys) == [("a", 1)]

@@ -1,2 +1,3 @@
--- What Postgres makes of a question's words: no stop-words, no endings.
-select tsvector_to_array(to_tsvector('english', %(words)s)) as lexemes
+-- What Postgres makes of each word of a question: nothing of a stop-word, no endings.
+select word, tsvector_to_array(to_tsvector('english', word)) as lexemes
+from unnest(%(words)s::text[]) as word

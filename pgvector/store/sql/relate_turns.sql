@@ -1,5 +1,6 @@
--- The candidates and their neighbours in the session, each with its similarity and who stands before it. Who stands
--- before a neighbour is known from the same look: two rows are read before each candidate, and one after it.
+-- The candidates and their neighbours in the session, each with its similarity and who stands before it, else itself. Who
+-- stands before a neighbour is known from the same look: two rows are read before each candidate, and one after it.
+-- The numbers of a theme are one array of bytes a column, as those of a scan.
 with candidates as materialized (
   select t.agent_identity, t.id, b.ids as before, a.id as after
   from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
@@ -26,6 +27,12 @@ with candidates as materialized (
   union
   select agent_identity, after, id from candidates where after is not null
 )
-select f.agent_identity, f.id, 1 - (t.embedding <=> %(vector)b::halfvec) as similarity, f.previous
+select f.agent_identity,
+       string_agg(int8send(f.id), '') as ids,
+       string_agg(int8send(hashtextextended(t.session_id, hashtextextended(f.agent_identity, 0))), '') as sessions,
+       string_agg(float8send(date_part('epoch', t.ts)), '') as times,
+       string_agg(float8send(coalesce(1 - (t.embedding <=> %(vector)b::halfvec), 'NaN')), '') as cosines,
+       string_agg(int8send(coalesce(f.previous, f.id)), '') as previous
 from family f
 join conversations t on t.agent_identity = f.agent_identity and t.id = f.id
+group by f.agent_identity

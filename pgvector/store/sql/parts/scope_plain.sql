@@ -1,0 +1,1 @@
+agent_identity = any (%(themes)s::text[])

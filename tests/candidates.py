@@ -1,0 +1,41 @@
+"""Candidates as they are told one by one, and the line that fusion takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic
+
+import numpy as np
+
+from hermes_memory_pgvector.fusion import K, Line
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[K]):
+    """A row that a leg found, or a neighbour of one; `previous` is the row before it in its session."""
+
+    key: K
+    similarity: float | None
+    words: Mapping[str, float] = field(default_factory=dict)
+    previous: K | None = None
+
+
+def lined_up(candidates: Iterable[Candidate[K]]) -> Line[K]:
+    """The candidates as they stand in their sessions."""
+    left = {candidate.key: candidate for candidate in candidates}
+    after = {candidate.previous: candidate.key for candidate in left.values()}
+    rows: list[Candidate[K]] = []
+    positions: list[int] = []
+    for start in [key for key, candidate in left.items() if candidate.previous not in left]:
+        # A gap between two sessions.
+        position = positions[-1] + 2 if positions else 0
+        at: K | None = start
+        while at in left:
+            rows.append(left.pop(at))
+            positions.append(position)
+            at, position = after.get(at), position + 1
+    words = sorted({word for row in rows for word in row.words})
+    worths = np.array([[row.words.get(word, 0.0) for word in words] for row in rows]).reshape(len(rows), len(words))
+    similarities = np.array([row.similarity for row in rows], dtype=float)
+    return Line([row.key for row in rows], np.array(positions, dtype=np.int64), similarities, worths, words)
