@@ -29,12 +29,14 @@ SHARE = 0.6
 SLICE_S_MIN = 0.05
 TOP = 10
 WAYS: tuple[Way, Way] = ("exact", "seen")
+# Starting workers or compiling takes longer than a recall, and the workers of a server are few.
+SERIAL: dict[str, LiteralString] = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 # The index that holds vectors without texts is read faster than the table, also where the planner doubts it.
 COMPARED: dict[str, LiteralString] = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "random_page_cost": "1.1",
-    "jit": "off",
+    **SERIAL,
 }
 # Enough for the graph index to give a leg's rows of one theme among many.
 INDEXED: dict[str, LiteralString] = {
@@ -43,7 +45,7 @@ INDEXED: dict[str, LiteralString] = {
     "hnsw__max_scan_tuples": "400000",
     "hnsw__scan_mem_multiplier": "8",
     "enable_sort": "off",
-    "jit": "off",
+    **SERIAL,
 }
 
 

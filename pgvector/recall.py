@@ -14,7 +14,7 @@ from math import isnan
 from . import meaning
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from .fusion import Line, fuse
-from .meaning import Near
+from .meaning import SERIAL, Near
 from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
 from .ports import Embedder
 from .remembered import Remembered
@@ -122,9 +122,7 @@ class Recaller:
     def _answer(self, asked: _Asked, request: RecallRequest, *, whole: bool) -> tuple[_Found, tuple[Hit, ...], float]:
         """What was found, the hits, and when the search was over. `whole` is whether a small scope is read whole."""
         left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
-        with self._database.transaction(
-            left_s, meaning.share(asked.deadline), within_s=left_s, jit="off"
-        ) as connection:
+        with self._database.transaction(left_s, meaning.share(asked.deadline), within_s=left_s, **SERIAL) as connection:
             found = self._found(connection, asked, whole=whole)
             searched = time.monotonic()
             return found, _hits(connection, request, asked.where.kind, found), searched
@@ -199,7 +197,8 @@ def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Fo
     near = found.near.found.values()
     scores = fuse(found.line, span=(min(near), max(near)) if near else None)
     best = _distinct(connection, kind, request, list(scores))
-    beside = legs.around(connection, list(best), request.context) if request.context and kind == "turns" else {}
+    context = request.context if kind == "turns" and best else 0
+    beside = legs.around(connection, list(best), context) if context else {}
     places = {key: place for place, key in enumerate(found.line.keys)}
     return tuple(_told(hit, scores[key], found.line, places[key], beside.get(key, ())) for key, hit in best.items())
 

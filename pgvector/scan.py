@@ -21,7 +21,8 @@ Key: TypeAlias = tuple[str, int]
 # Rows of a theme: its name and, in columns, a big-endian number for each row. Of a scope: id, session, time, cosine,
 # how many terms, and as bits which of the question's terms, the first BITS and those beyond.
 Columns: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-# Of candidates and their neighbours: id, session, time, cosine, and the id of the row before it in its session.
+# Of candidates and their neighbours: id, session, time, cosine, and the id of the row before it in its session, or its
+# own where there is none.
 Family: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes]
 # A bigint of so many bits stays positive.
 BITS = 60
@@ -102,7 +103,9 @@ class Scan:
         lengths = self.lengths[rows]
         mean = lengths.sum() / max(1, len(rows))
         brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean))
-        order = np.lexsort((self.ids[rows], -brevity * (self.held[rows] @ weights)))[:limit]
+        # Not as a product of matrices, which would add the same terms in another order in another place.
+        scores = brevity * (self.held[rows] * weights).sum(axis=1)
+        order = np.lexsort((self.ids[rows], -scores))[:limit]
         best = rows[order]
         # Several terms can come from one word.
         of_word = np.zeros((len(weights), len(columns)))

@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ def _runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
 
 
 def _comparisons() -> list[tuple[str, str | None, Callable[[int], str]]]:
-    shapes = [("eight words", _wording), ("keywords", _keywords)]
+    shapes = [("eight words", _wording), ("five words", partial(_wording, length=5)), ("keywords", _keywords)]
     return [
         *((f"{theme or 'all'}, {name}", theme, wording) for name, wording in shapes for theme in (*THEMES, None)),
         ("common word, all", None, lambda number: COMMON_WORD + "?" * (number % 100)),

@@ -55,13 +55,25 @@ def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -
     with psycopg.connect(database, row_factory=dict_row) as connection:
         known = Terms()
         terms = known.of(connection, text)
-        assert terms == known.of(connection, text)
+        assert list(terms) == sorted(terms)
         assert set(terms.values()) <= set(lexical.query(text).split())
         together = connection.execute(
             "SELECT tsvector_to_array(to_tsvector('english', %s)) AS lexemes", (lexical.query(text),)
         ).fetchone()
         assert together is not None
         assert sorted(terms) == sorted(together["lexemes"])
+
+
+def test_a_word_is_asked_for_once(database: str) -> None:
+    known = Terms()
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        first = known.of(connection, "failing backups of the ledger")
+        again = known.of(connection, "ledger backups")
+    # The connection is closed.
+    assert known.of(connection, "the ledger of failing backups").keys() == first.keys()
+    assert again.items() <= first.items()
+    with pytest.raises(psycopg.Error):
+        known.of(connection, "the ledger of kelp")
 
 
 def test_a_term_is_told_by_the_first_word_that_it_comes_from(database: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,20 @@ def test_every_statement_about_rows_names_their_theme() -> None:
     for name, statement in [*QUERIES.items(), *PLAIN.items()]:
         if re.search(r"\b(from|into|update|join)\s+(memory_\w+|conversations)\b", statement):
             assert "agent_identity" in statement, name
+
+
+def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    narrow: list[dict[str, Any]] = [
+        {"session_id": "s"}, {"without_session": "s"}, {"since": moment}, {"until": moment}, {"role": "user"}
+    ]  # fmt: skip
+    for name in PLAIN:
+        for more in narrow:
+            assert Where("turns", Scope("ops", ("ops",), **more)).statement(name) is QUERIES[name], more
+        assert Where("entries", Scope("ops", ("ops",)), "user").statement(name) is QUERIES[name]
+        assert Where("turns", Scope("ops", None)).statement(name) is QUERIES[name]
+        assert Where("turns", Scope("ops", ("ops",))).statement(name) is PLAIN[name]
+        assert Where("turns", Scope("ops", ())).statement(name) is PLAIN[name]
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
 from hermes_memory_pgvector.recall import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
+from hermes_memory_pgvector.render import as_json
 from hermes_memory_pgvector.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
@@ -177,6 +178,24 @@ def test_no_hit_is_ever_outside_the_scope(
 
 
 # The second question shares no word with any row, so the near leg answers it alone.
+def test_rows_of_times_that_python_does_not_have_are_found(memory: Memory, database: str) -> None:
+    memory.add(turn("kelp now"), entry("kelp now"))
+    with psycopg.connect(database, autocommit=True) as connection:
+        for when, at in {"late": "infinity", "early": "-infinity", "old": "0044-03-15 BC"}.items():
+            connection.execute(
+                "insert into conversations (agent_identity, session_id, role, content, ts, search) "
+                "values ('ops', 's', 'user', %(what)s, %(at)s, 'kelp')", {"what": f"kelp {when}", "at": at},
+            )  # fmt: skip
+            connection.execute(
+                "insert into memory_entries (agent_identity, home, target, content, updated_at, search) "
+                "values ('ops', 'home', 'memory', %(what)s, %(at)s, 'kelp')", {"what": f"kelp {when}", "at": at},
+            )  # fmt: skip
+    for kind in ("turns", "entries"):
+        found = memory.ask("kelp", Scope("ops", ("ops",)), kind, context=1)
+        assert found.degraded == ()
+        assert as_json(found, query="kelp", scope="current", chars_max=9000)["count"] == 4
+
+
 @pytest.mark.parametrize("query", ["kelp", "zebra"])
 def test_scopes_see_what_they_say(memory: Memory, query: str) -> None:
     for theme in THEMES:

@@ -189,11 +189,11 @@ def test_a_writer_that_knows_what_is_wrong_is_not_stuck(
         assert state_of(look, one) == "failing"
         time.sleep(0.3)
     one.take(1)
+    wait_for(lambda: look().document["processes"][0]["waiting"]["events"] == 4)
     found = look()
     process = found.document["processes"][0]
     assert "Postgres does not answer" in process["problem"]
     assert process["failing_since"]
-    assert process["waiting"]["events"] == 4
     assert found.document["all_processes"]["failing"] == 1
     assert "stuck" not in one.log()
 

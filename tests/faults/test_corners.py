@@ -149,7 +149,8 @@ def test_a_large_backlog_does_not_take_all_descriptors_and_what_is_lost_with_it_
         assert spool.append(turn(100))
     assert len([record for record in caplog.records if "memories were lost" in record.message]) == 67
     spool.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    # What other tests left to the garbage collector may be closed meanwhile.
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_dead_processs_spool_that_is_deleted_while_it_is_stored_is_said(

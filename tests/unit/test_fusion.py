@@ -128,6 +128,11 @@ def test_a_previous_row_that_is_no_candidate_changes_nothing() -> None:
     assert fuse([Candidate(1, 0.5, held, previous=99)], span=(0, 1)) == fuse([Candidate(1, 0.5, held)], span=(0, 1))
 
 
+def test_a_neighbour_that_is_nearer_than_the_near_leg_found_scores_no_more_than_the_nearest() -> None:
+    scores = fuse([Candidate("a", 0.90), Candidate("b", 0.80), Candidate("c", 0.99)], span=(0.80, 0.90))
+    assert scores["c"] == scores["a"]
+
+
 def test_the_span_of_the_near_leg_keeps_poor_neighbours_from_stretching_the_scale() -> None:
     near = [Candidate("a", 0.90), Candidate("b", 0.80)]
     scores = fuse([*near, Candidate("neighbour", 0.1)], span=(0.80, 0.90))

@@ -141,6 +141,30 @@ def test_two_terms_of_one_word_add_up() -> None:
     assert list(two.worded(1)["a", 1]) == ["bar"]
 
 
+def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
+    held = frozenset(range(40))
+    rows = [Row(("a", number), number * 7919 % 50, 0.0, 0.5, 40, held) for number in range(50)]
+    # Rows between them, so that equal ones stand at odd places.
+    rows += [Row(("b", number), 7, 0.0, 0.1, 3, frozenset({number})) for number in range(40)]
+    scan = scan_of(rows)
+    first = [("a", number) for number in range(30)]
+    assert list(scan.worded(30)) == first
+    assert list(scan.near(30)) == first
+
+
+def test_rows_of_two_themes_with_the_same_ids_are_no_neighbours() -> None:
+    def column(*numbers: int) -> bytes:
+        return struct.pack(f">{len(numbers)}q", *numbers)
+
+    cosines = struct.pack(">d", 0.5)
+    themes = [
+        ("a", column(5), column(1), cosines, cosines, column(5)),
+        ("b", column(6), column(2), cosines, cosines, column(5)),
+    ]
+    line = related(themes, {("a", 5): 0.5}, {})
+    assert line.positions[1] - line.positions[0] > 1
+
+
 def test_a_question_without_words_finds_none() -> None:
     row = Row(("a", 1), 0, 0.0, 0.5, 2, frozenset())
     scan = scanned(sent([row]), [])

@@ -1,5 +1,5 @@
--- The candidates and their neighbours in the session, each with its similarity and who stands before it, else itself. Who
--- stands before a neighbour is known from the same look: two rows are read before each candidate, and one after it.
+-- The candidates and their neighbours in the session, each with its similarity and who stands before it, else itself.
+-- Who stands before a neighbour is known from the same look: two rows are read before each candidate, and one after it.
 -- The numbers of a theme are one array of bytes a column, as those of a scan.
 with candidates as materialized (
   select t.agent_identity, t.id, b.ids as before, a.id as after

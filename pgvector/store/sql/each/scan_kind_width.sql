@@ -1,7 +1,7 @@
 -- Every row of a scope that is small enough to be read whole: how near it is, how many terms it has, and which of the
--- question's it holds, as bits. The numbers of a theme are one array of bytes a column: rows cost more to send and to
--- read than to find. A session is told by a number, which is its theme's alone. Terms that are constants cost the server a third of terms that it
--- would have to join.
+-- question's it holds, as bits. The numbers of a theme are one array of bytes a column, in which none may be null: rows
+-- cost more to send and to read than to find. A session is told by a number, which is its theme's alone. Terms that are
+-- constants cost the server a third of terms that it would have to join.
 select agent_identity,
        string_agg(int8send(id), '') as ids,
        string_agg(int8send(session), '') as sessions,
