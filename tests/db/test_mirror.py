@@ -147,11 +147,13 @@ class Mirror(RuleBasedStateMachine):
         # One host tells the whole old entry, the other only the part of it that the model has given.
         hint = {"previous": old} if home == "B" else {"old_text": told[number % len(told)]}
         theme_of_old = self.owner.pop((*key, old), None)
+        told_for_sure = key not in self.edited and (*key, old) not in self.gone_elsewhere
+        # When hands write it again, it is a new line.
+        self.gone_elsewhere.discard((*key, old))
         if action == "remove":
             self.write(home, target, [line for line in lines if line != old])
             return Remove(**hint, **common)
         self.write(home, target, [content if line == old else line for line in lines])
-        told_for_sure = key not in self.edited and (*key, old) not in self.gone_elsewhere
         self.owner[*key, content] = theme_of_old if told_for_sure and theme_of_old else UNKNOWN
         return Replace(content=content, **hint, **common)
 
