@@ -30,7 +30,7 @@ SEEN_ROWS = 1500
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The rows one recall may see, as parameters of the statements."""
+    """The rows one recall may see, as statements and their parameters."""
 
     kind: Kind
     scope: Scope
@@ -53,7 +53,7 @@ class Where:
         }
 
     def statement(self, name: str) -> LiteralString:
-        """The statement of this name for these rows."""
+        """The statement of this name for these rows, without conditions that hold for all of them."""
         scope = self.scope
         narrow = scope.session_id, scope.without_session, scope.since, scope.until, scope.role, self.target
         return (QUERIES if scope.themes is None or any(narrow) else PLAIN)[name]

@@ -1,5 +1,6 @@
--- The turns before and after each of some turns in its session, in their order.
-select t.agent_identity, t.id as hit, n.id, n.role, n.content, greatest('0001-01-03', least('9999-12-29', n.ts)) as at, n.session_id
+-- The turns before and after each of some turns in its session, in their order; their times as those of hits.
+select t.agent_identity, t.id as hit, n.id, n.role, n.content,
+       greatest('0001-01-03', least('9999-12-29', n.ts)) as at, n.session_id
 from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
 join conversations t on t.agent_identity = k.agent_identity and t.id = k.id
 cross join lateral (
