@@ -40,10 +40,15 @@ class Messenger:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What lets a gateway take part, open to everybody."""
+        """What lets a gateway take part, open to everybody.
+
+        Busy input is steered: a host that is told to interrupt awaits other things before it queues what comes while
+        it still tidies up behind an answer, and leaves it lying if it has finished by then.
+        """
         return {
             "SIGNAL_HTTP_URL": self.url, "SIGNAL_ACCOUNT": ACCOUNT, "SIGNAL_ALLOWED_USERS": "*",
             "SIGNAL_GROUP_ALLOWED_USERS": "*", "SIGNAL_REACTIONS": "false", "GATEWAY_ALLOW_ALL_USERS": "true",
+            "HERMES_GATEWAY_BUSY_INPUT_MODE": "steer",
         }  # fmt: skip
 
     def close(self) -> None:
