@@ -40,8 +40,8 @@ _WORDS = re.compile(r"\w+")
 _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
 
 
-class _TooSlow(Exception):
-    """A small scope could not be read whole in its share of the time."""
+class _NotWhole(Exception):
+    """A scope that was counted as small could not be read whole: it has grown, or it takes more than its share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Recaller:
         try:
             try:
                 found, hits, searched = self._answer(asked, request, whole=True)
-            except _TooSlow:
+            except _NotWhole:
                 found, hits, searched = self._answer(asked, request, whole=False)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
@@ -122,7 +122,11 @@ class Recaller:
     def _answer(self, asked: _Asked, request: RecallRequest, *, whole: bool) -> tuple[_Found, tuple[Hit, ...], float]:
         """What was found, the hits, and when the search was over. `whole` is whether a small scope is read whole."""
         left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
-        with self._database.transaction(left_s, meaning.share(asked.deadline), within_s=left_s, **SERIAL) as connection:
+        size = self._sizes.get(asked.where)
+        planned = whole and asked.where.plain and size is not None and self._small(asked, size)
+        with self._database.transaction(
+            left_s, meaning.share(asked.deadline), within_s=left_s, planned=planned, **SERIAL
+        ) as connection:
             found = self._found(connection, asked, whole=whole)
             searched = time.monotonic()
             return found, _hits(connection, request, asked.where.kind, found), searched
@@ -161,17 +165,24 @@ class Recaller:
         return legs.worded(connection, asked.where, terms, LEG_LIMIT, rows=size.rows, candidates=most)
 
     def _scan(self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size) -> Scan | None:
-        """None for a scope that is too large to be read whole, also since it was counted. Raises _TooSlow."""
-        most = self._settings.word_candidates_max
-        if asked.vector is not None:
-            most = min(most, self._settings.exact_rows_max)
-        if size.rows > most:
+        """None for a scope that is too large to be read whole. Raises _NotWhole."""
+        if not self._small(asked, size):
             return None
         try:
             with wrap_errors():
-                return legs.scan(connection, asked.where, terms, asked.vector, most)
+                scan = legs.scan(connection, asked.where, terms, asked.vector, self._scanned_rows_max(asked))
         except Unavailable as error:
-            raise _TooSlow from error
+            raise _NotWhole from error
+        if scan is None:
+            raise _NotWhole
+        return scan
+
+    def _small(self, asked: _Asked, size: Size) -> bool:
+        return size.rows <= self._scanned_rows_max(asked)
+
+    def _scanned_rows_max(self, asked: _Asked) -> int:
+        most = self._settings.word_candidates_max
+        return most if asked.vector is None else min(most, self._settings.exact_rows_max)
 
     def _near(self, connection: Connection, asked: _Asked, size: Size, scan: Scan | None) -> Near:
         if asked.vector is None:

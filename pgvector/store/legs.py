@@ -52,11 +52,16 @@ class Where:
             "role": self.scope.role,
         }
 
-    def statement(self, name: str) -> LiteralString:
-        """The statement of this name for these rows, without conditions that hold for all of them."""
+    @property
+    def plain(self) -> bool:
+        """Whether these are all rows of some themes."""
         scope = self.scope
         narrow = scope.session_id, scope.without_session, scope.since, scope.until, scope.role, self.target
-        return (QUERIES if scope.themes is None or any(narrow) else PLAIN)[name]
+        return scope.themes is not None and not any(narrow)
+
+    def statement(self, name: str) -> LiteralString:
+        """The statement of this name for these rows, without conditions that hold for all of them."""
+        return (PLAIN if self.plain else QUERIES)[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
@@ -50,6 +51,12 @@ class PatientConnection(psycopg.Connection[DictRow]):
 
     A pool hides why it cannot connect, so `connect` tells it to `tell`: the error, or None when it went well.
     """
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether a session of the server is this connection's alone; a pooler gives other ids than the server's."""
+        row = self.execute("select pg_backend_pid() as pid").fetchone()
+        return row is not None and row["pid"] == self.info.backend_pid
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through

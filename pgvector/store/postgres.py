@@ -40,6 +40,10 @@ ANSWER_S_MAX = 10.0
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
+# One plan for all values, which the connection keeps, is an index for every condition: never the plan that a table
+# without statistics or a theme of unusual size would suggest.
+PLANNED: dict[str, LiteralString] = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+
 # The pool logs each failed attempt; the writer says once that the database is away, and when it is back.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
@@ -53,7 +57,7 @@ class Database:
     def __init__(self, settings: Settings, hermes_home: Path) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[Connection] | None = None
+        self._pool: ConnectionPool[PatientConnection] | None = None
         self._state: schema.SchemaState | None = None
         self._refusal = ""
         reason = unusable(settings)
@@ -110,7 +114,7 @@ class Database:
     @contextmanager
     def connection(
         self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = 0, opening: bytes = b""
-    ) -> Iterator[Connection]:
+    ) -> Iterator[PatientConnection]:
         """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
 
         When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
@@ -141,9 +145,18 @@ class Database:
 
     @contextmanager
     def transaction(
-        self, timeout_s: float, statement_timeout_s: float, *, within_s: float = math.inf, **local: LiteralString
+        self,
+        timeout_s: float,
+        statement_timeout_s: float,
+        *,
+        within_s: float = math.inf,
+        planned: bool = False,
+        **local: LiteralString,
     ) -> Iterator[Connection]:
         """A transaction with a time limit per statement, one in all, and further transaction-local settings.
+
+        Statements of a `planned` one are parsed and planned once a connection, as PLANNED: for those whose every
+        condition has an index, whatever the values.
 
         Postgres ends it when it waits longer for us than we for it: a process that is stopped meanwhile, or cut off,
         must not keep its locks from all others.
@@ -151,10 +164,11 @@ class Database:
         answer_s = statement_timeout_s + ANSWER_S_MAX
         idle: dict[str, LiteralString | int] = {"idle_in_transaction_session_timeout": int(answer_s * 1000)}
         # One message, because each is a way to the server and back.
-        opening = b"begin; " + _settings(statement_timeout_s, idle | local)
+        opening = b"begin; " + _settings(statement_timeout_s, idle | local | (PLANNED if planned else {}))
         with self.connection(timeout_s, within_s=within_s, answer_s=answer_s, opening=opening) as connection:
             try:
-                yield connection
+                with _preparing(connection, planned):
+                    yield connection
             except BaseException:
                 with contextlib.suppress(psycopg.Error):
                     connection.rollback()
@@ -181,7 +195,7 @@ class Database:
     def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
         self._refusal = first_line(failure) if failure else ""
 
-    def _opened(self) -> ConnectionPool[Connection]:
+    def _opened(self) -> ConnectionPool[PatientConnection]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
@@ -244,6 +258,17 @@ def _configure(connection: Connection) -> None:
     except psycopg.ProgrammingError as error:
         # Before the migrations the type is unknown; `verify` says so with the command to run.
         log.debug("vector type not registered: %s", type(error).__name__)
+
+
+@contextmanager
+def _preparing(connection: PatientConnection, wanted: bool) -> Iterator[None]:
+    """Prepare each statement at its first use, unless the next transaction may have another session of the server."""
+    # The driver's own way, which is to prepare what has been used some times, flips plans that are not PLANNED.
+    connection.prepare_threshold = 0 if wanted and connection.direct else None
+    try:
+        yield
+    finally:
+        connection.prepare_threshold = None
 
 
 @contextmanager

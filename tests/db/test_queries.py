@@ -15,6 +15,7 @@ from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall import LEG_LIMIT
 from hermes_memory_pgvector.store import queries
 from hermes_memory_pgvector.store.legs import SEEN_ROWS, Kind, Where
+from hermes_memory_pgvector.store.postgres import PLANNED
 from hermes_memory_pgvector.store.queries import PLAIN, QUERIES
 
 TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
@@ -88,8 +89,8 @@ def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> No
 
 
 @pytest.fixture
-def filled(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-    """A connection to a database with a large and a small theme, and statistics about them."""
+def unknown(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection to a database with a large and a small theme, and no statistics about them."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
             "create function random_halfvec(n int) returns halfvec volatile language sql as "
@@ -106,8 +107,15 @@ def filled(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
                        to_tsvector('english', 'row number ' || n)
                 from generate_series(1, 800) as n""".encode()
             )
-            connection.execute(f"analyze {table}".encode())
         yield connection
+
+
+@pytest.fixture
+def filled(unknown: psycopg.Connection[tuple[Any, ...]]) -> psycopg.Connection[tuple[Any, ...]]:
+    """The same with statistics."""
+    for table in TABLES.values():
+        unknown.execute(f"analyze {table}".encode())
+    return unknown
 
 
 def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, where: Where, vector: str) -> str:
@@ -135,6 +143,31 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
                 assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
             # Settings that pin the one plan must not turn the other.
             assert graph not in plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_plan_for_all_values_looks_each_row_up_whatever_is_known_of_the_table(
+    unknown: psycopg.Connection[tuple[Any, ...]], kind: Kind
+) -> None:
+    for name, value in PLANNED.items():
+        unknown.execute(f"set {name} = {value}".encode())
+    asked = {name: PLAIN[name] for name in (f"scan_{kind}_8", f"scan_{kind}_120", f"near_{kind}_exact")}
+    asked |= {name: QUERIES[name] for name in (f"fetch_{kind}", "around_turns")}
+    values = {}
+    for name, statement in asked.items():
+        numbered, names = as_server_sees(statement)
+        unknown.execute(f"prepare {name} as {numbered}".encode())
+        values[name] = ", ".join(["null"] * len(names))
+    for known in (False, True):
+        if known:
+            unknown.execute(f"analyze {TABLES[kind]}".encode())
+        for name in asked:
+            rows = unknown.execute(f"explain execute {name} ({values[name]})".encode())
+            found = "\n".join(line for (line,) in rows)
+            assert "Seq Scan" not in found, f"{name}:\n{found}"
+            assert re.search(r"Index Cond: .*agent_identity", found), f"{name}:\n{found}"
+    planned = unknown.execute("select sum(generic_plans), sum(custom_plans) from pg_prepared_statements")
+    assert planned.fetchone() == (2 * len(asked), 0)
 
 
 @pytest.mark.parametrize("kind", TABLES)
