@@ -68,6 +68,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 # Words of a question that mark a passage: longer ASCII words, pairs of other letters.
 _QUERY_WORD = re.compile(r"[A-Za-z0-9_]+|[^\W\x00-\x7f]{2}")
 
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def visible(text: str) -> str:
     """The text without hidden characters and with nothing that passes for markup of the host or of a model.
@@ -298,7 +300,7 @@ def _escaped_chars(text: str) -> int:
 
 
 def _size(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False))
+    return len(_encoded(value))
 
 
 def _shown_time(at: datetime) -> str:

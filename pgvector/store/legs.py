@@ -93,8 +93,8 @@ def index_name(kind: Kind, theme: str) -> str:
 
 def lexemes(connection: Connection, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The terms that Postgres makes of each of these words, which are a question's as `lexical` has them."""
-    found = connection.execute(QUERIES["lexemes"], {"words": words})
-    return {row["word"]: tuple(row["lexemes"]) for row in found}
+    found = tuples(connection, QUERIES["lexemes"], {"words": words}, binary=True)
+    return {word: tuple(of_word) for word, of_word in found}
 
 
 def scan(
@@ -202,7 +202,7 @@ def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, 
     return {
         (theme, number): Hit(
             id=number, theme=theme, content=content, at=at, score=0.0, target=target, role=role,
-            session_id=session, metadata=metadata,
+            session_id=session, metadata=metadata or {},
         )
         for theme, number, content, metadata, at, role, session, target in found
     }  # fmt: skip
