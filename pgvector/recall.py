@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isnan
 
-from . import meaning
+from . import meaning, utterance
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from .fusion import Line, fuse
 from .meaning import SERIAL, Near
@@ -35,9 +33,8 @@ QUERY_CHARS_MAX = 4000
 EMBED_SHARE = 0.6
 SLICE_S_MIN = 0.05
 FETCHED_MIN = 20
-OPENING_CHARS, OPENING_WORDS = 100, 4
-_WORDS = re.compile(r"\w+")
-_ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
+# What a turn keeps of its score when it ends in a question.
+ASKING_SHARE = 0.75
 
 
 class _NotWhole(Exception):
@@ -207,20 +204,19 @@ class Recaller:
 def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
     near = found.near.found.values()
     scores = fuse(found.line, span=(min(near), max(near)) if near else None)
-    best = _distinct(connection, kind, request, list(scores))
+    best = _distinct(connection, kind, request, scores)
     context = request.context if kind == "turns" and best else 0
     beside = legs.around(connection, list(best), context) if context else {}
     places = {key: place for place, key in enumerate(found.line.keys)}
-    return tuple(_told(hit, scores[key], found.line, places[key], beside.get(key, ())) for key, hit in best.items())
+    return tuple(_told(hit, found.line, places[key], beside.get(key, ())) for key, hit in best.items())
 
 
-def _told(hit: Hit, score: float, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
+def _told(hit: Hit, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
     """The hit with why it was found."""
     similarity = line.similarities[place]
     words = [(-worth, word) for word, worth in zip(line.words, line.worths[place].tolist(), strict=True) if worth]
     return replace(
         hit,
-        score=score,
         similarity=None if isnan(similarity) else float(similarity),
         words=-sum(worth for worth, _ in words),
         matched=tuple(word for _, word in sorted(words)),
@@ -228,53 +224,41 @@ def _told(hit: Hit, score: float, line: Line[Key], place: int, context: tuple[Hi
     )
 
 
-def _distinct(connection: Connection, kind: Kind, request: RecallRequest, keys: Sequence[Key]) -> dict[Key, Hit]:
-    """The first rows of those that the request asks for, each text once, with how often it stands among those read.
+def _distinct(
+    connection: Connection, kind: Kind, request: RecallRequest, scores: Mapping[Key, float]
+) -> dict[Key, Hit]:
+    """The best rows of those that the request asks for, each text once, with how often it stands among those read.
 
     Neighbours of what the legs found come from other times and sides, too.
     """
     best: dict[Key, Hit] = {}
     alike: dict[str, list[Key]] = {}
     texts: dict[Key, str] = {}
-    said = cache(lambda key: _said(texts[key]))
-    step = max(FETCHED_MIN, 2 * request.limit)
+    said = cache(lambda key: utterance.said(texts[key]))
+    keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = legs.fetch(connection, kind, keys[start : start + step])
-        for key in keys[start : start + step]:
-            hit = rows.get(key)
-            if hit is None or not request.scope.holds(hit):
+        weighed = {key: scores[key] * _weight(rows[key]) for key in keys[start : start + step] if key in rows}
+        for key, score in sorted(weighed.items(), key=lambda found: -found[1]):
+            hit = rows[key]
+            if not request.scope.holds(hit):
                 continue
             texts[key] = hit.content
-            others = alike.setdefault(_opening(hit.content), [])
+            others = alike.setdefault(utterance.opening(hit.content), [])
             first = next((other for other in others if said(other) == said(key)), None)
             if first is not None:
                 best[first] = replace(best[first], said=best[first].said + 1)
             elif len(best) < request.limit:
-                best[key] = hit
+                best[key] = replace(hit, score=score)
                 others.append(key)
         if len(best) >= request.limit:
             break
-    return best
+    return dict(sorted(best.items(), key=lambda found: -found[1].score))
 
 
-def _opening(text: str) -> str:
-    """The first words of what a text says, by which most texts differ."""
-    words = _words(text[:OPENING_CHARS])
-    # The last of them may have been cut.
-    if len(words) <= OPENING_WORDS:
-        words = _words(text)
-    return " ".join(words[:OPENING_WORDS])
-
-
-def _said(text: str) -> str:
-    """What a text says, whatever its case, width, spaces and signs."""
-    return " ".join(_words(text)) or text
-
-
-def _words(text: str) -> list[str]:
-    if text.isascii():
-        return text.casefold().translate(_ASCII_SIGNS).split()
-    return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
+def _weight(hit: Hit) -> float:
+    """A turn that ends in a question stands back for those that may answer it."""
+    return ASKING_SHARE if hit.role and utterance.asks(hit.content) else 1.0
 
 
 def _bounded(query: str) -> str:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from loopback import Endpoint, vector
 from psycopg.conninfo import conninfo_to_dict
 
-from hermes_memory_pgvector import meaning, recall
+from hermes_memory_pgvector import meaning, utterance
 from hermes_memory_pgvector.ambient import ambient
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
 from hermes_memory_pgvector.fitting import CALIBRATION_WAIT_S_MIN, Fitting
@@ -29,7 +29,7 @@ from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
-from hermes_memory_pgvector.recall import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
+from hermes_memory_pgvector.recall import ASKING_SHARE, LEG_LIMIT, QUERY_CHARS_MAX, Recaller
 from hermes_memory_pgvector.render import as_json
 from hermes_memory_pgvector.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.settings import Settings
@@ -290,6 +290,26 @@ def test_signs_in_a_word_are_no_syntax(memory: Memory, word: str) -> None:
     assert best.words > 0
 
 
+def test_a_turn_that_asks_stands_behind_one_that_says_the_same(memory: Memory) -> None:
+    asking, telling = "is the kelp lamp brown?", "the kelp lamp is brown"
+    memory.add(turn(asking, session="a"), turn(telling, session="b"), entry(asking), entry(telling))
+    first, second = memory.ask("the brown kelp lamp").hits
+    assert [first.content, second.content] == [telling, asking]
+    assert second.score == pytest.approx(ASKING_SHARE * first.score)
+    # An entry is what somebody chose to keep.
+    first, second = memory.ask("the brown kelp lamp", kind="entries").hits
+    assert first.score == second.score
+
+
+def test_hits_stand_by_their_score_also_when_more_rows_than_one_look_brings_are_alike(memory: Memory) -> None:
+    memory.add(*(turn("is the kelp lamp brown?", session=str(n)) for n in range(30)))
+    memory.add(*(turn(f"kelp number {n}", session=f"t{n}") for n in range(30)))
+    hits = memory.ask("the brown kelp lamp", limit=10).hits
+    assert len(hits) == 10
+    assert hits[0].said == 30
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
 def test_a_row_of_another_theme_with_the_same_id_is_another_row(memory: Memory) -> None:
     memory.run(
         "insert into conversations (agent_identity, id, session_id, role, content, search) overriding system value "
@@ -391,12 +411,12 @@ def test_texts_that_begin_alike_are_compared_by_one_look_at_each(
 ) -> None:
     looks: list[str] = []
 
-    def counted(text: str, said: Callable[[str], str] = recall._said) -> str:
+    def counted(text: str, said: Callable[[str], str] = utterance.said) -> str:
         looks.append(text)
         return said(text)
 
     memory.add(*(turn(f"find the kelp for me in lamp {n}", session=str(n)) for n in range(20)))
-    monkeypatch.setattr(recall, "_said", counted)
+    monkeypatch.setattr(utterance, "said", counted)
     assert len(memory.found("kelp", limit=20)) == 20
     assert len(looks) == len(set(looks)) == 20
 
