@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isnan
+from typing import TypeAlias
 
 from . import meaning, utterance
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
@@ -60,6 +61,10 @@ class _Found:
     line: Line[Key]
 
 
+# What was found, the hits, and when the search was over (monotonic).
+_Answer: TypeAlias = tuple[_Found, tuple[Hit, ...], float]
+
+
 class Recaller:
     """Answers questions to the memory. Safe for any thread.
 
@@ -95,10 +100,7 @@ class Recaller:
         asked = _Asked(Where(kind, request.scope, request.target or ""), query, vector, deadline)
         embedded = time.monotonic()
         try:
-            try:
-                found, hits, searched = self._answer(asked, request, whole=True)
-            except _NotWhole:
-                found, hits, searched = self._answer(asked, request, whole=False)
+            found, hits, searched = self._answered(asked, request)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
         if found.near.lacking:
@@ -116,15 +118,33 @@ class Recaller:
         )
         return Recall(hits, degraded, explanation)
 
-    def _answer(self, asked: _Asked, request: RecallRequest, *, whole: bool) -> tuple[_Found, tuple[Hit, ...], float]:
-        """What was found, the hits, and when the search was over. `whole` is whether a small scope is read whole."""
-        left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
+    def _answered(self, asked: _Asked, request: RecallRequest) -> _Answer:
+        """The answer, by plans that are kept if the scope is known as one for them.
+
+        What fails so, or cannot be read whole, is asked again without both.
+        """
         size = self._sizes.get(asked.where)
-        planned = whole and asked.where.plain and size is not None and self._small(asked, size)
+        kept_plans = size is not None and asked.where.plain and not size.pieces and self._small(asked, size)
+        try:
+            return self._answer(asked, request, size, kept_plans=kept_plans)
+        except _NotWhole as error:
+            log.debug("%s", error)
+        except Unavailable as error:
+            if not kept_plans:
+                raise
+            log.debug("by kept plans: %s", error)
+        self._sizes.forget(asked.where)
+        return self._answer(asked, request, None, whole=False)
+
+    def _answer(
+        self, asked: _Asked, request: RecallRequest, size: Size | None, *, whole: bool = True, kept_plans: bool = False
+    ) -> _Answer:
+        """The answer from a scope whose size is known or counted; `whole` is whether a small one is read whole."""
+        left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
         with self._database.transaction(
-            left_s, meaning.share(asked.deadline), within_s=left_s, planned=planned, **SERIAL
+            left_s, meaning.share(asked.deadline), within_s=left_s, kept_plans=kept_plans, **SERIAL
         ) as connection:
-            found = self._found(connection, asked, whole=whole)
+            found = self._found(connection, asked, size or self._counted(connection, asked.where), whole=whole)
             searched = time.monotonic()
             return found, _hits(connection, request, asked.where.kind, found), searched
 
@@ -141,8 +161,7 @@ class Recaller:
             self._vectors.put(query, vector)
         return vector, ()
 
-    def _found(self, connection: Connection, asked: _Asked, *, whole: bool) -> _Found:
-        size = self._size(connection, asked.where)
+    def _found(self, connection: Connection, asked: _Asked, size: Size, *, whole: bool) -> _Found:
         terms = self._terms.of(connection, asked.query)
         scan = self._scan(connection, asked, terms, size) if whole else None
         if scan is not None:
@@ -169,9 +188,9 @@ class Recaller:
             with wrap_errors():
                 scan = legs.scan(connection, asked.where, terms, asked.vector, self._scanned_rows_max(asked))
         except Unavailable as error:
-            raise _NotWhole from error
+            raise _NotWhole(str(error)) from error
         if scan is None:
-            raise _NotWhole
+            raise _NotWhole("the scope has grown since it was counted")
         return scan
 
     def _small(self, asked: _Asked, size: Size) -> bool:
@@ -191,13 +210,11 @@ class Recaller:
             size=size, exact_rows_max=self._settings.exact_rows_max, deadline=asked.deadline,
         )  # fmt: skip
 
-    def _size(self, connection: Connection, where: Where) -> Size:
+    def _counted(self, connection: Connection, where: Where) -> Size:
         """The size of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
-        size = self._sizes.get(where)
-        if size is None:
-            bounds = self._settings.exact_rows_max, self._settings.word_candidates_max
-            size = legs.count(connection, where, max(bounds) + 1)
-            self._sizes.put(where, size)
+        bounds = self._settings.exact_rows_max, self._settings.word_candidates_max
+        size = legs.count(connection, where, max(bounds) + 1)
+        self._sizes.put(where, size)
         return size
 
 

@@ -30,6 +30,11 @@ class Remembered(Generic[K, V]):
             self._values.move_to_end(key)
             return value
 
+    def forget(self, key: K) -> None:
+        """Remember no value for this key."""
+        with self._lock:
+            self._values.pop(key, None)
+
     def put(self, key: K, value: V) -> None:
         """Remember a value from now on, in the place of the one that was asked for longest ago."""
         with self._lock:

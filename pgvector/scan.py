@@ -1,7 +1,7 @@
 """Rows as arrays: a scope that was read whole, with what each leg finds in it, and who stands beside whom. Pure.
 
-Words are scored by BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, the terms ORed and their weights
-squared, because a word is rare in the row and in the question.
+Words are scored by BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, the terms ORed and their inverse
+document frequencies squared.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ Family: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes]
 # A bigint of so many bits stays positive.
 BITS = 60
 
-# BM25 as measured best on conversations: short documents want little length normalisation.
-BM25_K1, BM25_B = 0.9, 0.4
+# BM25 as measured best on conversations: short documents want little length normalisation, and a word counts as rare
+# twice, in the row and in the question.
+BM25_K1, BM25_B, IDF_POWER = 0.9, 0.4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,7 @@ class Scan:
         columns = {word: column for column, word in enumerate(dict.fromkeys(self.words))}
         rows = np.flatnonzero(self.held.any(axis=1))
         holding = self.held.sum(axis=0)
-        # The squared inverse document frequency of each term.
-        weights = np.log(1 + (len(self.keys) - holding + 0.5) / (holding + 0.5)) ** 2
+        weights = np.log(1 + (len(self.keys) - holding + 0.5) / (holding + 0.5)) ** IDF_POWER
         lengths = self.lengths[rows]
         mean = lengths.sum() / max(1, len(rows))
         brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean))

@@ -11,7 +11,7 @@ from typing import Any, Literal, LiteralString, TypeAlias
 
 from ..fusion import Line
 from ..model import Hit, Scope, Vector
-from ..scan import BM25_B, BM25_K1, Key, Scan, related, scanned
+from ..scan import BM25_B, BM25_K1, IDF_POWER, Key, Scan, related, scanned
 from ..themes import RESERVED_PATTERN
 from .postgres import Connection, tuples
 from .queries import PLAIN, QUERIES, WIDTHS
@@ -173,7 +173,8 @@ def worded(
     if not terms:
         return {}
     name, asked, words = _asked("words", where, terms)
-    parameters = {**asked, "limit": limit, "rows": rows, "candidates": candidates, "k1": BM25_K1, "b": BM25_B}
+    parameters = {**asked, "limit": limit, "rows": rows, "candidates": candidates}
+    parameters |= {"k1": BM25_K1, "b": BM25_B, "idf_power": IDF_POWER}
     found: dict[Key, dict[str, float]] = {}
     for theme, number, held, worths in tuples(connection, where.statement(name), parameters):
         worth = found[theme, number] = {}

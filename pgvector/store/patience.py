@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
@@ -50,13 +49,10 @@ class PatientConnection(psycopg.Connection[DictRow]):
     """A connection that closes itself, with an OperationalError, when the patience of its thread is at an end.
 
     A pool hides why it cannot connect, so `connect` tells it to `tell`: the error, or None when it went well.
+    `keeps_plans` is whether it may keep plans of statements from one transaction to the next.
     """
 
-    @cached_property
-    def direct(self) -> bool:
-        """Whether a session of the server is this connection's alone; a pooler gives other ids than the server's."""
-        row = self.execute("select pg_backend_pid() as pid").fetchone()
-        return row is not None and row["pid"] == self.info.backend_pid
+    keeps_plans = False
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through

@@ -26,6 +26,7 @@ from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
 from .embedded import EmbeddedServer, available
 from .patience import PatientConnection, patience, patience_left_s
+from .plans import KEPT_PLANS, find_out, keeping_plans
 from .preflight import first_line
 from .queries import QUERIES
 
@@ -39,10 +40,6 @@ CHECK_S_MAX = 1.0
 ANSWER_S_MAX = 10.0
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
-
-# One plan for all values, which the connection keeps, is an index for every condition: never the plan that a table
-# without statistics or a theme of unusual size would suggest.
-PLANNED: dict[str, LiteralString] = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
 # The pool logs each failed attempt; the writer says once that the database is away, and when it is back.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
@@ -113,13 +110,20 @@ class Database:
 
     @contextmanager
     def connection(
-        self, timeout_s: float, *, within_s: float = math.inf, answer_s: float = 0, opening: bytes = b""
+        self,
+        timeout_s: float,
+        *,
+        within_s: float = math.inf,
+        answer_s: float = 0,
+        opening: bytes = b"",
+        kept_plans: bool = False,
     ) -> Iterator[PatientConnection]:
         """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
 
         When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
         connection is given up; 0 stands for somewhat longer than `statement_timeout_s`, so that a server which is cut
-        off holds nobody for ever. `opening` is run on it first; one that is dead then is replaced.
+        off holds nobody for ever. `opening` is run on it first, with `kept_plans` the settings for those if it may keep
+        plans; one that is dead then is replaced.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
         the driver's errors, also for statements that the caller runs on it. A note tells why there is no connection.
@@ -131,7 +135,7 @@ class Database:
             with (
                 wrap_errors(),
                 patience(timeout_s),
-                _opened_with(opening),
+                _opened_with(opening, kept_plans),
                 pool.connection(timeout=timeout_s) as connection,
                 _opened_with(b""),
                 patience(deadline - time.monotonic(), answer_s),
@@ -150,13 +154,13 @@ class Database:
         statement_timeout_s: float,
         *,
         within_s: float = math.inf,
-        planned: bool = False,
+        kept_plans: bool = False,
         **local: LiteralString,
     ) -> Iterator[Connection]:
         """A transaction with a time limit per statement, one in all, and further transaction-local settings.
 
-        Statements of a `planned` one are parsed and planned once a connection, as PLANNED: for those whose every
-        condition has an index, whatever the values.
+        With `kept_plans` each statement is parsed and planned once a connection, for all values, where nothing forbids
+        it: every condition of these statements must have an index, and none may stand in a `part`.
 
         Postgres ends it when it waits longer for us than we for it: a process that is stopped meanwhile, or cut off,
         must not keep its locks from all others.
@@ -164,10 +168,12 @@ class Database:
         answer_s = statement_timeout_s + ANSWER_S_MAX
         idle: dict[str, LiteralString | int] = {"idle_in_transaction_session_timeout": int(answer_s * 1000)}
         # One message, because each is a way to the server and back.
-        opening = b"begin; " + _settings(statement_timeout_s, idle | local | (PLANNED if planned else {}))
-        with self.connection(timeout_s, within_s=within_s, answer_s=answer_s, opening=opening) as connection:
+        opening = b"begin; " + _settings(statement_timeout_s, idle | local)
+        with self.connection(
+            timeout_s, within_s=within_s, answer_s=answer_s, opening=opening, kept_plans=kept_plans
+        ) as connection:
             try:
-                with _preparing(connection, planned):
+                with keeping_plans(connection) if kept_plans else contextlib.nullcontext():
                     yield connection
             except BaseException:
                 with contextlib.suppress(psycopg.Error):
@@ -228,47 +234,40 @@ class _Opening(threading.local):
     """What this thread runs first on a connection that it takes from the pool."""
 
     statements = b""
+    kept_plans = False
 
 
 _opening = _Opening()
 
 
 @contextmanager
-def _opened_with(statements: bytes) -> Iterator[None]:
-    before, _opening.statements = _opening.statements, statements
+def _opened_with(statements: bytes, kept_plans: bool = False) -> Iterator[None]:
+    before = _opening.statements, _opening.kept_plans
+    _opening.statements, _opening.kept_plans = statements, kept_plans
     try:
         yield
     finally:
-        _opening.statements = before
+        _opening.statements, _opening.kept_plans = before
 
 
-def _check(connection: Connection) -> None:
+def _check(connection: PatientConnection) -> None:
     """A connection made before the migrations learns the vector type when it is next used."""
     # A third of the time, so that a fresh connection can be had in the rest when this one is dead.
     with patience(min(CHECK_S_MAX, patience_left_s() / 3)):
-        connection.execute(_opening.statements)
+        kept = _opening.kept_plans and connection.keeps_plans
+        connection.execute(_opening.statements + (b"; " + _local(KEPT_PLANS) if kept else b""))
     if connection.adapters.types.get("halfvec") is None:
         _configure(connection)
 
 
-def _configure(connection: Connection) -> None:
+def _configure(connection: PatientConnection) -> None:
     try:
         with patience(ANSWER_S_MAX):
+            find_out(connection)
             register_vector(connection)
     except psycopg.ProgrammingError as error:
         # Before the migrations the type is unknown; `verify` says so with the command to run.
         log.debug("vector type not registered: %s", type(error).__name__)
-
-
-@contextmanager
-def _preparing(connection: PatientConnection, wanted: bool) -> Iterator[None]:
-    """Prepare each statement at its first use, unless the next transaction may have another session of the server."""
-    # The driver's own way, which is to prepare what has been used some times, flips plans that are not PLANNED.
-    connection.prepare_threshold = 0 if wanted and connection.direct else None
-    try:
-        yield
-    finally:
-        connection.prepare_threshold = None
 
 
 @contextmanager
@@ -296,7 +295,10 @@ def tuples(
 
 def _settings(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:
     """Statements that set what holds until the end of the transaction; `__` in a name stands for its dot."""
-    settings: dict[str, LiteralString | int] = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
+    return _local({"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local})
+
+
+def _local(settings: Mapping[str, LiteralString | int]) -> bytes:
     return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .ablation import ablation
 from .cases import Case, flat, locomo, matched
 from .measures import means, measures
 from .stage import Stage
@@ -30,6 +31,11 @@ def main() -> None:
             for peer in [None, options.peer] if options.peer else [None]:
                 told = stage.interview(cases, endpoint, LIMIT, peer)
                 results[f"{'peer' if peer else 'ours'}, {embedder}"] = _measured(cases, told)
+                if options.ablation and not peer:
+                    results |= {
+                        f"{embedder}: {change}": {"all": figures}
+                        for change, figures in ablation(cases, told["dsn"], endpoint, LIMIT).items()
+                    }
     if options.json:
         print(json.dumps(results, indent=1))
     else:
@@ -48,6 +54,7 @@ def _options() -> argparse.Namespace:
         help="may be given again; bundled if not; none is recall by words alone",
     )  # fmt: skip
     parser.add_argument("--peer", type=Path, metavar="VENV", help="the rival's environment, for the same run on it")
+    parser.add_argument("--ablation", action="store_true", help="also what is found without each part of a recall")
     parser.add_argument("--json", action="store_true", help="the figures as JSON on stdout")
     return parser.parse_args()
 
@@ -72,13 +79,14 @@ def _measured(cases: Sequence[Case], told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _show(results: Mapping[str, Any]) -> None:
     names = [name for name in next(iter(results.values()))["all"] if name != "questions"]
-    print(f"{'':24}{'questions':>10}" + "".join(f"{name:>11}" for name in names))
+    width = max(24, *(len(who) + 2 for who in results))
+    print(f"{'':{width}}{'questions':>10}" + "".join(f"{name:>11}" for name in names))
     for who, result in results.items():
         for what, figures in [
             (who, result["all"]),
-            *((f"  {name}", one) for name, one in result["by category"].items()),
+            *((f"  {name}", one) for name, one in result.get("by category", {}).items()),
         ]:
-            print(f"{what:24}{figures['questions']:10}" + "".join(f"{figures[name]:11.3f}" for name in names))
+            print(f"{what:{width}}{figures['questions']:10}" + "".join(f"{figures[name]:11.3f}" for name in names))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class Stage:
             process.kill()
             process.wait()
         result: dict[str, Any] = json.loads(answers.read_text())
-        return result
+        return result | {"dsn": dsn}
 
     def _database(self, name: str) -> str:
         with psycopg.connect(self._server.dsn, autocommit=True) as connection:

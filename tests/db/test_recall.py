@@ -330,6 +330,7 @@ def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(
     recall = memory.ask("kelp")
     assert recall.hits[0].session_id == "new"
     assert recall.explanation.near == LEG_LIMIT
+    assert recall.explanation.rows == memory.ask("kelp").explanation.rows == 151
     assert recall.degraded == ()
 
 
@@ -359,6 +360,60 @@ def test_a_scope_whose_plan_depends_on_its_values_is_planned_each_time(memory: M
     memory.add(*corpus(random.Random(3), 50))
     for _ in range(12):
         assert memory.ask("kelp", scope).hits
+    assert prepared(memory) == []
+
+
+def test_a_theme_with_a_long_text_is_asked_again_and_again(memory: Memory) -> None:
+    memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
+    memory.run(
+        "insert into conversation_pieces select agent_identity, id, 1, embedding from conversations "
+        "where session_id = 's'"
+    )
+    for _ in range(4):
+        assert memory.found("kelp") == ["the kelp", "the lamp"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter table conversations alter column session_id type varchar",
+        "alter table conversations add column mood text",
+        "drop index conversations_timeline",
+        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+        "and datname = current_database()",
+    ],
+)
+def test_what_happens_to_the_tables_or_the_session_between_two_questions_takes_nothing(
+    memory: Memory, change: str
+) -> None:
+    memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
+    for _ in range(3):
+        assert memory.found("kelp") == ["the kelp", "the lamp"]
+    assert prepared(memory)
+    memory.run(change)
+    for _ in range(3):
+        assert memory.found("kelp") == ["the kelp", "the lamp"]
+
+
+def test_plans_that_a_session_has_lost_are_made_again(memory: Memory) -> None:
+    memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
+    for _ in range(3):
+        memory.found("kelp")
+        with memory.database.connection(5) as connection:
+            # Behind the back of the driver, as a pooler may do that passes for the server.
+            connection.pgconn.exec_(b"deallocate all")
+    assert memory.found("kelp") == ["the kelp", "the lamp"]
+
+
+def test_a_question_that_fails_leaves_no_statement_on_the_server(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add(turn("the kelp", session="s"))
+    memory.ask("kelp")
+    slow = legs.PLAIN["scan_turns_8"].replace("where", "where pg_sleep(5) is not null and", 1)
+    monkeypatch.setattr(legs, "PLAIN", {**legs.PLAIN, "scan_turns_8": slow})
+    for _ in range(4):
+        assert memory.ask("kelp", budget_s=0.4).hits
     assert prepared(memory) == []
 
 

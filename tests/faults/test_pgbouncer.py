@@ -119,7 +119,7 @@ def test_plans_are_kept_only_by_a_session_of_ones_own(pooler: Pooler, database: 
     for dsn, kept in ((pooler.dsn, 0), (database, 2)):
         with closing(Database(Settings(dsn=dsn), tmp_path)) as opened:
             for _ in range(3):
-                with opened.transaction(5, 5, planned=True) as connection:
+                with opened.transaction(5, 5, kept_plans=True) as connection:
                     connection.execute("select 1")
                     row = connection.execute("select count(*) from pg_prepared_statements").fetchone()
             assert row == {"count": kept}

@@ -1,4 +1,4 @@
--- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights squared (a word is
+-- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights to a power (a word is
 -- rare in the row and in the question), for a scope that is too large to be read whole. Looked through are its newest
 -- rows, and those that the index brings: the rows with a scarce term and those with two common ones, as far as they
 -- are expected to be few. How many rows hold a common term is known from memory_words, or guessed from the newest
@@ -89,7 +89,8 @@ with asked as materialized (
   from (select held, held_beyond, count(*) as rows from candidates group by held, held_beyond) as c
 ), weights as materialized (
   select array_agg(lexeme order by n) as lexemes,
-         array_agg(power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), 2) order by n) as idf
+         array_agg(power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), %(idf_power)s)
+           order by n) as idf
   from (
     select t.n, t.lexeme, greatest(t.rows, sum(h.rows))::float8 as rows
     from terms t left join (select unnest(terms) as n, rows from alike) as h using (n)

@@ -1,0 +1,151 @@
+"""What each part of a recall gives: stored rows are asked by the product's own rules, one of them changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from hermes_memory_pgvector import fusion, recall, scan, utterance
+from hermes_memory_pgvector.embedding.http import HttpEmbedder
+from hermes_memory_pgvector.scan import Key, Scan
+from hermes_memory_pgvector.terms import Terms
+
+from .cases import Case, Question, matched
+from .measures import means, measures
+from .stage import Endpoint
+
+EMBED_S_MAX = 60.0
+# A change: the rule, by its module and name, and what it is instead.
+Change = tuple[ModuleType, str, float]
+ALONE = "turns embedded without what stands before them"
+CHANGES: dict[str, Sequence[Change]] = {
+    "everything": (),
+    "without the meaning (weight 0)": ((fusion, "MEANING_WEIGHT", 0.0),),
+    "without the words (weight 1)": ((fusion, "MEANING_WEIGHT", 1.0),),
+    "weight of the meaning 0.2": ((fusion, "MEANING_WEIGHT", 0.2),),
+    "weight of the meaning 0.4": ((fusion, "MEANING_WEIGHT", 0.4),),
+    "weight of the meaning 0.5": ((fusion, "MEANING_WEIGHT", 0.5),),
+    ALONE: (),
+    "neighbours share neither words nor scores": ((fusion, "CONTEXT_SHARE", 0.0), (fusion, "NEIGHBOUR_SHARE", 0.0)),
+    "no words of neighbours": ((fusion, "CONTEXT_SHARE", 0.0),),
+    "words of neighbours 0.2 instead of 0.4": ((fusion, "CONTEXT_SHARE", 0.2),),
+    "words of neighbours 0.6": ((fusion, "CONTEXT_SHARE", 0.6),),
+    "no share of neighbours' scores": ((fusion, "NEIGHBOUR_SHARE", 0.0),),
+    "share of neighbours' scores 0.2 instead of 0.3": ((fusion, "NEIGHBOUR_SHARE", 0.2),),
+    "share of neighbours' scores 0.4": ((fusion, "NEIGHBOUR_SHARE", 0.4),),
+    "one step instead of three": ((fusion, "STEPS", 1),),
+    "two steps": ((fusion, "STEPS", 2),),
+    "four steps": ((fusion, "STEPS", 4),),
+    "a turn that asks keeps all of its score": ((recall, "ASKING_SHARE", 1.0),),
+    "a turn that asks keeps 0.5 instead of 0.75": ((recall, "ASKING_SHARE", 0.5),),
+    "a turn that asks keeps 0.65": ((recall, "ASKING_SHARE", 0.65),),
+    "a turn that asks keeps 0.85": ((recall, "ASKING_SHARE", 0.85),),
+    "the usual weight of rare words, not its square": ((scan, "IDF_POWER", 1),),
+    "the cube of the weight of rare words": ((scan, "IDF_POWER", 3),),
+    "50 rows a leg instead of 100": ((recall, "LEG_LIMIT", 50),),
+    "200 rows a leg": ((recall, "LEG_LIMIT", 200),),
+    "BM25 b 0 instead of 0.4": ((scan, "BM25_B", 0.0),),
+    "BM25 b 0.75": ((scan, "BM25_B", 0.75),),
+    "BM25 k1 0.5 instead of 0.9": ((scan, "BM25_K1", 0.5),),
+    "BM25 k1 1.6": ((scan, "BM25_K1", 1.6),),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a memory holds of one case: its rows in their order, without a question, their texts, vectors and terms."""
+
+    rows: Scan
+    contents: Mapping[Key, str]
+    vectors: NDArray[np.float64]
+    terms: Sequence[frozenset[str]]
+
+    def asked(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> Scan:
+        """The rows as a question sees them, whose terms are given with the word that each comes from."""
+        held = np.array([[term in of_row for term in terms] for of_row in self.terms], dtype=bool)
+        return replace(
+            self.rows,
+            cosines=self.vectors @ vector, held=held.reshape(len(self.terms), -1), words=list(terms.values()),
+        )  # fmt: skip
+
+
+def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) -> dict[str, dict[str, float]]:
+    """The measures by change, in the order of CHANGES, of what a memory has stored at `dsn`."""
+    with closing(HttpEmbedder(f"{endpoint.url}/v1", endpoint.model, api="openai")) as embedder:
+        with psycopg.connect(dsn) as connection:
+            told = [_told(connection, case.theme) for case in cases]
+            terms = [[Terms().of(connection, question.text) for question in case.questions] for case in cases]
+        vectors = [[np.array(embedder.embed_query(q.text, EMBED_S_MAX)) for q in case.questions] for case in cases]
+        alone = [
+            replace(one, vectors=np.array(embedder.embed_passages(list(one.contents.values()), EMBED_S_MAX * 60)))
+            for one in told
+        ]
+
+    def asked(memories: Sequence[Told]) -> list[tuple[Case, Question, Told, Scan]]:
+        return [
+            (case, question, one, one.asked(*given))
+            for case, one, *of_case in zip(cases, memories, terms, vectors, strict=True)
+            for question, *given in zip(case.questions, *of_case, strict=True)
+        ]
+
+    as_stored, as_alone = asked(told), asked(alone)
+    results = {}
+    for name, changes in CHANGES.items():
+        with _changed(changes):
+            results[name] = means(
+                [
+                    measures(matched(case, _found(one, rows, limit)), question.evidence)
+                    for case, question, one, rows in (as_alone if name == ALONE else as_stored)
+                ]
+            )
+    return results
+
+
+@contextmanager
+def _changed(changes: Sequence[Change]) -> Iterator[None]:
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _told(connection: psycopg.Connection[Any], theme: str) -> Told:
+    rows = connection.execute(
+        "select id, dense_rank() over (order by session_id), content, embedding::real[], tsvector_to_array(search) "
+        "from conversations where agent_identity = %s order by session_id, ts, id",
+        [theme],
+    ).fetchall()
+    ids, sessions, contents, vectors, terms = zip(*rows, strict=True)
+    keys = [(theme, number) for number in ids]
+    nothing = np.zeros(len(rows))
+    whole = Scan(
+        keys, np.array(ids), np.array(sessions), nothing, np.array([len(of_row) for of_row in terms], dtype=np.int32),
+        np.zeros((len(rows), 0), dtype=bool), (),
+    )  # fmt: skip
+    return Told(whole, dict(zip(keys, contents, strict=True)), np.array(vectors), [frozenset(of) for of in terms])
+
+
+def _found(told: Told, rows: Scan, limit: int) -> list[str]:
+    """The contents of the hits, best first, each text once."""
+    near = rows.near(recall.LEG_LIMIT)
+    scores = fusion.fuse(rows.line(near, recall.LEG_LIMIT), span=(min(near.values()), max(near.values())))
+    weighed = {key: score * _weight(told.contents[key]) for key, score in scores.items()}
+    best: dict[str, str] = {}
+    for key in sorted(weighed, key=weighed.__getitem__, reverse=True):
+        best.setdefault(utterance.said(told.contents[key]), told.contents[key])
+    return list(best.values())[:limit]
+
+
+def _weight(content: str) -> float:
+    return recall.ASKING_SHARE if utterance.asks(content) else 1.0
