@@ -34,8 +34,8 @@ QUERY_CHARS_MAX = 4000
 EMBED_SHARE = 0.6
 SLICE_S_MIN = 0.05
 FETCHED_MIN = 20
-# What a turn keeps of its score when it ends in a question.
-ASKING_SHARE = 0.75
+# What a turn keeps of its score when all of it is questions.
+ASKING_SHARE = 0.5
 
 
 class _NotWhole(Exception):
@@ -100,7 +100,7 @@ class Recaller:
         asked = _Asked(Where(kind, request.scope, request.target or ""), query, vector, deadline)
         embedded = time.monotonic()
         try:
-            found, hits, searched = self._answered(asked, request)
+            found, hits, searched = self._answer(asked, request)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
         if found.near.lacking:
@@ -118,25 +118,26 @@ class Recaller:
         )
         return Recall(hits, degraded, explanation)
 
-    def _answered(self, asked: _Asked, request: RecallRequest) -> _Answer:
-        """The answer, by plans that are kept if the scope is known as one for them.
+    def _answer(self, asked: _Asked, request: RecallRequest) -> _Answer:
+        """The answer: by kept plans if the scope is known to fit them, and read whole if it is small.
 
-        What fails so, or cannot be read whole, is asked again without both.
+        A second attempt, when one of these has failed, goes without either.
         """
         size = self._sizes.get(asked.where)
         kept_plans = size is not None and asked.where.plain and not size.pieces and self._small(asked, size)
         try:
-            return self._answer(asked, request, size, kept_plans=kept_plans)
+            return self._attempt(asked, request, size, kept_plans=kept_plans)
         except _NotWhole as error:
             log.debug("%s", error)
         except Unavailable as error:
-            if not kept_plans:
+            if not kept_plans or time.monotonic() >= asked.deadline:
                 raise
             log.debug("by kept plans: %s", error)
-        self._sizes.forget(asked.where)
-        return self._answer(asked, request, None, whole=False)
+        if size is not None:
+            self._sizes.forget(asked.where)
+        return self._attempt(asked, request, None, whole=False)
 
-    def _answer(
+    def _attempt(
         self, asked: _Asked, request: RecallRequest, size: Size | None, *, whole: bool = True, kept_plans: bool = False
     ) -> _Answer:
         """The answer from a scope whose size is known or counted; `whole` is whether a small one is read whole."""
@@ -144,7 +145,7 @@ class Recaller:
         with self._database.transaction(
             left_s, meaning.share(asked.deadline), within_s=left_s, kept_plans=kept_plans, **SERIAL
         ) as connection:
-            found = self._found(connection, asked, size or self._counted(connection, asked.where), whole=whole)
+            found = self._found(connection, asked, size or self._size(connection, asked.where), whole=whole)
             searched = time.monotonic()
             return found, _hits(connection, request, asked.where.kind, found), searched
 
@@ -210,11 +211,13 @@ class Recaller:
             size=size, exact_rows_max=self._settings.exact_rows_max, deadline=asked.deadline,
         )  # fmt: skip
 
-    def _counted(self, connection: Connection, where: Where) -> Size:
+    def _size(self, connection: Connection, where: Where) -> Size:
         """The size of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
-        bounds = self._settings.exact_rows_max, self._settings.word_candidates_max
-        size = legs.count(connection, where, max(bounds) + 1)
-        self._sizes.put(where, size)
+        size = self._sizes.get(where)
+        if size is None:
+            bounds = self._settings.exact_rows_max, self._settings.word_candidates_max
+            size = legs.count(connection, where, max(bounds) + 1)
+            self._sizes.put(where, size)
         return size
 
 
@@ -249,33 +252,41 @@ def _distinct(
     Neighbours of what the legs found come from other times and sides, too.
     """
     best: dict[Key, Hit] = {}
-    alike: dict[str, list[Key]] = {}
-    texts: dict[Key, str] = {}
-    said = cache(lambda key: utterance.said(texts[key]))
+    rows: dict[Key, Hit] = {}
+    weighed: dict[Key, float] = {}
     keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
-        rows = legs.fetch(connection, kind, keys[start : start + step])
-        weighed = {key: scores[key] * _weight(rows[key]) for key in keys[start : start + step] if key in rows}
-        for key, score in sorted(weighed.items(), key=lambda found: -found[1]):
-            hit = rows[key]
-            if not request.scope.holds(hit):
-                continue
-            texts[key] = hit.content
-            others = alike.setdefault(utterance.opening(hit.content), [])
-            first = next((other for other in others if said(other) == said(key)), None)
-            if first is not None:
-                best[first] = replace(best[first], said=best[first].said + 1)
-            elif len(best) < request.limit:
-                best[key] = replace(hit, score=score)
-                others.append(key)
-        if len(best) >= request.limit:
+        rows |= legs.fetch(connection, kind, keys[start : start + step])
+        for key in keys[start : start + step]:
+            if key in rows and request.scope.holds(rows[key]):
+                weighed[key] = scores[key] * weight(rows[key].role, rows[key].content)
+        best = _once(rows, weighed, request.limit)
+        # Those that follow weigh no more than they score.
+        most = max((scores[key] for key in keys[start + step : start + step + 1]), default=0.0)
+        if len(best) == request.limit and all(hit.score >= most for hit in best.values()):
             break
-    return dict(sorted(best.items(), key=lambda found: -found[1].score))
+    return best
 
 
-def _weight(hit: Hit) -> float:
-    """A turn that ends in a question stands back for those that may answer it."""
-    return ASKING_SHARE if hit.role and utterance.asks(hit.content) else 1.0
+def weight(role: str, content: str) -> float:
+    """What a row keeps of its score, up to 1: a turn that asks stands back for those that may answer it."""
+    return 1 - (1 - ASKING_SHARE) * utterance.asking(content) if role else 1.0
+
+
+def _once(rows: Mapping[Key, Hit], scores: Mapping[Key, float], limit: int) -> dict[Key, Hit]:
+    """The `limit` best of these rows, those that say the same as a better one counted with it."""
+    best: dict[Key, Hit] = {}
+    alike: dict[str, list[Key]] = {}
+    said = cache(lambda key: utterance.said(rows[key].content))
+    for key, score in sorted(scores.items(), key=lambda scored: -scored[1]):
+        others = alike.setdefault(utterance.opening(rows[key].content), [])
+        first = next((other for other in others if said(other) == said(key)), None)
+        if first is not None:
+            best[first] = replace(best[first], said=best[first].said + 1)
+        elif len(best) < limit:
+            best[key] = replace(rows[key], score=score)
+            others.append(key)
+    return best
 
 
 def _bounded(query: str) -> str:

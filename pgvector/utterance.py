@@ -1,16 +1,18 @@
-"""What a text says, however it is written, and whether it ends by asking. Pure."""
+"""What a text says, however it is written, and how much of it asks. Pure."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-OPENING_CHARS, OPENING_WORDS, ENDING_CHARS = 100, 4, 100
+OPENING_CHARS, OPENING_WORDS = 100, 4
 
 _WORDS = re.compile(r"\w+")
 _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
 # Of Latin, CJK, Arabic and Greek scripts.
 _QUESTION_MARKS = "?？؟\u037e"
+_ASKS = re.compile(rf"[{_QUESTION_MARKS}]\W*\Z")
+_BETWEEN_SENTENCES = re.compile(rf"(?<=[.!…。！{_QUESTION_MARKS}])\s+|\n+|(?<=[。！？])")
 
 
 def said(text: str) -> str:
@@ -27,14 +29,12 @@ def opening(text: str) -> str:
     return " ".join(words[:OPENING_WORDS])
 
 
-def asks(text: str) -> bool:
-    """Whether a text ends in a question, so that what it asks for stands behind it."""
-    for sign in reversed(text.rstrip()[-ENDING_CHARS:]):
-        if sign in _QUESTION_MARKS:
-            return True
-        if sign.isalnum():
-            return False
-    return False
+def asking(text: str) -> float:
+    """The share of a text, by its length, that stands in questions."""
+    if not any(mark in text for mark in _QUESTION_MARKS):
+        return 0.0
+    sentences = _BETWEEN_SENTENCES.split(text)
+    return sum(len(sentence) for sentence in sentences if _ASKS.search(sentence)) / sum(map(len, sentences))
 
 
 def _words(text: str) -> list[str]:

@@ -56,8 +56,8 @@ class Where:
     def plain(self) -> bool:
         """Whether these are all rows of some themes."""
         scope = self.scope
-        narrow = scope.session_id, scope.without_session, scope.since, scope.until, scope.role, self.target
-        return scope.themes is not None and not any(narrow)
+        of_kind = (self.target,) if self.kind == "entries" else (scope.session_id, scope.without_session, scope.role)
+        return scope.themes is not None and not any((scope.since, scope.until, *of_kind))
 
     def statement(self, name: str) -> LiteralString:
         """The statement of this name for these rows, without conditions that hold for all of them."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import LiteralString
 
+import psycopg
+from psycopg.pq import TransactionStatus
+
 from .patience import PatientConnection
 from .queries import QUERIES
 
-# A plan that is kept looks each row up by an index, also where statistics are missing or of a time when there were few
-# rows: for a small table the planner prefers to read all of it, and nothing tells it that the table has grown.
+# A kept plan goes by indexes alone: for a table of a few rows the planner would rather read all of it, and until the
+# next ANALYZE the plan would stay while the table grows.
 KEPT_PLANS: dict[str, LiteralString] = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -21,26 +25,36 @@ KEPT_PLANS: dict[str, LiteralString] = {
 KEPT_PLANS_MAX = 32
 
 
-def find_out(connection: PatientConnection) -> None:
-    """Find out whether a new connection may keep plans."""
-    row = connection.execute(QUERIES["session"]).fetchone() or {}
-    connection.keeps_plans = row["process"] == connection.info.backend_pid and not row["distributed"]
+def allow_plans(connection: PatientConnection) -> None:
+    """Let a new connection keep plans if nothing forbids it."""
+    row = connection.execute(QUERIES["may_keep_plans"]).fetchone()
+    connection.keeps_plans = (
+        row is not None and row["process"] == connection.info.backend_pid and not row["distributed"]
+    )
     connection.prepared_max = KEPT_PLANS_MAX
 
 
 @contextmanager
 def keeping_plans(connection: PatientConnection) -> Iterator[None]:
-    """Prepare each statement of the block at its first use, if the connection may keep plans.
+    """Prepare each statement of the block, which is a transaction, at its first use, if the connection may keep plans.
 
     They are planned by the settings of that moment, which should be KEPT_PLANS.
     """
-    try:
-        # Outside of the block never: the driver would prepare what has been used some times, and the plan flip then.
-        connection.prepare_threshold = 0 if connection.keeps_plans else None
+    if not connection.keeps_plans:
         yield
-    except BaseException:
-        # A statement whose first use fails is one that the server keeps and the driver forgets.
-        connection.close()
-        raise
+        return
+    try:
+        # Elsewhere the threshold is None: what the driver prepares after some uses is planned otherwise from then on.
+        connection.prepare_threshold = 0
+        yield
     finally:
         connection.prepare_threshold = None
+        if connection.info.transaction_status == TransactionStatus.INERROR:
+            _forget_plans(connection)
+
+
+def _forget_plans(connection: PatientConnection) -> None:
+    """End a transaction that has failed. A statement that failed at its first use stays, and the driver forgets it."""
+    with contextlib.suppress(psycopg.Error):
+        connection.rollback()
+        connection.execute("deallocate all")

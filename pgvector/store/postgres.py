@@ -26,7 +26,7 @@ from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
 from .embedded import EmbeddedServer, available
 from .patience import PatientConnection, patience, patience_left_s
-from .plans import KEPT_PLANS, find_out, keeping_plans
+from .plans import KEPT_PLANS, allow_plans, keeping_plans
 from .preflight import first_line
 from .queries import QUERIES
 
@@ -160,7 +160,7 @@ class Database:
         """A transaction with a time limit per statement, one in all, and further transaction-local settings.
 
         With `kept_plans` each statement is parsed and planned once a connection, for all values, where nothing forbids
-        it: every condition of these statements must have an index, and none may stand in a `part`.
+        it; so it must be one that is best answered by indexes whatever the values, and outside of a `part`.
 
         Postgres ends it when it waits longer for us than we for it: a process that is stopped meanwhile, or cut off,
         must not keep its locks from all others.
@@ -263,7 +263,7 @@ def _check(connection: PatientConnection) -> None:
 def _configure(connection: PatientConnection) -> None:
     try:
         with patience(ANSWER_S_MAX):
-            find_out(connection)
+            allow_plans(connection)
             register_vector(connection)
     except psycopg.ProgrammingError as error:
         # Before the migrations the type is unknown; `verify` says so with the command to run.

@@ -44,9 +44,9 @@ CHANGES: dict[str, Sequence[Change]] = {
     "two steps": ((fusion, "STEPS", 2),),
     "four steps": ((fusion, "STEPS", 4),),
     "a turn that asks keeps all of its score": ((recall, "ASKING_SHARE", 1.0),),
-    "a turn that asks keeps 0.5 instead of 0.75": ((recall, "ASKING_SHARE", 0.5),),
-    "a turn that asks keeps 0.65": ((recall, "ASKING_SHARE", 0.65),),
-    "a turn that asks keeps 0.85": ((recall, "ASKING_SHARE", 0.85),),
+    "a turn that asks keeps 0.3 instead of 0.5": ((recall, "ASKING_SHARE", 0.3),),
+    "a turn that asks keeps 0.4": ((recall, "ASKING_SHARE", 0.4),),
+    "a turn that asks keeps 0.7": ((recall, "ASKING_SHARE", 0.7),),
     "the usual weight of rare words, not its square": ((scan, "IDF_POWER", 1),),
     "the cube of the weight of rare words": ((scan, "IDF_POWER", 3),),
     "50 rows a leg instead of 100": ((recall, "LEG_LIMIT", 50),),
@@ -140,12 +140,8 @@ def _found(told: Told, rows: Scan, limit: int) -> list[str]:
     """The contents of the hits, best first, each text once."""
     near = rows.near(recall.LEG_LIMIT)
     scores = fusion.fuse(rows.line(near, recall.LEG_LIMIT), span=(min(near.values()), max(near.values())))
-    weighed = {key: score * _weight(told.contents[key]) for key, score in scores.items()}
+    weighed = {key: score * recall.weight("a turn", told.contents[key]) for key, score in scores.items()}
     best: dict[str, str] = {}
     for key in sorted(weighed, key=weighed.__getitem__, reverse=True):
         best.setdefault(utterance.said(told.contents[key]), told.contents[key])
     return list(best.values())[:limit]
-
-
-def _weight(content: str) -> float:
-    return recall.ASKING_SHARE if utterance.asks(content) else 1.0

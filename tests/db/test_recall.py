@@ -301,13 +301,18 @@ def test_a_turn_that_asks_stands_behind_one_that_says_the_same(memory: Memory) -
     assert first.score == second.score
 
 
-def test_hits_stand_by_their_score_also_when_more_rows_than_one_look_brings_are_alike(memory: Memory) -> None:
-    memory.add(*(turn("is the kelp lamp brown?", session=str(n)) for n in range(30)))
-    memory.add(*(turn(f"kelp number {n}", session=f"t{n}") for n in range(30)))
-    hits = memory.ask("the brown kelp lamp", limit=10).hits
-    assert len(hits) == 10
-    assert hits[0].said == 30
-    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+def test_the_first_hits_are_those_of_a_longer_list_also_behind_a_run_of_questions(memory: Memory) -> None:
+    memory.add(
+        *(turn(f"the brown kelp lamp number{n} frog?", session=f"q{n}") for n in range(40)),
+        *(turn(f"the brown kelp lamp number{n} frog stands here", session=f"a{n}") for n in range(15)),
+        *(turn("Is the brown kelp lamp a frog?", session=f"s{n}") for n in range(30)),
+    )
+    longest = memory.ask("the brown kelp lamp frog", limit=60).hits
+    assert not longest[0].content.endswith("?")
+    assert [hit.score for hit in longest] == sorted((hit.score for hit in longest), reverse=True)
+    for limit in (1, 5, 10, 20):
+        hits = memory.ask("the brown kelp lamp frog", limit=limit).hits
+        assert [hit.id for hit in hits] == [hit.id for hit in longest[:limit]]
 
 
 def test_a_row_of_another_theme_with_the_same_id_is_another_row(memory: Memory) -> None:

@@ -10,23 +10,31 @@ from hermes_memory_pgvector import utterance
 @pytest.mark.parametrize(
     "text",
     [
-        "Where is it?", "I moved it. Where to? \n", "really?!", "(is it?)", "Is it 5433? 🙂", "*sure?*",
-        "数据库在哪里？", "أين هو؟", "Πού είναι\u037e",
+        "Where is it?", "really?!", "(is it?)", '"Sure?"', "*sure?*", "Where is it?\nAnd when?  Who knows?",
+        "数据库在哪里？", "在吗？哪里？", "أين هو؟", "Πού είναι\u037e",
     ],
 )  # fmt: skip
-def test_a_text_that_ends_in_a_question_asks(text: str) -> None:
-    assert utterance.asks(text)
+def test_a_text_of_questions_asks_from_end_to_end(text: str) -> None:
+    assert utterance.asking(text) == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("text", ["", "?" * 3 + "a", "Where is it? On 5433.", "It is a question.", "好吗？在。", "a?b"])
-def test_a_text_that_goes_on_behind_its_question_does_not_ask(text: str) -> None:
-    assert not utterance.asks(text)
+@pytest.mark.parametrize(
+    "text", ["", "???a", "It is a question.", "http://host/find?name=x answers.", "a?b", "好吗了。"]
+)
+def test_a_text_without_a_question_does_not_ask(text: str) -> None:
+    assert utterance.asking(text) == 0.0
 
 
-@given(st.text(), st.text(alphabet=" \n\t.,!*)🙂", max_size=50))
-def test_what_follows_the_question_mark_without_a_word_changes_nothing(text: str, ending: str) -> None:
-    assert utterance.asks(text + "?" + ending)
-    assert not utterance.asks(text + "?" + ending + "x")
+def test_a_text_asks_as_far_as_it_is_made_of_questions() -> None:
+    answer = "The staging database listens on port 5433 and is behind the pooler. " * 4
+    assert 0.05 < utterance.asking(answer + "Shall I write that down?") < 0.15
+    assert utterance.asking("I moved it. Where to, do you think?") == pytest.approx(0.65, abs=0.1)
+    assert utterance.asking("好吗？在。") == pytest.approx(0.6)
+
+
+@given(st.text(), st.text(alphabet="?？!. \nab", max_size=30))
+def test_the_share_of_questions_is_a_share(text: str, more: str) -> None:
+    assert 0.0 <= utterance.asking(text + more) <= 1.0
 
 
 @given(st.text(), st.text())

@@ -2,7 +2,10 @@
 select t.agent_identity, t.id as hit, n.id, n.role, n.content,
        greatest('0001-01-03', least('9999-12-29', n.ts)) as at, n.session_id
 from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
-join conversations t on t.agent_identity = k.agent_identity and t.id = k.id
+cross join lateral (
+  select agent_identity, id, session_id, ts from conversations
+  where agent_identity = k.agent_identity and id = k.id limit 1
+) as t
 cross join lateral (
   (select p.id, p.role, p.content, p.ts, p.session_id from conversations p
    where p.agent_identity = t.agent_identity and p.session_id = t.session_id and (p.ts, p.id) < (t.ts, t.id)
