@@ -35,7 +35,7 @@ EMBED_SHARE = 0.6
 SLICE_S_MIN = 0.05
 FETCHED_MIN = 20
 # What a turn keeps of its score when all of it is questions.
-ASKING_SHARE = 0.5
+ASKING_SHARE = 0.4
 
 
 class _NotWhole(Exception):
@@ -254,15 +254,18 @@ def _distinct(
     best: dict[Key, Hit] = {}
     rows: dict[Key, Hit] = {}
     weighed: dict[Key, float] = {}
-    keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
-    for start in range(0, len(keys), step):
-        rows |= legs.fetch(connection, kind, keys[start : start + step])
-        for key in keys[start : start + step]:
+    left, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
+    while left:
+        keys, left = left[:step], left[step:]
+        # Growing, because all that were read are looked through again each time.
+        step *= 2
+        rows |= legs.fetch(connection, kind, keys)
+        for key in keys:
             if key in rows and request.scope.holds(rows[key]):
                 weighed[key] = scores[key] * weight(rows[key].role, rows[key].content)
         best = _once(rows, weighed, request.limit)
         # Those that follow weigh no more than they score.
-        most = max((scores[key] for key in keys[start + step : start + step + 1]), default=0.0)
+        most = scores[left[0]] if left else 0.0
         if len(best) == request.limit and all(hit.score >= most for hit in best.values()):
             break
     return best

@@ -56,7 +56,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peer", type=Path, metavar="VENV", help="the rival's environment, for the same run on it")
     parser.add_argument("--ablation", action="store_true", help="also what is found without each part of a recall")
     parser.add_argument("--json", action="store_true", help="the figures as JSON on stdout")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.ablation and "none" in (options.embedder or ()):
+        parser.error("--ablation needs vectors, so no --embedder none")
+    return options
 
 
 def _measured(cases: Sequence[Case], told: Mapping[str, Any]) -> dict[str, Any]:

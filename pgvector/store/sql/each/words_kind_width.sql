@@ -1,8 +1,8 @@
--- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their weights to a power (a word is
--- rare in the row and in the question), for a scope that is too large to be read whole. Looked through are its newest
--- rows, and those that the index brings: the rows with a scarce term and those with two common ones, as far as they
--- are expected to be few. How many rows hold a common term is known from memory_words, or guessed from the newest
--- rows as long as most of the scope has not been counted. Which terms a row holds is told as bits.
+-- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their inverse document frequencies
+-- to a power, for a scope that is too large to be read whole. Looked through are its newest rows, and those that the
+-- index brings: the rows with a scarce term and those with two common ones, as far as they are expected to be few. How
+-- many rows hold a common term is known from memory_words, or guessed from the newest rows as long as most of the scope
+-- has not been counted. Which terms a row holds is told as bits.
 with asked as materialized (
   select q.n::int as n, q.lexeme, q.term, w.rows
   from unnest(%(lexemes)s::text[], %(terms)s::tsquery[]) with ordinality as q (lexeme, term, n)
