@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loopback import Endpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,3 +57,20 @@ def test_what_went_in_through_the_hook_is_measured_at_the_tool(tmp_path: Path, e
 def test_recall_by_words_alone_can_be_measured(tmp_path: Path) -> None:
     (figures,) = evaluated(talk(tmp_path / "talk.json"), "--embedder", "none").values()
     assert figures["by category"]["single-hop"]["recall@5"] == 1
+
+
+def test_what_each_part_gives_is_reckoned_as_the_product_does(tmp_path: Path) -> None:
+    path = talk(tmp_path / "talk.json")
+    (told,) = json.loads(path.read_text())
+    # The answer holds no word of the question, and stands behind a turn that does.
+    beside = ("Who looked after the cat when you were away?", "Bruno did, twice a day, and he watered the plants.")
+    told["conversation"]["session_3"] = [
+        {"speaker": "A", "dia_id": f"D3:{n + 1}", "text": text} for n, text in enumerate(beside)
+    ]
+    told["qa"].append({"question": "Who took care of the cat?", "evidence": ["D3:2"], "category": 4})
+    path.write_text(json.dumps([told]))
+    results = evaluated(path, "--ablation")
+    measured = results.pop("ours, bundled")["all"]
+    assert results.pop("bundled: everything")["all"] == pytest.approx(measured)
+    assert len(results) > 20
+    assert any(one["all"]["mrr"] != measured["mrr"] for one in results.values())
