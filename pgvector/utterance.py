@@ -6,6 +6,8 @@ import re
 import unicodedata
 
 OPENING_CHARS, OPENING_WORDS = 100, 4
+# Of a longer text or sentence no more is looked at, so that no text takes long, whoever wrote it.
+WEIGHED_CHARS, ENDING_CHARS = 10_000, 100
 
 _WORDS = re.compile(r"\w+")
 _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
@@ -30,11 +32,13 @@ def opening(text: str) -> str:
 
 
 def asking(text: str) -> float:
-    """The share of a text, by its length, that stands in questions."""
-    if not any(mark in text for mark in _QUESTION_MARKS):
+    """The share of a text, or of its beginning when it is long, that stands in questions."""
+    weighed = text[:WEIGHED_CHARS]
+    if not any(mark in weighed for mark in _QUESTION_MARKS):
         return 0.0
-    sentences = _BETWEEN_SENTENCES.split(text)
-    return sum(len(sentence) for sentence in sentences if _ASKS.search(sentence)) / sum(map(len, sentences))
+    sentences = _BETWEEN_SENTENCES.split(weighed)
+    asked = sum(len(sentence) for sentence in sentences if _ASKS.search(sentence[-ENDING_CHARS:]))
+    return asked / sum(map(len, sentences))
 
 
 def _words(text: str) -> list[str]:

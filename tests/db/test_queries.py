@@ -83,6 +83,8 @@ def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> No
         for more in narrow:
             assert Where("turns", Scope("ops", ("ops",), **more)).statement(name) is QUERIES[name], more
         assert Where("entries", Scope("ops", ("ops",)), "user").statement(name) is QUERIES[name]
+        # An entry has no session and no side.
+        assert Where("entries", Scope("ops", ("ops",), without_session="s")).statement(name) is PLAIN[name]
         assert Where("turns", Scope("ops", None)).statement(name) is QUERIES[name]
         assert Where("turns", Scope("ops", ("ops",))).statement(name) is PLAIN[name]
         assert Where("turns", Scope("ops", ())).statement(name) is PLAIN[name]

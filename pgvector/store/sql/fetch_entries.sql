@@ -1,6 +1,6 @@
--- Key by key, for which the bound stands: the planner may read a whole theme for two lists, or all rows when they were few
--- once. Times that Python does not have, which come by psql, are told as the nearest that it has. Metadata are mostly
--- empty, and twenty empty documents take as long to parse as to find the rows.
+-- Key by key, for which the bound stands: for two lists the planner may read a whole theme, and by a plan that was made
+-- when there were few rows all of them. Times that Python does not have, which come by psql, are told as the nearest
+-- that it has. Metadata are mostly empty, and twenty empty documents take as long to parse as to find the rows.
 select t.*
 from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
 cross join lateral (
