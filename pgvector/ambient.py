@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import capture, render
-from .model import Hit, Recall, RecallRequest, Scope
+from .model import Hit, Recall, RecallRequest, Scope, now
 from .transcript import exchanges
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ QUESTION_CHARS_MAX = 2000
 LASTING_CHARS_MAX = 1000
 NEAREST_SHARE = 0.5
 NAME_CHARS_MIN = 4
+# The session of a client of the API server that names none: a hash of how the conversation begins.
+SHARED_SESSION = re.compile(r"api-[0-9a-f]{16}")
 
 
 def offered(settings: Settings) -> bool:
@@ -27,19 +30,26 @@ def offered(settings: Settings) -> bool:
     return settings.prefetch_limit > 0 and settings.recall_mode != "tools"
 
 
+def begin(runtime: Runtime, theme: str | None, session_id: str) -> None:
+    """A conversation begins. Those that begin alike may share its session, and do not know what the others said."""
+    if theme is not None and SHARED_SESSION.fullmatch(session_id):
+        runtime.begun.put((theme, session_id), now())
+
+
 def ambient(runtime: Runtime, theme: str, query: str, session_id: str) -> Recall:
-    """The best entries and, by setting, turns of other sessions, within `prefetch_budget_s`."""
+    """The best entries and, by setting, turns of other conversations, within `prefetch_budget_s`."""
     settings = runtime.settings
     # While the database is away, a turn must not wait the whole budget for nothing, and still notices its return.
     budget_s = settings.prefetch_budget_s
     deadline = time.monotonic() + (min(budget_s, BUDGET_AWAY_S) if runtime.writer.health.problem else budget_s)
+    begun = runtime.begun.get((theme, session_id))
     hits: list[Hit] = []
     degraded: dict[str, None] = {}
     for kind in ("entries", "turns") if settings.prefetch_turns else ("entries",):
         request = RecallRequest(
             query=query,
-            # A turn of the running session is in the model's context already.
-            scope=Scope(theme, (theme,), without_session=session_id),
+            # A turn of the running conversation is in the model's context already.
+            scope=Scope(theme, (theme,), without_session=session_id, without_since=begun),
             limit=2 * settings.prefetch_limit,
             budget_s=max(0.1, deadline - time.monotonic()),
         )

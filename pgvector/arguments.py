@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import TypeAlias
@@ -20,6 +21,7 @@ def add_common(parser: Parser, home: str | None, as_json: str | bool) -> None:
         "--home",
         dest="pgvector_home",
         metavar="DIR",
+        type=folder,
         default=home,
         help="the HERMES_HOME to look at (default: the current)",
     )
@@ -72,7 +74,7 @@ def add_search(parser: Parser) -> None:
         "--since",
         default="",
         metavar="WHEN",
-        help="nothing older than this date, time (ISO, UTC) or age (30m, 12h, 7d)",
+        help="nothing older than this date, time (ISO; local, unless it names a zone) or age (30m, 12h, 7d)",
     )
     parser.add_argument("--until", default="", metavar="WHEN", help="nothing newer; a date counts to its end")
     parser.add_argument(
@@ -146,14 +148,14 @@ def add_history(parser: Parser) -> None:
         "--since",
         type=moment,
         metavar="TIME",
-        help="only what went after this: a date, a time (ISO, UTC) or an age (30m, 12h, 7d)",
+        help="only what went after this: a date, a time (ISO; local, unless it names a zone) or an age (30m, 12h, 7d)",
     )
 
 
 def moment(text: str) -> datetime:
-    """A parser of dates, times and ages; an empty one is wrong."""
+    """A parser of dates, times and ages, local as the command line prints them; an empty one is wrong."""
     try:
-        found = moments.since(text, "it")
+        found = moments.since(text, "it", zone=None)
     except BadArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if found is None:
@@ -171,6 +173,14 @@ def add_tune(parser: Parser) -> None:
     parser.add_argument(
         "--indexes-max", type=number(0, 50), default=24, metavar="N", help="most such indexes (default 24)"
     )
+
+
+def folder(text: str) -> str:
+    """A parser of folders, which need not be there yet."""
+    path = os.path.expanduser(text)
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return text
 
 
 def number(least: int, most: int | None = None) -> Callable[[str], int]:

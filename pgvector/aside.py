@@ -7,17 +7,22 @@ import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from .errors import BadArgument, BadEvent, Unavailable
+from .files import overwrite
 from .model import Event
 from .records import decode
 
 log = logging.getLogger("hermes.pgvector")
 
+# A file that was not written whole is left by a process that was killed; a younger one may still be at work.
+TORN_AGE_S = 3600.0
+SAME_TIME_NS = 100_000_000
 UNREADABLE = "the file in which it was kept cannot be read"
 PREFIX_CHARS_MIN = 4
 
@@ -87,6 +92,54 @@ def forget(folder: Path, name: str) -> bool:
     return True
 
 
+class Room:
+    """The room for them in a folder that is there. Safe for any thread; each process counts what it adds by itself."""
+
+    def __init__(self, folder: Path, files_max: int, bytes_max: int) -> None:
+        self._folder, self._files_max, self._bytes_max = folder, files_max, bytes_max
+        self._taken: tuple[int, int] | None = None
+        self._seen_ns = 0
+
+    def keep(self, name: str, text: str, share: float) -> bool:
+        """Keep one; False when this share of the room is full. Raises OSError."""
+        files, size = _with(text, self._taken or self._count())
+        if self._full(files, size, share) and self._changed():
+            files, size = _with(text, self._count())
+        if self._full(files, size, share):
+            return False
+        overwrite(self._folder / f"{name}.json", text)
+        self._taken = files, size
+        return True
+
+    def _full(self, files: int, size: int, share: float) -> bool:
+        return files > share * self._files_max or size > share * self._bytes_max
+
+    def _changed(self) -> bool:
+        """Whether room may have been made since the last count; to count takes longer than a hook should."""
+        changed_ns = self._folder.stat().st_mtime_ns
+        # A change right after another one may bear the same time.
+        return changed_ns != self._seen_ns or time.time_ns() - changed_ns < SAME_TIME_NS
+
+    def _count(self) -> tuple[int, int]:
+        self._seen_ns = self._folder.stat().st_mtime_ns
+        self._taken = _room_taken(self._folder)
+        return self._taken
+
+
+def _room_taken(folder: Path) -> tuple[int, int]:
+    """How many events there are, and their bytes. Files that were never written whole are removed."""
+    files = size = 0
+    with os.scandir(folder) as found:
+        for file in found:
+            with contextlib.suppress(FileNotFoundError):
+                seen = file.stat()
+                if file.name.endswith(".json"):
+                    files, size = files + 1, size + seen.st_size
+                elif ".json." in file.name and time.time() - seen.st_mtime > TORN_AGE_S:
+                    os.unlink(file.path)
+    return files, size
+
+
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep other commands away; agents go on setting aside. Raises Unavailable while another command is at work."""
@@ -103,6 +156,10 @@ def held(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def _with(text: str, taken: tuple[int, int]) -> tuple[int, int]:
+    return taken[0] + 1, taken[1] + len(text)
 
 
 def _event(raw: str) -> Event | None:

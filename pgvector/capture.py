@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Mapping, Set
 from typing import Any
 
+from . import normal_form
+
 METADATA_BYTES_MAX = 65_536
 METADATA_DEPTH_MAX = 6
 METADATA_ITEMS_MAX = 1_000
@@ -74,7 +76,8 @@ dobry wieczór|привет|здравствуй|здравствуйте|доб
 _PHRASE_CHARS_MAX = 24
 _PLAIN_CHARS_MAX = 60
 _COMMAND = re.compile(r"/[A-Za-z][\w-]*")
-_FENCE = re.compile(r"<\s*(/?)\s*memory-context\s*>", re.IGNORECASE)
+# With a bound on the spaces: without, a run of them takes time by its square.
+_FENCE = re.compile(r"<\s{0,9}(/?)\s{0,9}memory-context\s{0,9}>", re.IGNORECASE)
 _CUT_MARK = "… [cut: {} characters more]"
 
 
@@ -136,7 +139,7 @@ def _unspaced(character: str) -> bool:
 
 def _plain(text: str) -> str:
     """Letters, marks and digits in lower case, everything else a single space."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = normal_form.compatible(text).casefold()
     kept = (c if unicodedata.category(c)[0] in "LN" or _is_letter_mark(c) else " " for c in folded)
     return " ".join("".join(kept).split())
 

@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from . import arguments, jobs
+from .admin import INTERRUPTED
 from .errors import BadArgument, PgvectorError, explained
 from .host import hermes_home
+from .installation import pip_install
 from .version import __version__
 
 if TYPE_CHECKING:
     from .admin.console import Console
 
-FINE, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
+FINE, PROBLEM, USAGE = 0, 1, 2
 
 Parser: TypeAlias = argparse.ArgumentParser
 Job: TypeAlias = "Callable[[argparse.Namespace, Path, Console], int]"
@@ -101,9 +103,7 @@ def run(args: argparse.Namespace) -> int:
         from .admin.console import Console
 
         job: Job = args.pgvector_job
-        code = job(args, home, Console(args.pgvector_json))
-        sys.stdout.flush()
-        return code
+        return job(args, home, Console(args.pgvector_json))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except ModuleNotFoundError as error:
-        return _failed(error, f"the package {error.name} is missing; run: pip install hermes-memory-pgvector", debug)
+        return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:
         return _failed(error, explained(error), debug)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -13,17 +12,16 @@ from .errands import hurry
 from .errors import BadArgument
 from .host import running_session_key, running_user, scrubber
 from .model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
+from .opened import OpenedTurns
 from .runtime import Runtime
 from .themes import ROOM, Identity, allowed, reserved
 from .transcript import carried, exchanges, kept
 
-log = logging.getLogger("hermes.pgvector")
-
 READERS_ONLY = frozenset({"cron", "subagent", "flush"})
 TRANSCRIPT_TURNS_MAX = 2000
 ANCESTORS_MAX = 20
-UNRECORDED_MAX = 8
 INTERRUPTED_MAX = 100
+LEFT_MAX = 8
 OFF_RECORD = "Nothing of this session is stored from now on, until the user says: on the record."
 ON_RECORD = "What is said in this session is stored again."
 
@@ -38,17 +36,19 @@ class Conversation:
         # Of the ancestors, those whose transcript was compressed: their turns are this session's own.
         self._compressed: tuple[str, ...] = ()
         self._taken_back: set[tuple[str, str]] = set()
-        # Of the running turn: whether its `take_turn` is still to come, and where a replay took its answer before that.
-        self._turn_open = False
+        # Of the running turn: whether its `take_turn` is still to come and whether it is off the record, and where a
+        # replay took its answer before that.
+        self._turn_open = self._turn_off = False
         self._overtaken: tuple[str, str] | None = None
         self._author = self._question = ""
         self._opened = now()
         # The question of a turn that was taken back before its `take_turn`.
         self._overdue: str | None = None
+        self._opened_turns = OpenedTurns()
         # The questions of turns that were interrupted: hosts hand over no such turn, but replay what there is of it.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
-        # The questions of turns off the record, because their `take_turn` may come when the session is on it again.
-        self._unrecorded: deque[str] = deque(maxlen=UNRECORDED_MAX)
+        # The turns that may have been off the record: a replay has all in their order and shows which were not.
+        self._left: deque[tuple[str, str]] = deque(maxlen=LEFT_MAX)
 
     @property
     def primary(self) -> bool:
@@ -86,7 +86,8 @@ class Conversation:
 
     def open_turn(self, message: Any = "", author_id: str = "") -> None:
         """A turn begins, which may be the one that takes the session off the record."""
-        if self._turn_open and self._question:
+        # A replay leaves out by itself what is off the record, and brings the same question if it is asked again on it.
+        if self._turn_open and self._question and not self._turn_off:
             self._interrupted.append(self._question)
         self._turn_open, self._overtaken, self._question, self._opened = True, None, str(message), now()
         if self._overdue == self._question:
@@ -96,8 +97,9 @@ class Conversation:
         switched = off_record.switch(message)
         if switched is not None:
             self.runtime.off_record.turn(self._session_name(self.session_id), off=switched)
-        if switched is not None or self.off_record():
-            self._unrecorded.append(str(message))
+        self._turn_off = switched is not None or self.off_record()
+        with self.runtime.turn_lock:
+            self._opened_turns.begin(self._question, off=self._turn_off)
 
     def notice(self, message: Any) -> str:
         """What the agent is told of a message that takes the session off the record, or puts it on again."""
@@ -112,11 +114,13 @@ class Conversation:
         elif question in self._interrupted:
             # It was only late.
             self._interrupted.remove(question)
+        with self.runtime.turn_lock:
+            off = self._opened_turns.hand_over(question)
         if question == self._overdue:
             self._overdue = None
             return
-        if question in self._unrecorded:
-            self._unrecorded.remove(question)
+        if self.off_record() if off is None else off:
+            self._left.append((question, str(assistant)))
             return
         if not self._keeps_turns:
             return
@@ -138,16 +142,17 @@ class Conversation:
 
         It may run before the `take_turn` of the last turn, which waits on a thread of the host.
         """
-        if not self._keeps_turns:
+        if not self._keeps_turns or self.off_record():
             return
-        pairs = [pair for pair in off_record.on_record(exchanges(messages)) if pair[0] not in self._interrupted]
+        recorded = off_record.on_record(exchanges(messages))
+        pairs = [pair for pair in recorded if pair[0] not in self._interrupted or pair in self._left]
         turns = [kept(user, assistant, self.runtime.settings) for user, assistant in pairs]
         # One host replays what was taken back when nothing was said since.
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._taken_back)[-TRANSCRIPT_TURNS_MAX:]
         if not answered:
             return
-        recorded = host_sessions.ancestors(self.runtime.home.path, self.session_id, ANCESTORS_MAX)
-        known = tuple(dict.fromkeys((*recorded, *self._ancestors)))
+        parents = host_sessions.ancestors(self.runtime.home.path, self.session_id, ANCESTORS_MAX)
+        known = tuple(dict.fromkeys((*parents, *self._ancestors)))
         with self.runtime.turn_lock:
             if self._turn_open and turns[-1][1]:
                 self._overtaken = (self.session_id, turns[-1][1])
@@ -216,7 +221,7 @@ class Conversation:
     @property
     def _keeps_turns(self) -> bool:
         settings = self.runtime.settings
-        return settings.sync_turns and self._context in settings.write_contexts and not self.off_record()
+        return settings.sync_turns and self._context in settings.write_contexts
 
     @property
     def _parent_session_id(self) -> str:
@@ -270,11 +275,9 @@ class Conversation:
         event = make(common)
         files = self.runtime.files
         if isinstance(event, Add | Replace | Remove):
-            accepted = files.change(event, stored=not self.off_record())
+            files.change(event, stored=not self.off_record())
         else:
-            accepted = self.runtime.accept(event)
-        if not accepted:
-            log.warning("the spool refuses events: it is full or cannot be written; run: hermes-pgvector doctor")
+            self.runtime.accept(event)
 
 
 def _standing(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from itertools import takewhile
 
 from .adoption import AdoptedSpool, orphans
 from .errands import Errands, unhurried
-from .errors import BadEvent, PgvectorError, Refused, Unavailable
+from .errors import BadEvent, PgvectorError, Refused, TooSlow, Unavailable
 from .home import Home
 from .intake import prepare
 from .model import Delegated, Event, TurnTaken, Vector
@@ -51,7 +52,8 @@ class _Flight:
     embed_by: float = 0.0
     ready: bool = False
     unexpected: int = 0
-    singly: bool = False
+    # How many events one transaction may take.
+    part_max: int = sys.maxsize
 
 
 class Drain:
@@ -131,10 +133,10 @@ class Drain:
         if not flight.ready:
             flight.rejected.append((flight.taken[flight.looked_at], UNFORESEEN))
             flight.looked_at += 1
-        elif flight.singly and flight.planned:
+        elif flight.part_max == 1 and flight.planned:
             self._set_aside_event(flight, flight.planned[0].event, UNFORESEEN)
             del flight.planned[0]
-        flight.singly = True
+        flight.part_max = 1
 
     def let_go(self) -> None:
         """Leave everything that is not acknowledged to the next run, here or in another process."""
@@ -253,13 +255,18 @@ class Drain:
         return not passage.pieces(self._settings)
 
     def _write(self, flight: _Flight) -> None:
-        """Write the batch; when Postgres refuses it, in halves, until the bad event stands alone and is set aside."""
-        size = len(flight.planned)
+        """Write the batch; when Postgres refuses it, in halves, until the bad event stands alone and is set aside.
+
+        What is too slow as a whole is tried in halves at the next attempt: it may only have waited for a lock.
+        """
+        size = flight.part_max
         while flight.planned:
-            size = 1 if flight.singly else size
             part = flight.planned[:size]
             try:
                 fresh = self._apply(part)
+            except TooSlow:
+                flight.part_max = max(1, len(part) // 2)
+                raise
             except BadEvent as error:
                 if len(part) > 1:
                     size = len(part) // 2
@@ -273,7 +280,7 @@ class Drain:
                 flight.became.update(applied=fresh, already_there=len(part) - fresh)
                 self.unembedded |= any(None in planned.vectors for planned in part)
             del flight.planned[: len(part)]
-            size = len(flight.planned)
+            size = flight.part_max
 
     def _apply(self, part: list[rows.Planned]) -> int:
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s

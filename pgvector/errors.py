@@ -5,6 +5,7 @@ PgvectorError
 ├── SchemaNotApplied     run the migrations
 ├── Unavailable          try again later
 │   ├── DatabaseUnavailable
+│   │   └── TooSlow      or ask for less
 │   └── EmbedderUnavailable
 └── Refused              give up: trying again cannot help
     ├── BadEvent         the event can never be stored; it is set aside
@@ -41,6 +42,10 @@ class Unavailable(PgvectorError):
 
 class DatabaseUnavailable(Unavailable):
     """Postgres cannot be reached, or dropped the connection."""
+
+
+class TooSlow(DatabaseUnavailable):
+    """Postgres gave up a statement at its time limit: it was too much for it, or waited for somebody's lock."""
 
 
 class EmbedderUnavailable(Unavailable):

@@ -12,6 +12,7 @@ from . import mirror
 from .errors import SettingsError
 from .home import Home
 from .model import TARGETS, Add, Event, Remove, Replace, Target, now
+from .off_record import Unrecorded
 from .settings import files_in_use
 from .snapshot import Entries
 
@@ -20,6 +21,7 @@ log = logging.getLogger("hermes.pgvector")
 ORIGIN = {"origin": "file"}
 CHANGE_WAIT_S = 0.2
 RECONCILE_WAIT_S = 5.0
+AHEAD_MAX = timedelta(minutes=1)
 
 
 class FileMirror:
@@ -27,7 +29,8 @@ class FileMirror:
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
-        self._last = now()
+        self._unrecorded = Unrecorded(home.state)
+        self._ahead = False
 
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
         """Take a change that the host has just made to a file, and keep the snapshot in step with it.
@@ -36,14 +39,22 @@ class FileMirror:
         """
         if event.target not in TARGETS:
             return not stored or self._accept(event)
-        snapshot = self._home.snapshot
+        if not isinstance(event, Remove):
+            event = replace(event, content=mirror.as_in_file(event.content))
+        snapshot, kept = self._home.snapshot, frozenset[str]()
+        if not stored and not isinstance(event, Remove):
+            # Before all else: the snapshot may be out of reach, and this process may end while it waits.
+            kept = self._unrecorded.keep(event.target, event.content)
         try:
             with snapshot.held(CHANGE_WAIT_S):
                 before = snapshot.entries[event.target]
                 # The order of the snapshot is that of the home: what comes later is also newer, for all its processes.
                 event = replace(self._resolved(event, before), at=self._later())
                 after = {**snapshot.entries, event.target: mirror.apply(before, event)}
-                return self._hand_over(after, [event] if stored else _forgetting(event))
+                accepted = self._hand_over(after, [event] if stored else _forgetting(event))
+                if accepted:
+                    self._unrecorded.forget(kept)
+                return accepted
         except OSError:
             # Without a snapshot the event stands for itself; should it have been taken already, its id is known.
             event = self._resolved(event, ())
@@ -58,15 +69,19 @@ class FileMirror:
         try:
             used = files_in_use(self._home.path)
             with snapshot.held(RECONCILE_WAIT_S):
+                # What is kept before the files are read stands in them, or is gone from them again.
+                kept = {target: self._unrecorded.names(target) for target in TARGETS}
                 # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
                 read = {target: self._home.entries(target) for target in TARGETS if used[target]}
                 found = {target: entries for target, entries in read.items() if entries is not None}
                 events = [
                     event
                     for target, entries in found.items()
-                    for event in self._differences(theme, session_id, target, snapshot.entries[target], entries)
+                    for event in self._differences(theme, session_id, target, self._known(target, entries), entries)
                 ]
-                self._hand_over({**snapshot.entries, **found}, events)
+                if self._hand_over({**snapshot.entries, **found}, events):
+                    for target in found:
+                        self._unrecorded.forget(kept[target])
                 snapshot.shorten()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
@@ -91,9 +106,25 @@ class FileMirror:
         return False
 
     def _later(self) -> datetime:
-        """The time now, and never again the same or an earlier one, though the clock be set back."""
-        self._last = max(now(), self._last + timedelta(microseconds=1))
-        return self._last
+        """The time now, or right after the last change of the home when that is later, whatever its clocks say.
+
+        Where a clock was ahead, even by years, what follows is dated ahead too: that is said, and does less harm than
+        an entry that is lost because it seems older than its own removal.
+        """
+        last, clock = self._home.snapshot.last, now()
+        before, self._ahead = self._ahead, last - clock > AHEAD_MAX
+        if self._ahead and not before:
+            log.warning(
+                "the last change of MEMORY.md or USER.md is dated %s, but by this clock it is %s: check the clock; "
+                "until it gets there, changes are dated right after the last one",
+                last.isoformat(" ", "seconds"),
+                clock.isoformat(" ", "seconds"),
+            )
+        return max(clock, last + timedelta(microseconds=1))
+
+    def _known(self, target: Target, entries: tuple[str, ...]) -> tuple[str, ...]:
+        """The entries of the snapshot, and those of the file that were written off the record and are not in it yet."""
+        return (*self._home.snapshot.entries[target], *self._unrecorded.among(target, entries))
 
     def _differences(
         self, theme: str, session_id: str, target: Target, before: tuple[str, ...], entries: tuple[str, ...]

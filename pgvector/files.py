@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,20 +13,14 @@ READ_BYTES = 1 << 16
 
 def create(path: Path, text: str) -> None:
     """Write a file that must not exist yet; the first of several processes wins. Raises OSError."""
-    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
-    _write(fresh, text)
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, path)
-    finally:
-        fresh.unlink()
+    with _fresh(path, text) as fresh, contextlib.suppress(FileExistsError):
+        os.link(fresh, path)
 
 
 def overwrite(path: Path, text: str) -> None:
     """Write a file in place of the one that is there. Raises OSError."""
-    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
-    _write(fresh, text)
-    fresh.replace(path)
+    with _fresh(path, text) as fresh:
+        fresh.replace(path)
 
 
 def append(path: Path, text: str) -> None:
@@ -51,7 +46,14 @@ def read(path: str, bytes_max: int) -> bytes | None:
     return bytes(content)
 
 
-def _write(path: Path, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+@contextlib.contextmanager
+def _fresh(path: Path, text: str) -> Iterator[Path]:
+    """A file beside `path` with this text, gone afterwards unless it was moved: nothing is left on a full disk."""
+    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)

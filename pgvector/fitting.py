@@ -33,6 +33,7 @@ class Fitting:
         self._embedder: Embedder | None = None
         self._none_because = ""
         self._misfit = "the memory is starting"
+        self._unheard = self._claimed = False
         self._rematch_at = 0.0
         self._measured_floor: float | None = None
         self._calibration_at = 0.0
@@ -135,16 +136,24 @@ class Fitting:
 
     @property
     def _silent(self) -> bool:
-        return self._embedder is not None and self._embedder.dimensions is None
+        return self._embedder is not None and (self._unheard or self._embedder.dimensions is None)
+
+    @property
+    def _unbound(self) -> bool:
+        """Whether the database may still wait for its model: one that never answered must not become it."""
+        state = self._database.state
+        return not self._claimed and (state is None or state.embedding_model is None)
 
     def _reason(self, stored: int) -> str:
         embedder = self.embedder
         if embedder is None:
             return self._none_because
-        if embedder.dimensions is None:
+        self._unheard = False
+        if embedder.dimensions is None or self._unbound:
             try:
                 embedder.embed_query("dimensions", PROBE_S_MAX)
             except (Unavailable, Refused) as error:
+                self._unheard = isinstance(error, Unavailable)
                 return f"{WORDS_ONLY}: {error}"
         if embedder.dimensions != stored:
             return (
@@ -152,6 +161,7 @@ class Fitting:
                 f"vectors of {stored}; set embed_model and embed_url to the model that made them"
             )
         model = self._database.claim_model(embedder.model)
+        self._claimed = True
         if model != embedder.model:
             return (
                 f"{WORDS_ONLY}: the database holds vectors of {model}, this process uses {embedder.model}; "

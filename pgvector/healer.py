@@ -18,8 +18,8 @@ from .model import Vector
 from .ports import Embedder
 from .settings import Settings
 from .store import healing, history
-from .store.legs import Kind
 from .store.postgres import Connection, Database
+from .store.queries import Kind
 from .themes import hidden_pattern
 
 log = logging.getLogger("hermes.pgvector")
@@ -92,7 +92,7 @@ class Healer:
             if not self._rows:
                 self._release(connection)
                 return False
-            self._holds = healing.claim(connection, "heal", self._holder, self._lease_s)
+            self._holds = healing.claim(connection, healing.HEAL, self._holder, self._lease_s)
         if not self._holds:
             self._rows, self._due = [], self._soonest()
             return False
@@ -131,7 +131,7 @@ class Healer:
         self._count_due = time.monotonic() + COUNT_INTERVAL_S
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         with self._database.transaction(*limits) as connection:
-            counted = healing.claim(connection, "words", self._holder, COUNT_INTERVAL_S) and healing.count_words(
+            counted = healing.claim(connection, healing.WORDS, self._holder, COUNT_INTERVAL_S) and healing.count_words(
                 connection, self._settings.word_candidates_max, hidden_pattern(self._settings.bench_themes)
             )
         if counted:
@@ -149,7 +149,7 @@ class Healer:
     def _release(self, connection: Connection) -> None:
         if self._holds:
             self._holds = False
-            healing.release(connection, "heal", self._holder)
+            healing.release(connection, healing.HEAL, self._holder)
 
     def _soonest(self) -> float:
         return time.monotonic() + min(RETRY_S, self._settings.heal_interval_s)
@@ -184,7 +184,7 @@ class Healer:
 
     def _renewed(self) -> bool:
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            self._holds = healing.claim(connection, "heal", self._holder, self._lease_s)
+            self._holds = healing.claim(connection, healing.HEAL, self._holder, self._lease_s)
         return self._holds
 
     def _store(self) -> bool:
@@ -222,6 +222,6 @@ class Healer:
         self._prune_due = time.monotonic() + PRUNE_INTERVAL_S
         self._skipped.clear()
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            if healing.claim(connection, "prune", self._holder, PRUNE_INTERVAL_S):
+            if healing.claim(connection, healing.PRUNE, self._holder, PRUNE_INTERVAL_S):
                 healing.prune_events(connection, self._settings.event_ledger_days)
                 history.prune(connection, self._settings.history_days)

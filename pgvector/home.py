@@ -24,20 +24,28 @@ from .snapshot import Snapshot
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
+ASIDE_FILES_MAX, ASIDE_BYTES_MAX = 10_000, 256 << 20
 _FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
 class Home:
     """The files of one home. Safe for several processes."""
 
-    def __init__(self, path: str | os.PathLike[str], spool_dir: str = "") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spool_dir: str = "",
+        *,
+        aside_files_max: int = ASIDE_FILES_MAX,
+        aside_bytes_max: int = ASIDE_BYTES_MAX,
+    ) -> None:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self.aside_folder = self.state / "aside"
         self.snapshot = Snapshot(self.state)
         self._id = ""
-        self._files_aside = -1
+        self._aside_room = aside.Room(self.aside_folder, aside_files_max, aside_bytes_max)
         self.person_key = PersonKey(self.state, person_key(self.path))
 
     def _name_among_homes(self) -> str:
@@ -65,21 +73,13 @@ class Home:
             log.warning("%s cannot be read (%s); nothing is removed because of it", _FILES[target], reason)
             return None
 
-    def set_aside(self, event_id: str, reason: str, raw: str, *, files_max: int = 10_000) -> bool:
-        """Keep an event that cannot be stored where an operator finds it. False when there is no room."""
-        folder = self.aside_folder
+    def set_aside(self, event_id: str, reason: str, raw: str, *, share: float = 1.0) -> bool:
+        """Keep an event that cannot be stored where an operator finds it. False when this share of the room is full."""
         try:
-            make_private(folder)
-            if self._files_aside < 0:
-                self._files_aside = sum(1 for _ in folder.iterdir())
-            if self._files_aside >= files_max:
-                self._files_aside = -1
-                return False
-            overwrite(folder / f"{event_id}.json", json.dumps({"reason": reason, "event": raw}))
-            self._files_aside += 1
+            make_private(self.aside_folder)
+            return self._aside_room.keep(event_id, json.dumps({"reason": reason, "event": raw}), share)
         except OSError:
             return False
-        return True
 
     def aside(self) -> list[tuple[str, str]]:
         """Events set aside, as (id, reason)."""

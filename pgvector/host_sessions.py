@@ -6,6 +6,7 @@ as rows that are neither active nor compacted.
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 from collections.abc import Sequence
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from .transcript import text_of
+
 log = logging.getLogger("hermes.pgvector")
 
 WAIT_S_MAX = 0.5
 MESSAGES_MAX = 20_000
-_ENCODED = "\0"
+_ENCODED = "\0json:"
 
 _MESSAGES = """
     select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp
@@ -38,16 +41,25 @@ def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
     """
     found = []
     for role, content, calls, gone, compacted, written in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
-        text = content if isinstance(content, str) and not content.startswith(_ENCODED) else ""
         at = written if isinstance(written, int | float) else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at}
-        found.append({"role": role, "content": text, "tool_calls": calls, **marks})
+        found.append({"role": role, "content": _text(content), "tool_calls": calls, **marks})
     return found
 
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that this one went on from, the nearest last; at most `limit`."""
     return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
+
+
+def _text(content: Any) -> str:
+    """What a recorded message says; one with parts is JSON."""
+    if isinstance(content, str) and content.startswith(_ENCODED):
+        try:
+            content = json.loads(content.removeprefix(_ENCODED))
+        except (ValueError, RecursionError):
+            return ""
+    return text_of(content)
 
 
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:

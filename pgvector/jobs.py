@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import moments
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def search(args: argparse.Namespace, home: Path, console: Console) -> int:
     """Search as an agent would."""
     from .admin import search as searching
 
-    return searching.search(
-        home,
-        console,
+    question = searching.Question(
         query=args.query,
         top_k=args.top_k,
         theme=args.theme,
@@ -58,11 +57,11 @@ def search(args: argparse.Namespace, home: Path, console: Console) -> int:
         kind=args.kind,
         target=args.target,
         role=args.role or "",
-        since=args.since,
-        until=args.until,
+        since=moments.since(args.since, "--since", zone=None),
+        until=moments.until(args.until, "--until", zone=None),
         context=args.context,
-        explain=args.explain,
     )
+    return searching.search(home, console, question, explain=args.explain)
 
 
 def doctor(args: argparse.Namespace, home: Path, console: Console) -> int:  # noqa: ARG001

@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from . import normal_form
+
 QUERY_TOKENS_MAX = 64
 TOKEN_CHARS_MAX = 200
+DOCUMENT_CHARS_MAX = 100_000
 # A tsvector holds less than 1 MiB, and a token costs its bytes and some ten more.
 DOCUMENT_BYTES_MAX = 600_000
 _BYTES_PER_TOKEN = 12
@@ -64,12 +66,12 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _OPTIONAL = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u200c\u200d]")
 
 
-def document(text: str, chars_max: int = 100_000) -> str:
-    """A row's text as tokens for `to_tsvector('english', …)`; of a longer text the first `chars_max` characters.
+def document(text: str) -> str:
+    """A row's text as tokens for `to_tsvector('english', …)`; of a longer text the first DOCUMENT_CHARS_MAX characters.
 
     The result is bounded so that the tsvector stays below Postgres' limits.
     """
-    tokens = dict.fromkeys(_tokens(text[:chars_max], chars_max, singles=True))
+    tokens = dict.fromkeys(_tokens(text[:DOCUMENT_CHARS_MAX], DOCUMENT_CHARS_MAX, singles=True))
     whole = " ".join(tokens)
     if len(whole.encode()) + _BYTES_PER_TOKEN * len(tokens) <= DOCUMENT_BYTES_MAX:
         return whole
@@ -101,7 +103,7 @@ def query(text: str, tokens_max: int = QUERY_TOKENS_MAX) -> str:
 def _tokens(text: str, chars_max: int, *, singles: bool) -> Iterable[str]:
     if not text.isascii():
         # One character can become eighteen.
-        text = _OPTIONAL.sub("", unicodedata.normalize("NFKC", text))[:chars_max]
+        text = _OPTIONAL.sub("", normal_form.compatible(text))[:chars_max]
     text = _THOUSANDS.sub("", _SHARP.sub(_spelled_out, text))
     if text.isascii():
         return chain.from_iterable(map(_of_ascii, dict.fromkeys(_ASCII_CHUNK.findall(text))))
@@ -155,7 +157,7 @@ def _of_unspaced(run: str, *, singles: bool) -> Iterable[str]:
 
 
 def _folded(token: str) -> str:
-    token = token.lower() if token.isascii() else unicodedata.normalize("NFKC", token.casefold())
+    token = token.lower() if token.isascii() else normal_form.compatible(token.casefold())
     if _LIKE_FLOAT.match(token):
         # The parser would read a number out of the beginning of a hash.
         token = f"x{token}"

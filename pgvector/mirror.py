@@ -23,8 +23,12 @@ class Changes:
 
 def parse(text: str) -> tuple[str, ...]:
     """The entries of a file, stripped, each once, in order; the same list that the host makes of it."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _distinct(entry.strip() for entry in lines.split(DELIMITER))
+    return _distinct(entry.strip() for entry in as_in_file(text).split(DELIMITER))
+
+
+def as_in_file(content: str) -> str:
+    """What an agent saves as the host will read it from the file: hooks get it as the agent wrote it."""
+    return content.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
 def diff(file: Iterable[str], snapshot: Iterable[str]) -> Changes:

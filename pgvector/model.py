@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 Target: TypeAlias = Literal["memory", "user"]
-Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 
@@ -130,15 +129,16 @@ class Scope:
     """Which rows a recall for theme `own` may see.
 
     `themes` is None for `own` and every theme that is not reserved for one person or room; a `session_id` narrows to
-    one session, `without_session` leaves out the turns of one. `hidden` is a pattern of names that only their owners
-    read; empty, that of reserved ones. `since` is the first moment that counts, `until` the first that does not any
-    more, both with a time zone. `role` narrows turns to one side.
+    one session, `without_session` leaves out the turns of one, of all times or from `without_since` on. `hidden` is a
+    pattern of names that only their owners read; empty, that of reserved ones. `since` is the first moment that counts,
+    `until` the first that does not any more; all moments have a time zone. `role` narrows turns to one side.
     """
 
     own: str
     themes: tuple[str, ...] | None
     session_id: str = ""
     without_session: str = ""
+    without_since: datetime | None = None
     hidden: str = ""
     since: datetime | None = None
     until: datetime | None = None
@@ -147,13 +147,15 @@ class Scope:
     @property
     def cuts_sessions(self) -> bool:
         """Whether a row may be of the scope and its neighbour in the session not."""
-        return bool(self.since or self.until or self.role)
+        return bool(self.since or self.until or self.role or self.without_since)
 
     def holds(self, hit: Hit) -> bool:
         """Whether a row of these themes and sessions is of the time and the side that is asked for."""
         late = self.since is None or hit.at >= self.since
         early = self.until is None or hit.at < self.until
-        return late and early and (not self.role or hit.role == self.role)
+        running = bool(self.without_session) and hit.session_id == self.without_session
+        apart = not running or (self.without_since is not None and hit.at < self.without_since)
+        return late and early and apart and (not self.role or hit.role == self.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 from agent.memory_provider import MemoryProvider
 
 from . import capture, render
-from .ambient import ambient, lasting, offered
+from .ambient import ambient, begin, lasting, offered
 from .errors import SettingsError
 from .guard import failed_call, guarded, nothing
 from .host import hermes_home
+from .installation import pip_install
 from .settings import Settings, load
 from .themes import Identity
 
 if TYPE_CHECKING:
     from .conversation import Conversation
 
-NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpx", "pydantic")
+NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
 
 
 class PgvectorMemoryProvider(MemoryProvider):
@@ -49,7 +50,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         """What to install or to set; empty when nothing is wrong."""
         missing = [package for package in NEEDED_PACKAGES if importlib.util.find_spec(package) is None]
         if missing:
-            return f"missing packages: {', '.join(missing)}; run: pip install hermes-memory-pgvector"
+            return f"missing packages: {', '.join(missing)}; run: {pip_install()}"
         try:
             settings = load(hermes_home())
         except SettingsError as error:
@@ -199,10 +200,14 @@ class PgvectorMemoryProvider(MemoryProvider):
     # Session
 
     @guarded(nothing)
-    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """Note that a turn is open, who began it, and whether it is off the record."""
-        if self._conversation is not None:
-            self._conversation.open_turn(message, str(kwargs.get("author_id") or ""))
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        """Note that a turn is open, who began it, and whether a conversation begins or goes off the record with it."""
+        conversation = self._conversation
+        if conversation is None:
+            return
+        conversation.open_turn(message, str(kwargs.get("author_id") or ""))
+        if turn_number == 1:
+            begin(conversation.runtime, conversation.theme(), conversation.session_id)
 
     @guarded(nothing)
     def on_session_switch(

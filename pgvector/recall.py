@@ -21,8 +21,9 @@ from .scan import Key, Scan
 from .settings import Settings
 from .store import legs
 from .store.driver_errors import wrap_errors
-from .store.legs import Kind, Size, Where
+from .store.legs import Size, Where
 from .store.postgres import Connection, Database
+from .store.queries import Kind
 from .terms import Terms
 
 log = logging.getLogger("hermes.pgvector")

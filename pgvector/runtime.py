@@ -13,21 +13,25 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from . import aside
 from .errands import Errands
 from .errors import BadArgument, PgvectorError
 from .filemirror import FileMirror
 from .fitting import Fitting
+from .guard import guarded, nothing
 from .home import Home
 from .model import Event, Recall, RecallRequest, Scope
 from .off_record import OffRecord
 from .person_key import NOT_MET
 from .ports import Embedder
 from .recall import Recaller
+from .remembered import Remembered
 from .settings import Settings
 from .store.postgres import Database
 from .themes import Identity, allowed, author_of, hidden_pattern, home_theme, is_bench, readable, theme_of
@@ -36,22 +40,26 @@ from .writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")
 
+P = ParamSpec("P")
+
 FLUSH_SHARE = 0.2
 READY_SHARE = 0.5
 HOPELESS_DRAIN_S = 0.3
 STRANGERS_MAX = 100
+BEGUN_MAX = 1000
 
 
 class Runtime:
     """Everything one home needs in this process. Safe for any thread; making one touches nothing but the spool folder.
 
     `turn_lock` orders the turns of conversations with their replays; it is here because a fork renews what is here.
+    `begun` tells when the conversation began that runs in a theme and session which may have held others before.
     Raises SettingsError when there is no database to use.
     """
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
         self.settings = settings
-        self.home = Home(hermes_home, settings.spool_dir)
+        self.home = Home(hermes_home, settings.spool_dir, aside_bytes_max=settings.spool_max_mb << 20)
         self.home.snapshot.kept_open = True
         self.database = Database(settings, self.home.path)
         self._spool = open_spool(
@@ -66,11 +74,13 @@ class Runtime:
         self.writer = AsyncWriter(self._spool, self.home, self.database, self._make_ready, settings)
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
         self._errands = Errands("hermes-pgvector-errand", 1)
+        self._reconciling: dict[str, Future[None]] = {}
         self._strangers: set[str] = set()
         self._looked_aside: tuple[int, frozenset[str]] = (0, frozenset())
         self._look_aside_at = 0.0
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
+        self.begun: Remembered[tuple[str, str], datetime] = Remembered(BEGUN_MAX)
 
     # Writing
 
@@ -93,7 +103,10 @@ class Runtime:
         if self.settings.bulk_sync_on_init and not self.settings.off_record:
             theme = home_theme(identity, aliases=self.settings.theme_aliases)
             if not is_bench(theme, self.settings.bench_themes):
-                self._errands.submit(self.files.reconcile, theme, session_id)
+                waiting = self._reconciling.get(theme)
+                # One that has not begun yet will see what this one would; and so none heap up behind a busy home.
+                if waiting is None or waiting.running() or waiting.done():
+                    self._reconciling = {theme: self.in_background(self.files.reconcile, theme, session_id)}
 
     # Reading
 
@@ -118,9 +131,9 @@ class Runtime:
         """The pseudonym of a person in a room."""
         return self.home.person_key.theme(lambda key: author_of(platform, user_id, person_key=key))
 
-    def in_background(self, job: Callable[[], object]) -> None:
-        """Do something that no hook waits for."""
-        self._errands.submit(job)
+    def in_background(self, job: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
+        """Do something that no hook waits for; when it fails, the log says so."""
+        return self._errands.submit(guarded(nothing)(job), *args, **kwargs)
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` sees when it asks for scope `name`. Raises BadArgument."""
@@ -184,8 +197,10 @@ class Runtime:
         # The lock of the old one may be held by a thread that does not exist here; its sockets are the parent's.
         self.fitting = Fitting(self.settings, self.home, self.database)
         self._errands = Errands("hermes-pgvector-errand", 1)
+        self._reconciling = {}
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
+        self.begun = Remembered(BEGUN_MAX)
         self.home.person_key.abandon()
         self.home.snapshot.abandon()
         self.off_record = OffRecord(self.home.state)
@@ -201,7 +216,7 @@ class Runtime:
             if found != self._looked_aside:
                 self._looked_aside = found
                 self._look_aside_at = time.monotonic() + self.settings.adopt_interval_s
-                self._errands.submit(self._file_again, met)
+                self.in_background(self._file_again, met)
 
     def _file_again(self, themes: Collection[str]) -> None:
         folder = self.home.aside_folder
@@ -222,7 +237,7 @@ class Runtime:
         elif self.fitting.undecided and self.database.state is not None:
             self.fitting.match(self.database.state.dimensions)
         if self.fitting.calibration_due():
-            self._errands.submit(self.fitting.calibrate)
+            self.in_background(self.fitting.calibrate)
         self._look_aside()
         embedder = self.usable_embedder()
         return None if isinstance(embedder, str) else embedder

@@ -21,7 +21,8 @@ from .errors import SettingsError
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
 _ON = frozenset({"1", "true", "yes", "on"})
-_PASSWORD = re.compile(r"(//[^/@:\s]*:)[^/@\s]*@")
+_PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
+_QUERY = re.compile(r"\?[^'\s]*")
 
 
 def _from_json_text(value: Any) -> Any:
@@ -38,6 +39,22 @@ def _http_url(value: str) -> str:
     if value and not value.startswith(("http://", "https://")):
         raise ValueError("must start with http:// or https://")
     return value.rstrip("/")
+
+
+def _absolute(value: str) -> str:
+    # An agent and its operator start in different folders, and what one spools the other would never find.
+    if value and not os.path.isabs(os.path.expanduser(value)):
+        raise ValueError("must be an absolute path, or start with ~ of a user that exists")
+    return value
+
+
+def without_secrets(url: str) -> str:
+    """The address alone: also a query may hold a key, and a password that is not percent-encoded ends anywhere."""
+    scheme, _, rest = url.partition("://")
+    address = re.split("[?#]", rest)[0]
+    if "@" in rest[len(address) :]:
+        return f"{scheme}://… (its password or key is not percent-encoded)"
+    return f"{scheme}://{address.rpartition('@')[2]}"
 
 
 class Settings(BaseModel):
@@ -77,7 +94,7 @@ class Settings(BaseModel):
     )
     embed_piece_chars: int = Field(1000, ge=100, le=100_000, description="Longest piece of a long text, in characters")
     embed_pieces_max: int = Field(
-        40, ge=0, le=1000, description="Most pieces of one text; what is beyond is found by its words"
+        40, ge=0, le=1000, description="Most pieces of one text; its first 100,000 characters are found by words, too"
     )
     embed_on_write: bool = Field(True, description="false: rows get no vectors but by `hermes-pgvector backfill`")
 
@@ -127,8 +144,15 @@ class Settings(BaseModel):
     batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for company")
     retry_max_s: float = Field(30.0, ge=0.1, le=600, description="Cap of the back-off while a service is down")
     shutdown_drain_s: float = Field(3.0, ge=0, le=4.5, description="Longest time that shutdown waits for the writer")
-    spool_dir: str = Field("", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool")
-    spool_max_mb: int = Field(256, ge=1, le=65_536, description="Size past which new events are refused")
+    spool_dir: Annotated[str, AfterValidator(_absolute)] = Field(
+        "", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool"
+    )
+    spool_max_mb: int = Field(
+        256,
+        ge=1,
+        le=65_536,
+        description="Size past which a process's spool refuses new events; what a home sets aside may take as much",
+    )
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
     stuck_after_s: float = Field(
         180.0, ge=3, le=3600, description="A writer that stores nothing for so long, and does not say why, is reported"
@@ -165,7 +189,7 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
     home = Path(hermes_home)
     layers = [
         ("plugins.pgvector", _yaml_section(home, "plugins")),
-        (str(home / "pgvector" / "config.json"), _json_file(home / "pgvector" / "config.json")),
+        (str(config_file(home)), read_config(home)),
         ("memory.pgvector", _yaml_section(home, "memory")),
         ("environment", _environment(home, os.environ if environ is None else environ)),
     ]
@@ -181,6 +205,23 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
         raise SettingsError(_explain(error, merged, origin)) from None
 
 
+def config_file(home: Path) -> Path:
+    """Where settings are that a person saves by the set-up or by the host's panel."""
+    return home / "pgvector" / "config.json"
+
+
+def read_config(home: Path) -> dict[str, Any]:
+    """What the file of saved settings holds; empty when there is none. Raises SettingsError."""
+    path = config_file(home)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend or delete the file") from None
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
+    return document
+
+
 def person_key(hermes_home: str | os.PathLike[str]) -> str:
     """HERMES_PGVECTOR_PERSON_KEY of the environment, else of the home's `.env`; empty when unset. Raises SettingsError.
 
@@ -193,7 +234,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
     lines = []
     for problem in error.errors():
         key = str(problem["loc"][0])
-        given = "(hidden)" if key == "dsn" else _PASSWORD.sub(r"\1***@", repr(merged.get(key)))
+        given = "(hidden)" if key == "dsn" else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
         where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == "environment" else f"{key} in {origin.get(key)}"
         lines.append(f"{where} is {given[:80]}: {problem['msg']}")
     return "; ".join(dict.fromkeys(lines))
@@ -221,7 +262,7 @@ def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
 
     Raises SettingsError when config.yaml cannot be read.
     """
-    values = _host_section(Path(hermes_home), "memory")
+    values = host_section(Path(hermes_home), "memory")
     switches = {"memory": values.get("memory_enabled"), "user": values.get("user_profile_enabled")}
     return {target: _is_on(value) for target, value in switches.items()}
 
@@ -233,11 +274,12 @@ def _is_on(value: Any) -> bool:
 
 
 def _yaml_section(home: Path, section: str) -> dict[str, Any]:
-    ours = _host_section(home, section).get("pgvector")
+    ours = host_section(home, section).get("pgvector")
     return ours if isinstance(ours, dict) else {}
 
 
-def _host_section(home: Path, section: str) -> dict[str, Any]:
+def host_section(home: Path, section: str) -> dict[str, Any]:
+    """A section of the host's own config.yaml; empty when it has none. Raises SettingsError when it cannot be read."""
     path = home / "config.yaml"
     if not path.is_file():
         return {}
@@ -246,18 +288,8 @@ def _host_section(home: Path, section: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend the file") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; mend the file") from None
     values = document.get(section) if isinstance(document, dict) else None
     return values if isinstance(values, dict) else {}
-
-
-def _json_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend or delete the file") from None
-    if not isinstance(document, dict):
-        raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
-    return document

@@ -16,8 +16,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from .errors import BadEvent
@@ -27,6 +28,7 @@ from .records import decode, encode, make_private
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 
 NOTHING: Entries = dict.fromkeys(TARGETS, ())
+NEVER = datetime.min.replace(tzinfo=UTC)
 FILE_BYTES_MAX = 8 << 20
 SPENT_BYTES_MAX = 1 << 20
 TAIL_BYTES = 16 << 10
@@ -36,7 +38,8 @@ POLL_S = 0.001
 class Snapshot:
     """The snapshot in a folder. Safe for several processes and threads: one at a time is inside `held`.
 
-    There `entries` are those of the files as last reconciled, and `begun` the events of them that may be in no spool.
+    There `entries` are those of the files as last reconciled, `begun` the events of them that may be in no spool, and
+    `last` the time of the newest event that was ever noted.
     With `kept_open` the file stays open until `close`: a hook has no time to open and read it.
     """
 
@@ -47,6 +50,7 @@ class Snapshot:
         self.kept_open = False
         self.entries = NOTHING
         self.begun: tuple[Event, ...] = ()
+        self.last = NEVER
 
     @contextlib.contextmanager
     def held(self, wait_s: float) -> Iterator[None]:
@@ -71,12 +75,13 @@ class Snapshot:
 
     def note(self, entries: Entries, events: Sequence[Event] = ()) -> None:
         """Keep entries, and the events that are handed over next, until `finish`. Raises OSError."""
-        line = _line(entries, events)
+        last = max((self.last, *(event.at for event in events)))
+        line = _line(entries, events, last)
         if self._size + len(line) > FILE_BYTES_MAX:
             self._replace(line)
         else:
             self._append(line)
-        self.entries, self.begun = entries, tuple(events)
+        self.entries, self.begun, self.last = entries, tuple(events), last
 
     def finish(self) -> None:
         """The events are in a spool. Raises OSError."""
@@ -87,7 +92,7 @@ class Snapshot:
     def shorten(self) -> None:
         """Leave out the lines that do not count, when they are many; this may wait for a disk. Raises OSError."""
         if self._size > SPENT_BYTES_MAX:
-            self._replace(_line(self.entries, self.begun))
+            self._replace(_line(self.entries, self.begun, self.last))
 
     def close(self) -> None:
         """Keep the file open no longer than somebody is inside."""
@@ -121,7 +126,9 @@ class Snapshot:
             if time.monotonic() > deadline:
                 raise BlockingIOError(errno.EAGAIN, "the snapshot is replaced again and again")
         if found.st_size != self._size:
-            self.entries, self.begun = _saved(self._file, found.st_size)
+            self.entries, self.begun, last = _saved(self._file, found.st_size)
+            # An older version of this package leaves the time out.
+            self.last = max(self.last, last)
             self._size = found.st_size
 
     def _use(self, file: int) -> None:
@@ -179,22 +186,28 @@ def _write(file: int, line: bytes) -> None:
         raise OSError(errno.ENOSPC, "short write, the disk is full")
 
 
-def _line(entries: Entries, events: Sequence[Event]) -> bytes:
+class _Saved(NamedTuple):
+    entries: Entries = NOTHING
+    begun: tuple[Event, ...] = ()
+    last: datetime = NEVER
+
+
+def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
     """A line feed first ends a line that a crash has torn, and stands for the empty line of one that was finished."""
     begun = [encode(event).decode("ascii") for event in events]
-    text = json.dumps({**entries, "begun": begun} if begun else {**entries})
+    text = json.dumps({**entries, "last": last.isoformat(), **({"begun": begun} if begun else {})})
     return b"\n" + text.encode("ascii") + (b"\n" if begun else b"\n\n")
 
 
-def _saved(file: int, size: int) -> tuple[Entries, tuple[Event, ...]]:
+def _saved(file: int, size: int) -> _Saved:
     tail = min(size, TAIL_BYTES)
     found = _last(os.pread(file, tail, size - tail), whole=tail == size)
     if found is None and tail < size:
         found = _last(os.pread(file, size, 0), whole=True)
-    return found or (NOTHING, ())
+    return found or _Saved()
 
 
-def _last(lines: bytes, *, whole: bool) -> tuple[Entries, tuple[Event, ...]] | None:
+def _last(lines: bytes, *, whole: bool) -> _Saved | None:
     # What follows the last line feed was torn by a crash; a line that is damaged leaves the one before it.
     end = last = lines.rfind(b"\n")
     if 0 < last < len(lines) - 1:
@@ -207,7 +220,8 @@ def _last(lines: bytes, *, whole: bool) -> tuple[Entries, tuple[Event, ...]] | N
         try:
             values: Any = json.loads(lines[start:end])
             entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
-            return entries, tuple(_events(values)) if end == last else ()
+            at = max(NEVER, datetime.fromisoformat(values.get("last", NEVER.isoformat())))
+            return _Saved(entries, tuple(_events(values)) if end == last else (), at)
         except (ValueError, AttributeError, TypeError):
             end = start - 1
     return None

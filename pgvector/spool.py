@@ -83,7 +83,8 @@ class Spool:
             except OSError as error:
                 if time.monotonic() >= self._log_at:
                     self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
-                    log.warning("events cannot be spooled: %s", error.strerror or type(error).__name__)
+                    reason = error.strerror or type(error).__name__
+                    log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", reason)
                 return False
             self.appended += 1
             self.pending += 1

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from . import normal_form
 from .errors import BadArgument, SettingsError
 
 DEFAULT_THEME = "default"
@@ -50,9 +51,7 @@ class Identity:
     agent_identity: str = ""
     agent_workspace: str = ""
     platform: str = ""
-    chat_type: str = ""
     chat_id: str = ""
-    thread_id: str = ""
     user_id: str = ""
     user_id_alt: str = ""
 
@@ -80,7 +79,7 @@ def _normalised(name: str) -> str:
         if name == previous:
             break
         previous = name
-        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        folded = normal_form.compatible(normal_form.compatible(name).casefold())
         seen = (c for c in folded if c.isspace() or unicodedata.category(c) not in _HIDDEN)
         name = "-".join("".join(seen).split())
     if len(name) > THEME_CHARS_MAX:

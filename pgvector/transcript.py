@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,29 @@ from .settings import Settings
 
 # What hosts write in place of an answer that was interrupted.
 INTERRUPTED = "Operation interrupted"
-SUMMARY_MARKS = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
+SUMMARY = re.compile(r"\s*(\[\d+ images?\] )?\[CONTEXT (COMPACTION|SUMMARY\])")
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+IMAGE_PARTS = frozenset({"image_url", "input_image"})
+# As many as hosts take of a message that a client sends.
+PARTS_MAX = 1000
+
+
+def text_of(content: Any) -> str:
+    """What a message says. Its parts are put together as hosts do for `sync_turn`, or a replay would not know the turn.
+
+    What is neither a text nor a list of parts says nothing.
+    """
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    images = 0
+    for part in content[:PARTS_MAX] if isinstance(content, list) else ():
+        kind, text = _kind_and_text(part)
+        images += kind in IMAGE_PARTS
+        if kind in TEXT_PARTS and isinstance(text, str) and text:
+            texts.append(text)
+    note = f"[{images} image{'s' if images > 1 else ''}]" if images else ""
+    return " ".join(filter(None, (note, "\n".join(texts).strip())))
 
 
 def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -21,8 +44,9 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """
     pairs: list[tuple[str, str]] = []
     for message in messages:
-        role, content = message.get("role"), message.get("content")
-        text = content if isinstance(content, str) and not _is_summary(message, content) else ""
+        role, text = message.get("role"), text_of(message.get("content"))
+        if _is_summary(message, text):
+            text = ""
         if role == "user":
             # A message without words still begins an exchange, or its answer would be taken for the one before.
             pairs.append((text, ""))
@@ -51,9 +75,17 @@ def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]])
 
 def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
     """What of a turn is stored: no recalled text, no side that only acknowledges, nothing without substance."""
-    told = capture.without_recalled(user) if isinstance(user, str) else ""
-    answered = capture.without_recalled(assistant) if isinstance(assistant, str) else ""
+    told, answered = capture.without_recalled(text_of(user)), capture.without_recalled(text_of(assistant))
     return capture.substantive(told, answered, min_chars=settings.turn_min_chars)
+
+
+def _kind_and_text(part: Any) -> tuple[str, Any]:
+    if isinstance(part, str):
+        return "text", part
+    if not isinstance(part, Mapping):
+        return "", None
+    kind = part.get("type")
+    return kind.strip().lower() if isinstance(kind, str) else "", part.get("text")
 
 
 def _tail(before: list[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -67,6 +99,6 @@ def _is_answer(text: str) -> bool:
     return bool(text.strip()) and not text.lstrip().startswith(INTERRUPTED)
 
 
-def _is_summary(message: Mapping[str, Any], content: str) -> bool:
+def _is_summary(message: Mapping[str, Any], text: str) -> bool:
     """Whether the host put it in place of turns that it compressed; those were kept when they were said."""
-    return bool(message.get("_compressed_summary")) or content.lstrip().startswith(SUMMARY_MARKS)
+    return bool(message.get("_compressed_summary")) or SUMMARY.match(text) is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from . import normal_form
 
 OPENING_CHARS, OPENING_WORDS = 100, 4
 # Of a longer text or sentence no more is looked at, so that no text takes long, whoever wrote it.
@@ -44,4 +45,4 @@ def asking(text: str) -> float:
 def _words(text: str) -> list[str]:
     if text.isascii():
         return text.casefold().translate(_ASCII_SIGNS).split()
-    return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _WORDS.findall(normal_form.compatible(text).casefold())

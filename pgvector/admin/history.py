@@ -13,11 +13,12 @@ from rich.text import Text
 from ..errors import BadArgument, Refused
 from ..render import safe_line
 from ..settings import load
-from ..store import schema
-from ..store.history import Past, past, restore, stored
+from ..store import entries
+from ..store.history import Past, past, restore
 from ..store.postgres import Connection, Database
 from ..themes import aliased, normalise
 from .console import Console, local, rows_table
+from .migration import start_server
 
 TEXT_CHARS_MAX = 300
 
@@ -46,9 +47,9 @@ def undo(home: Path, console: Console, *, number: int) -> int:
         entry = found[0]
         restored = restore(connection, entry)
         if restored is None:
-            there = stored(connection, entry.theme, entry.target, entry.content)
+            there = _row(connection, entry, entry.content)
             raise Refused(f"theme {entry.theme} has this entry already, as row {there} of {entry.target}")
-        instead = stored(connection, entry.theme, entry.target, entry.replaced_by) if entry.replaced_by else None
+        instead = _row(connection, entry, entry.replaced_by) if entry.replaced_by else None
     console.data({"restored": restored, "beside": instead, "entry": asdict(entry)})
     console.show(f"brought back into theme {entry.theme}, {entry.target}, as row {restored}:")
     console.show(safe_line(entry.content, TEXT_CHARS_MAX))
@@ -58,16 +59,21 @@ def undo(home: Path, console: Console, *, number: int) -> int:
     return 0
 
 
+def _row(connection: Connection, entry: Past, content: str) -> int | None:
+    """The id of the row of the same theme and target that says exactly this; None when there is none."""
+    found = entries.same(connection, entry.theme, entry.target, content)
+    return found.id if found else None
+
+
 @contextmanager
 def _connection(home: Path) -> Iterator[Connection]:
     """A connection to the memory of a home, whose embedded server is started when it is stopped."""
     settings = load(home)
     database = Database(settings, home)
     try:
-        if database.server is not None:
-            database.server.ensure_running()
+        start_server(database)
         with database.connection(settings.connect_timeout_s) as connection:
-            schema.verify(connection)
+            database.verify(connection)
             yield connection
     finally:
         database.close()

@@ -6,12 +6,16 @@ import os
 import re
 import shutil
 import sys
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import BadArgument, SettingsError
+from ..settings import host_section
 from .console import Console
 
 NAME = "pgvector"
+ENTRY_POINTS = "hermes_agent.memory_providers"
 ACTIVATE = f"hermes config set memory.provider {NAME}"
 
 
@@ -63,14 +67,20 @@ def linked(home: Path) -> bool:
 
 
 def active_provider(home: Path) -> str:
-    """`memory.provider` of the home's config.yaml; empty when it names none or cannot be read."""
-    import yaml
+    """`memory.provider` of the home's config.yaml; empty when it names none. Raises SettingsError."""
+    return str(host_section(home, "memory").get("provider") or "")
 
+
+def by_entry_point(home: Path) -> bool:
+    """Whether a host in this Python finds the package without a link: only newer ones do, and none that isolates it."""
     try:
-        document = yaml.safe_load((home / "config.yaml").read_text(encoding="utf-8"))
-        return str(document["memory"]["provider"] or "")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
-        return ""
+        host = find_spec("plugins.memory")
+        isolated = host_section(home, "plugins").get("isolation") == "host"
+    except (ImportError, SettingsError):
+        return False
+    if isolated or host is None or host.origin is None or not metadata.entry_points(group=ENTRY_POINTS, name=NAME):
+        return False
+    return ENTRY_POINTS in Path(host.origin).read_text(encoding="utf-8", errors="replace")
 
 
 def other_python() -> Path | None:

@@ -9,7 +9,7 @@ from ..embedding import factory
 from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
 from ..settings import Settings, load
 from ..store import schema
-from ..store.dsn import describe
+from ..store.dsn import describe, parsed
 from ..store.embedded import EmbeddedServer
 from ..store.postgres import Database
 from ..store.preflight import admin_connection
@@ -22,7 +22,7 @@ PROBE_S_MAX = 5.0
 def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensions: int | None) -> int:
     """Apply what is missing. The database is that of `dsn`, else of the environment, else of the settings."""
     settings = load(home)
-    target, own = administrators_dsn(settings, home, console, dsn)
+    target, own = administrators_dsn(settings, home, console, dsn, make=True)
     with admin_connection(target) as connection:
         lacking = schema.pending(connection)
     if dimensions is None and lacking == [migration.name for migration in schema.migration_files()]:
@@ -30,12 +30,19 @@ def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensi
         if dimensions is not None:
             console.say(f"vectors get {dimensions} numbers, those of this home's embedder; --dimensions overrides it")
     applied = schema.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
+    with admin_connection(target) as connection:
+        length = schema.verify(connection).dimensions
     where = "the embedded server" if own and not settings.dsn.get_secret_value() else describe(target)
     console.data({"database": where, "applied": applied, "version": schema.LATEST, "runtime_role": role})
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")
     else:
         console.show(f"nothing to do: {where} has schema version {schema.LATEST}")
+    if dimensions not in (None, length):
+        console.say(
+            f"--dimensions {dimensions} was ignored: the vectors of these tables have {length} numbers and keep them; "
+            "for others run migrate on an empty database, and let dsn name that one"
+        )
     return 0
 
 
@@ -47,21 +54,31 @@ def prepare_embedded(server: EmbeddedServer, settings: Settings, console: Consol
         schema.migrate(server.dsn, dimensions=_embedder_dimensions(settings), progress=console.say)
 
 
-def administrators_dsn(settings: Settings, home: Path, console: Console, dsn: str) -> tuple[str, bool]:
+def administrators_dsn(
+    settings: Settings, home: Path, console: Console, dsn: str, *, make: bool = False
+) -> tuple[str, bool]:
     """Where an administrator's command goes: `dsn`, else what the environment names, else the home's own database.
 
-    True with it when it is the home's own. An embedded server is started.
+    True with it when it is the home's own. An embedded server is started as `start_server` does. Raises SettingsError
+    when it is no DSN.
     """
     given = dsn or os.environ.get(ADMIN_DSN, "")
-    return (given, False) if given else (_own_dsn(settings, home, console), True)
-
-
-def _own_dsn(settings: Settings, home: Path, console: Console) -> str:
+    if given:
+        parsed(given, "--dsn" if dsn else ADMIN_DSN)
+        return given, False
     database = Database(settings, home)
     if database.server is not None:
         with console.busy("starting the embedded server"):
-            database.server.ensure_running()
-    return database.dsn
+            start_server(database, make=make)
+    return database.dsn, True
+
+
+def start_server(database: Database, *, make: bool = False) -> None:
+    """Start the server of an embedded database. Without `make` it has to be there: a home may be mistyped."""
+    if database.server is not None:
+        if not make:
+            database.server.check_made()
+        database.server.ensure_running()
 
 
 def _embedder_dimensions(settings: Settings) -> int | None:

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from ..errors import SettingsError
 from ..home import Home
-from ..settings import ENV_PREFIX, Settings, load
+from ..settings import ENV_PREFIX, Settings, load, read_config, without_secrets
 
 OFFERED = {
     "dsn": "Database",
@@ -40,27 +39,33 @@ def fields() -> list[dict[str, Any]]:
 def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None:
     """Keep settings in `pgvector/config.json`, beside those that are there; never the DSN, which belongs into `.env`.
 
-    Raises ValueError, which hosts show to the user, for a value that is not allowed, or one that another place hides.
+    Raises ValueError, which hosts show to the user, for a value that is not allowed, one that another place hides, and
+    a file that cannot be read or written.
     """
-    home = Home(hermes_home)
-    known = home.recollect("config")
+    try:
+        _save(values, Path(hermes_home).expanduser())
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+def _save(values: Mapping[str, Any], home: Path) -> None:
+    from .configuration import write_config
+
     given = {key: value for key, value in values.items() if key in Settings.model_fields and key != "dsn"}
     numbers = {key for key, value in given.items() if value == "" and Settings.model_fields[key].annotation is not str}
-    document = {**(known if isinstance(known, dict) else {}), **given}
+    document = {**read_config(home), **given}
     document = {key: value for key, value in document.items() if key not in numbers}
     try:
         valid = Settings.model_validate({key: document[key] for key in given if key in document})
     except ValidationError as error:
-        raise ValueError("; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())) from None
+        told = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
+        raise SettingsError(told) from None
     native = valid.model_dump(mode="json", include=set(given) - numbers)
-    home.remember("config", {**document, **native})
-    try:
-        now = load(home.path).model_dump(mode="json", include=set(native))
-    except SettingsError as error:
-        raise ValueError(str(error)) from None
+    write_config(home, {**document, **native})
+    now = load(home).model_dump(mode="json", include=set(native))
     hidden = [key for key in native if now[key] != native[key]]
     if hidden:
-        raise ValueError(
+        raise SettingsError(
             f"saved, but {', '.join(hidden)} also stands in `memory.pgvector` of config.yaml or in the environment, "
             "which count first: take it out there"
         )
@@ -81,7 +86,7 @@ def status(home: Path) -> dict[str, Any]:
     dsn = settings.dsn.get_secret_value()
     shown = {
         "database": describe(dsn) if dsn else "embedded server",
-        "embedder": _without_password(settings.embed_url) or "bundled model",
+        "embedder": without_secrets(settings.embed_url) if settings.embed_url else "bundled model",
         "embed_model": settings.embed_model or "(default)",
     }
     if settings.allowed_themes:
@@ -162,8 +167,3 @@ def _field(key: str, label: str) -> dict[str, Any]:
 
 
 _BOUNDS = (("minimum", "ge"), ("maximum", "le"))
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +16,95 @@ from ..errors import BadArgument, DatabaseUnavailable
 from ..model import Hit, Recall, RecallRequest, Target
 from ..render import safe_line
 from ..runtime import Runtime, acquire, release
-from ..settings import load
-from ..themes import DEFAULT_THEME, aliased, normalise
+from ..settings import Settings, load
+from ..store.postgres import Database
+from ..store.queries import Kind
+from ..themes import DEFAULT_THEME, aliased, allowed, normalise
 from .console import Console, counted, local, rows_table
+from .migration import start_server
 
 READY_S_MAX = 60.0
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
 BESIDE_CHARS_MAX = 200
-_KINDS = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
+_KINDS: dict[str, tuple[Kind, ...]] = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
 _TITLES = {"entries": "Memory", "turns": "Turns"}
 
 
-def search(
-    home: Path,
-    console: Console,
-    *,
-    query: str,
-    top_k: int,
-    theme: str,
-    scope: str,
-    session: str,
-    kind: str,
-    target: Target | None,
-    role: str,
-    since: str,
-    until: str,
-    context: int,
-    explain: bool,
-) -> int:
-    """Recall what `query` asks for as theme `theme` and print it, best first. Returns 1 when nothing could be asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What an operator asks. Empty texts are not given: then `theme` and `scope` are the defaults."""
+
+    query: str
+    top_k: int
+    theme: str
+    scope: str
+    session: str
+    kind: str
+    target: Target | None
+    role: str
+    since: datetime | None
+    until: datetime | None
+    context: int
+
+    def check(self, settings: Settings) -> None:
+        """Raise BadArgument when it cannot be answered."""
+        if not 1 <= self.top_k <= settings.recall_limit_max:
+            raise BadArgument(f"--top-k is {self.top_k}; it must be from 1 to {settings.recall_limit_max}")
+        if not self.query.strip():
+            raise BadArgument("the query is empty; say what to look for")
+        if self.target and self.role:
+            raise BadArgument("--target asks for entries and --role for turns; give one of them")
+        if self.target and self.kind == "turns":
+            raise BadArgument("--target asks for entries, not for --kind turns")
+        if self.role and self.kind == "memory":
+            raise BadArgument("--role asks for turns, not for --kind memory")
+        moments.check_order(self.since, self.until, "--until")
+        if not allowed(self.own(settings), settings.allowed_themes):
+            theme = self.own(settings)
+            raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """Where to look: only entries have a target, and only turns have a role."""
+        return ("entries",) if self.target else ("turns",) if self.role else _KINDS[self.kind]
+
+    def own(self, settings: Settings) -> str:
+        """The theme that asks."""
+        return aliased(normalise(self.theme or DEFAULT_THEME), settings.theme_aliases)
+
+    def request(self, runtime: Runtime) -> RecallRequest:
+        """The same as an agent would ask it, with more patience."""
+        scope = runtime.scope(self.own(runtime.settings), self.scope, self.session)
+        return RecallRequest(
+            query=self.query,
+            scope=replace(scope, since=self.since, until=self.until, role=self.role),
+            limit=self.top_k,
+            budget_s=max(runtime.settings.recall_budget_s, BUDGET_S_MIN),
+            target=self.target,
+            context=self.context,
+        )
+
+
+def search(home: Path, console: Console, question: Question, *, explain: bool) -> int:
+    """Recall what is asked for and print it, best first. Returns 1 when nothing could be asked."""
     settings = load(home)
-    if not 1 <= top_k <= settings.recall_limit_max:
-        raise BadArgument(f"--top-k is {top_k}; it must be from 1 to {settings.recall_limit_max}")
-    if not query.strip():
-        raise BadArgument("the query is empty; say what to look for")
-    if target and role:
-        raise BadArgument("--target asks for entries and --role for turns; give one of them")
-    start, end = moments.since(since, "--since"), moments.until(until, "--until")
-    moments.check_order(start, end, "--until")
+    question.check(settings)
+    start_server(Database(settings, home))
     runtime = acquire(settings, home)
     try:
-        own = aliased(normalise(theme or DEFAULT_THEME), settings.theme_aliases)
-        request = RecallRequest(
-            query=query,
-            scope=replace(runtime.scope(own, scope, session), since=start, until=end, role=role),
-            limit=top_k,
-            budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
-            target=target,
-            context=context,
-        )
+        request = question.request(runtime)
         with console.busy("asking the memory"):
             _wait_ready(runtime)
             whole = runtime.writer.flush(request.budget_s, adopted=True)
-            kinds = ("entries",) if target else ("turns",) if role else _KINDS[kind]
-            answers = {name: runtime.recall(name, request) for name in kinds}
+            answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in question.kinds()}
     finally:
         release(runtime)
-    console.data({"query": query, "theme": own, "scope": scope or settings.scope_default, **_documents(answers)})
+    asked = {
+        "query": question.query,
+        "theme": question.own(settings),
+        "scope": question.scope or settings.scope_default,
+    }
+    console.data({**asked, **_documents(answers)})
     _show(answers, console, explain)
     if not whole:
         console.say("what dead processes left is not all stored yet; see: hermes-pgvector status")
@@ -80,7 +112,7 @@ def search(
 
 
 def _wait_ready(runtime: Runtime) -> None:
-    """Wait for the database: long for an embedded one, which may have to be made, else for one attempt."""
+    """Wait for the database: long for an embedded one, which may have to be migrated, else for one attempt."""
     deadline = time.monotonic() + READY_S_MAX
     while not runtime.wait_ready(0.1):
         problem = runtime.writer.health.problem

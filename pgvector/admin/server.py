@@ -9,7 +9,7 @@ from ..errors import SettingsError
 from ..settings import Settings, load
 from ..store.dsn import describe
 from ..store.embedded import EmbeddedServer, available
-from ..store.postgres import NO_DATABASE
+from ..store.postgres import no_database
 from .console import Console, facts_table, size
 from .migration import prepare_embedded
 
@@ -53,7 +53,7 @@ def start(home: Path, console: Console) -> int:
         where = describe(settings.dsn.get_secret_value())
         raise SettingsError(f"dsn is set, so this home uses {where}; empty it to use the embedded server")
     if not available():
-        raise SettingsError(NO_DATABASE)
+        raise SettingsError(no_database())
     server = _server(settings, home)
     with console.busy("starting the embedded server"):
         started = server.ensure_running()

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import BadArgument, PgvectorError, SettingsError
 from ..settings import ENV_PREFIX, Settings, load
 from ..store.embedded import EmbeddedServer
-from . import configuration, database_choice, link, trial
+from . import INTERRUPTED, configuration, database_choice, link, trial
 from .configuration import Saved
 from .console import Console
 from .database_choice import DatabaseChoice, DatabaseQuestions
@@ -19,7 +19,6 @@ from .dialogue import Dialogue
 from .embedder_choice import EmbedderChoice, EmbedderQuestions, changed, misfit, tried
 
 KEYS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)

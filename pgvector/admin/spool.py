@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from ..model import Counters, Event
 from ..render import safe_line
 from ..settings import Settings, load
 from ..themes import aliased, allowed, normalise, reserved
-from .console import Console, age, counted, local, rows_table, size
+from .console import Console, age, counted, json_default, local, rows_table, size
 from .filing import Filing
 
-EVENT_COLUMNS = ("Id", "Kind", "Theme", "Event of", "Set aside", "Size", "Reason")
+EVENT_COLUMNS = ("Id", "Kind", "Theme", "Set aside", "Size", "Reason")
 SPOOL_COLUMNS = ("Spool", "Process", "Waiting", "Size", "Oldest")
+ID_CHARS_MIN = 12
 CELL_CHARS_MAX = 60
 REASON_CHARS_MAX = 240
 NOT_ALLOWED = "the theme is not in allowed_themes; extend it, or give --theme"
@@ -36,7 +36,8 @@ def show_all(home: Path, console: Console) -> int:
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     if events:
-        console.show(rows_table(EVENT_COLUMNS, [_cells(row) for row in events], numbers=("Size",)))
+        chars = _telling_chars([row["id"] for row in events])
+        console.show(rows_table(EVENT_COLUMNS, [_cells(row, chars) for row in events], numbers=("Size",)))
     else:
         console.show("no event was set aside")
     if spools:
@@ -53,7 +54,7 @@ def show(home: Path, console: Console, *, name: str) -> int:
     item = aside.one(_home(home).aside_folder, name)
     document = {**_summary(item), "event": _whole(item)}
     console.data(document)
-    console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=_plain)))
+    console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=json_default)))
     return 0
 
 
@@ -188,12 +189,19 @@ def _summary(item: SetAside) -> dict[str, Any]:
     }
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _telling_chars(ids: Sequence[str]) -> int:
+    """How many characters tell one id from every other: whole ids leave no room on a narrow terminal."""
+    chars = ID_CHARS_MIN
+    while len({name[:chars] for name in ids}) < len(ids):
+        chars += 1
+    return chars
+
+
+def _cells(row: dict[str, Any], id_chars: int) -> tuple[str, ...]:
     return (
-        row["id"],
+        row["id"][:id_chars],
         row["kind"],
         safe_line(row["theme"] or "", CELL_CHARS_MAX),
-        local(row["at"]),
         local(row["set_aside"]),
         size(row["bytes"]),
         safe_line(row["reason"], REASON_CHARS_MAX),
@@ -233,7 +241,3 @@ def _printable(text: str) -> str:
 
 def _escaped(char: str) -> str:
     return json.dumps(char)[1:-1] if ord(char) != 0x7F else "\\u007f"
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -63,7 +63,7 @@ def survey(settings: Settings, home: Path, *, themes_max: int, sampled: bool = F
         found.seconds = seconds
         with database.connection(settings.connect_timeout_s) as connection:
             found.facts = insight.facts(connection)
-            found.schema = schema.verify(connection)
+            found.schema = database.verify(connection)
         found.person_key = database.agreed_person_key("")
         with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
             _count(found, connection, themes_max)

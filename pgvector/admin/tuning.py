@@ -9,7 +9,7 @@ from pathlib import Path
 from ..render import safe_line
 from ..settings import load
 from ..store import schema, themeindex
-from ..store.preflight import admin_connection
+from ..store.preflight import ADMINISTRATOR, admin_connection
 from ..store.themeindex import ThemeIndex
 from .console import Console, counted, rows_table, size
 from .migration import administrators_dsn
@@ -24,10 +24,11 @@ def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int |
     `rows_min` is the least number of rows of such a theme, by default the first that is not searched exactly.
     """
     settings = load(home)
-    target, _ = administrators_dsn(settings, home, console, dsn)
+    target, own = administrators_dsn(settings, home, console, dsn)
+    embedded = own and not settings.dsn.get_secret_value()
     least = rows_min or settings.exact_rows_max + 1
     with admin_connection(target) as connection:
-        schema.verify(connection)
+        schema.verify(connection, "hermes-pgvector server start" if embedded else "")
         if apply:
             themeindex.lock(connection)
         with console.busy("counting the rows of the themes"):
@@ -40,7 +41,8 @@ def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int |
     console.data({"rows_min": least, "applied": apply, "indexes": [asdict(index) for index in found]})
     _show(console, found, least)
     if due and not apply:
-        console.say(f"{counted(len(due), 'step')} to take: hermes-pgvector tune --apply")
+        same = f"--rows-min {least} --indexes-max {indexes_max}" + (f" --dsn {ADMINISTRATOR}" if dsn else "")
+        console.say(f"{counted(len(due), 'step')} to take: hermes-pgvector tune --apply {same}")
     return 0
 
 

@@ -16,13 +16,13 @@ from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from ..ports import Embedder
 from ..settings import Settings, load
-from ..store import healing, insight, schema
+from ..store import healing, insight
 from ..store.healing import Unembedded
-from ..store.legs import Kind
 from ..store.postgres import Database
+from ..store.queries import Kind
 from .console import Console, counted
+from .migration import start_server
 
-LEASE = "heal"
 # Longer than the embedding of one batch may take, which renews it.
 LEASE_MARGIN_S = 60.0
 # Work lost when one request fails, and the step of the progress bar.
@@ -78,11 +78,11 @@ def backfill(home: Path, console: Console, *, batch: int | None, limit: int | No
 def _check_fit(job: _Job) -> None:
     """Raise EmbedderMismatch unless the vectors of this home's embedder belong into the database."""
     database, embedder = job.database, job.embedder
-    if database.server is not None:
-        database.server.ensure_running()
+    start_server(database)
     with database.connection(job.settings.connect_timeout_s) as connection:
-        state = schema.verify(connection)
-    if embedder.dimensions is None:
+        state = database.verify(connection)
+    if embedder.dimensions is None or state.embedding_model is None:
+        # Also a known model has to answer before it becomes that of the database.
         embedder.embed_query("dimensions", job.settings.embed_timeout_s)
     if embedder.dimensions != state.dimensions:
         raise EmbedderMismatch(
@@ -108,7 +108,7 @@ def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
         return False
     finally:
         with job.database.connection(job.settings.connect_timeout_s) as connection:
-            healing.release(connection, LEASE, job.holder)
+            healing.release(connection, healing.HEAL, job.holder)
     return True
 
 
@@ -141,7 +141,7 @@ def _take_lease(job: _Job, console: Console, progress: Progress, bar: TaskID, wa
 def _claim(job: _Job) -> bool:
     seconds = job.settings.embed_timeout_s + LEASE_MARGIN_S
     with job.database.connection(job.settings.connect_timeout_s) as connection:
-        return healing.claim(connection, LEASE, job.holder, seconds)
+        return healing.claim(connection, healing.HEAL, job.holder, seconds)
 
 
 def _step(job: _Job) -> bool:

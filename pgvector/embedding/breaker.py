@@ -56,12 +56,6 @@ class Breaker:
     def seconds_per_text(self) -> float:
         return self._inner.seconds_per_text
 
-    @property
-    def closed_in_s(self) -> float:
-        """Seconds until a call may go through; 0 when one may now."""
-        with self._lock:
-            return 0.0 if self._open_until is None else max(0.0, self._open_until - self._clock())
-
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
         """As the inner embedder does, or EmbedderUnavailable at once."""
         with self._guarded():

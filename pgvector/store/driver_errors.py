@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied
+from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied, TooSlow
+from .preflight import migrate_command
 
 _SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
 _NEVER_STORED = (
@@ -26,15 +27,17 @@ def wrap_errors() -> Iterator[None]:
     try:
         yield
     except _SCHEMA_MISSING as error:
-        raise SchemaNotApplied(f"the database lacks {_object_of(error)}; run: hermes-pgvector migrate") from None
+        raise SchemaNotApplied(f"the database lacks {_object_of(error)}; run: {migrate_command()}") from None
     except psycopg.errors.InsufficientPrivilege as error:
         raise SchemaNotApplied(
-            f"the role may not do this ({error.diag.message_primary}); run: hermes-pgvector migrate --runtime-role ROLE"
+            f"the role may not do this ({error.diag.message_primary}); run: {migrate_command()}"
         ) from None
     except _NEVER_STORED as error:
         raise BadEvent(f"Postgres refuses the data ({error.sqlstate} {type(error).__name__})") from None
     except (UnicodeEncodeError, OverflowError) as error:
         raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None
+    except psycopg.errors.QueryCanceled as error:
+        raise TooSlow(f"Postgres did not finish in time ({_reason(error)})") from None
     except _TRY_AGAIN as error:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
     except psycopg.Error as error:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from ..errors import DatabaseUnavailable
 from .embedded import EmbeddedServer
+from .os_account import clean_environment
 from .pg_programs import program
 
 NAME = "memory.dump"
@@ -57,7 +58,7 @@ def _dump(server: EmbeddedServer, target: Path, timeout_s: float) -> None:
         part.touch(mode=0o600)
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout_s,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, cwd="/", check=False,
+            env=clean_environment(), cwd="/", check=False,
         )  # fmt: skip
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]

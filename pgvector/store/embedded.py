@@ -87,6 +87,14 @@ class EmbeddedServer:
             pairs["requirepeer"] = Account.of(os.geteuid()).name
         return " ".join(f"{key}={pg_cluster.quoted(value)}" for key, value in pairs.items())
 
+    def check_made(self) -> None:
+        """Raise SettingsError while there is nothing to start, for those who must not make it."""
+        if not self.paths.data.exists():
+            raise SettingsError(
+                f"this home has no memory yet: there is no {self.paths.data}; the first session makes it. For another "
+                "home, give --home"
+            )
+
     def ensure_running(self, timeout_s: float = 60.0) -> bool:
         """Start the server unless it runs, making it on first use, and wait until it answers.
 
@@ -206,7 +214,7 @@ class EmbeddedServer:
                     continue
                 self._clear_stale(deadline)
                 offset = os.fstat(log).st_size
-                pid = os_account.run_detached(account, command, log)
+                pid = os_account.run_detached(account, command, log, deadline)
                 if self._wait(pid, deadline):
                     return True
                 said = os.pread(log, 2**16, offset).decode(errors="replace")

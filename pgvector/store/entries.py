@@ -41,20 +41,17 @@ def profile(connection: Connection, theme: str) -> Mapping[str, tuple[int, datet
 
 def same(connection: Connection, theme: str, target: str, content: str) -> Stored | None:
     """The entry of a theme that says exactly this."""
-    key = {"theme": theme, "id": None, "target": target, "content": content}
-    row = connection.execute(QUERIES["entry"], key).fetchone()
+    key = {"theme": theme, "target": target, "content": content}
+    row = connection.execute(QUERIES["same_entry"], key).fetchone()
     return Stored(**row) if row else None
 
 
 def forget(connection: Connection, theme: str, number: int, *, session_id: str, at: datetime) -> Stored | None:
     """Take an entry out, in the caller's transaction; it goes into the history. None when the theme has no such id."""
-    row = connection.execute(
-        QUERIES["entry"], {"theme": theme, "id": number, "target": None, "content": None}
-    ).fetchone()
+    key = {"theme": theme, "id": number}
+    row = connection.execute(QUERIES["delete_entry"], key).fetchone()
     if row is None:
         return None
-    key = {"theme": theme, "id": number}
-    connection.execute(QUERIES["delete_entry"], key)
     told = {"how": "removed", "session": session_id, "at": at, "replaced_by": None}
     connection.execute(QUERIES["tell_history"], {**key, **told})
     return Stored(**row)

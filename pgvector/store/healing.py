@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from .. import lexical
 from ..model import Vector
 from ..settings import Settings
-from .legs import Kind
 from .postgres import Connection
-from .queries import QUERIES
+from .queries import KINDS, QUERIES, Kind
 from .rows import Passage, half
 
-KINDS: tuple[Kind, ...] = ("entries", "turns")
 WORDS_SAMPLE_ROWS = 2000
+# The leases of what one process of a fleet does at a time: fill in vectors, which a backfill does too, count common
+# words, and forget what is old.
+HEAL, WORDS, PRUNE = "heal", "words", "prune"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,13 +51,6 @@ def past(
     return [Past(**row) for row in connection.execute(QUERIES["history"], parameters)]
 
 
-def stored(connection: Connection, theme: str, target: str, content: str) -> int | None:
-    """The id of the entry of a theme that says exactly this; None when there is none."""
-    key = {"theme": theme, "target": target, "content": content}
-    row = connection.execute(QUERIES["same_entry"], key).fetchone()
-    return int(row["id"]) if row else None
-
-
 def restore(connection: Connection, entry: Past) -> int | None:
     """Bring an entry back into its theme, with its birthday; its id, or None when the theme has it already.
 

@@ -1,4 +1,4 @@
-"""What an operator asks of the database: how much is in it, whose it is, what the role may do, who is at work."""
+"""What an operator asks of the database: how much is in it, whose it is, what the role may do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .postgres import Connection
 from .queries import QUERIES
 from .schema import TABLES
 
-PGVECTOR_MIN = (0, 8)
-# Older ones can fail in VACUUM and in index builds.
-PGVECTOR_SOUND = (0, 8, 4)
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The server and the role that asks. `missing` names privileges on our tables that the role lacks."""
+    """The server and the role that asks. `missing` names privileges on our tables that the role lacks.
+
+    `pgvector_version` is empty until the database has the extension, `pgvector_available` while the server lacks it.
+    """
 
     server_version: str
     pgvector_version: str
+    pgvector_available: str
     database_bytes: int
     role: str
     superuser: bool
@@ -54,20 +54,13 @@ class ThemeTotals:
     latest: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Who does a job that one process of the fleet does at a time, and for how many seconds at least."""
-
-    holder: str
-    seconds_left: float
-
-
 def facts(connection: Connection) -> Facts:
     """Look at the server; works before the schema is there."""
     row = connection.execute(QUERIES["facts"], {"tables": list(TABLES)}).fetchone() or {}
     return Facts(
         server_version=row["server_version"].split()[0],
         pgvector_version=row["pgvector_version"] or "",
+        pgvector_available=row["pgvector_available"] or "",
         database_bytes=row["database_bytes"],
         role=row["role"],
         superuser=bool(row["superuser"]),
@@ -79,20 +72,9 @@ def facts(connection: Connection) -> Facts:
 def totals(connection: Connection) -> Totals:
     """Count all rows. Reads indexes only, yet takes seconds when there are millions."""
     row = connection.execute(QUERIES["totals"]).fetchone() or {}
-    return Totals(**{name: row[name] for name in Totals.__slots__})
+    return Totals(**row)
 
 
 def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
     """The `limit` biggest themes, biggest first."""
     return [ThemeTotals(**row) for row in connection.execute(QUERIES["themes"], {"limit": limit})]
-
-
-def lease(connection: Connection, name: str) -> Lease | None:
-    """Who holds a lease now."""
-    row = connection.execute(QUERIES["lease"], {"name": name}).fetchone()
-    return Lease(**row) if row else None
-
-
-def pgvector_parts(version: str) -> tuple[int, ...]:
-    """A version such as `0.8.1` as numbers to compare."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

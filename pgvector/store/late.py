@@ -47,7 +47,10 @@ def settle(connection: Connection, theme: str, turns: Sequence[TurnTaken]) -> No
     """Put right what the turns that have just been stored would double, and take back those that were taken back."""
     for turn in turns:
         if turn.assistant and "replayed" not in turn.metadata:
-            values = {"theme": theme, "session": turn.session_id, "content": turn.assistant, "at": turn.at}
+            values = {
+                "theme": theme, "session": turn.session_id, "question": turn.user, "content": turn.assistant,
+                "at": turn.at,
+            }  # fmt: skip
             connection.execute(QUERIES["replace_replayed"], values)
     _withdraw_again(connection, theme, turns)
 

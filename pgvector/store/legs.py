@@ -14,14 +14,11 @@ from ..model import Hit, Scope, Vector
 from ..scan import BM25_B, BM25_K1, IDF_POWER, Key, Scan, related, scanned
 from ..themes import RESERVED_PATTERN
 from .postgres import Connection, tuples
-from .queries import PLAIN, QUERIES, WIDTHS
+from .queries import KINDS, PLAIN, QUERIES, WIDTHS, Kind
 from .rows import half
 
-Kind: TypeAlias = Literal["turns", "entries"]
 # By comparing all; among those of any scope that a graph index finds first; by a graph index among the scope's own.
 Way: TypeAlias = Literal["exact", "seen", "indexed"]
-
-TABLES: dict[Kind, LiteralString] = {"turns": "conversations", "entries": "memory_entries"}
 
 SAMPLED_ROWS = 2000
 # So many rows of any scope are looked at that the ten nearest of one which is a sixth of a million rows are among them.
@@ -46,6 +43,7 @@ class Where:
             "reserved": self.scope.hidden or RESERVED_PATTERN,
             "session": self.scope.session_id,
             "without_session": self.scope.without_session,
+            "without_since": self.scope.without_since,
             "target": self.target,
             "since": self.scope.since,
             "until": self.scope.until,
@@ -88,7 +86,7 @@ def count(connection: Connection, where: Where, limit: int) -> Size:
 
 def index_name(kind: Kind, theme: str) -> str:
     """The name of the graph index that a theme may have of its own."""
-    return f"{TABLES[kind]}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
+    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 def lexemes(connection: Connection, words: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from ..errors import DatabaseUnavailable, SettingsError
 
 ACCOUNT = "hermes-pgvector"
+_EXECVE_S_MAX = 0.2
 
 _USERADD = ("--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", ACCOUNT)
 
@@ -174,7 +175,7 @@ def locked(path: Path, deadline: float) -> Iterator[None]:
         os.close(handle)
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """Nothing of the agent's environment, which holds its keys, but where this machine keeps its libraries."""
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC", **kept}
@@ -189,7 +190,7 @@ def _spawn(account: Account, arguments: list[str], stdout: int, stderr: int) -> 
             stdout=stdout,
             stderr=stderr,
             cwd="/",
-            env=_clean_environment(),
+            env=clean_environment(),
             user=account.uid if switch else None,
             group=account.gid if switch else None,
             extra_groups=[] if switch else None,
@@ -205,26 +206,30 @@ def _spawn(account: Account, arguments: list[str], stdout: int, stderr: int) -> 
 def run(account: Account, arguments: list[str], deadline: float, text: str = "") -> tuple[int, str]:
     """Run a program to its end with `text` as its input and return its exit code and output (both streams)."""
     process = _spawn(account, arguments, subprocess.PIPE, subprocess.STDOUT)
+    output = _output(process, arguments[0], deadline, text)
+    return process.returncode, output.decode(errors="replace")
+
+
+def _output(process: subprocess.Popen[bytes], name: str, deadline: float, text: str = "") -> bytes:
+    """What a program says until it ends; one that does not in time is killed, with all that it started."""
     try:
-        output, _ = process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))
+        return process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))[0]
     except subprocess.TimeoutExpired:
-        raise DatabaseUnavailable(f"{arguments[0]} did not finish in time: try again with more time") from None
+        raise DatabaseUnavailable(f"{name} did not finish in time: try again with more time") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return process.returncode, output.decode(errors="replace")
 
 
-def run_detached(account: Account, arguments: list[str], log: int) -> int:
+def run_detached(account: Account, arguments: list[str], log: int, deadline: float) -> int:
     """Start a program that outlives this process, in a session of its own, and return its process id.
 
     The shell between makes it no child of ours: it leaves no zombie here, and who kills our children misses it.
     """
     script = '"$0" "$@" </dev/null >&2 & echo $!'
     process = _spawn(account, ["/bin/sh", "-c", script, *arguments], subprocess.PIPE, log)
-    output, _ = process.communicate()
-    return int(output)
+    return int(_output(process, "/bin/sh", deadline))
 
 
 def exists(pid: int) -> bool:
@@ -244,13 +249,24 @@ def runs(pid: int, argument: str) -> bool:
         return False
     if sys.platform == "linux":
         try:
-            return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return os.fsencode(argument) in _command_line(pid).split(b"\0")
         except OSError:
             return False
     listed = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, timeout=10, check=False
     )
     return os.fsencode(argument) in listed.stdout
+
+
+def _command_line(pid: int) -> bytes:
+    """What the process was started with. In the middle of execve a living one shows nothing, so it gets a moment."""
+    deadline = time.monotonic() + _EXECVE_S_MAX
+    while True:
+        shown = Path(f"/proc/{pid}/cmdline").read_bytes()
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1]
+        if shown or state in (b"Z", b"X") or time.monotonic() > deadline:
+            return shown
+        time.sleep(0.001)
 
 
 def part_of(path: Path) -> Path:

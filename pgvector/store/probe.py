@@ -52,7 +52,7 @@ def probe(dsn: str, timeout_s: float) -> Found:
     Raises SettingsError for a string that is no DSN, PasswordWanted, DatabaseUnavailable, and SchemaNotApplied when the
     role may not even look.
     """
-    check_dsn(dsn)
+    check_dsn(dsn, "the address")
     started = time.monotonic()
     with wrap_errors(), _connected(dsn, timeout_s) as connection:
         connect_s = time.monotonic() - started

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from string import Template
-from typing import LiteralString
+from typing import Literal, LiteralString, TypeAlias
 
 from ..scan import BITS
 
 FOLDER = Path(__file__).parent / "sql"
-KINDS = {
+Kind: TypeAlias = Literal["entries", "turns"]
+KINDS: dict[Kind, dict[str, str]] = {
     "entries": {
         "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text"
     },

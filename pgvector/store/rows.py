@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -23,6 +23,7 @@ from .postgres import Connection
 from .queries import QUERIES
 
 CONTEXT_CHARS_MAX = 400
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +158,12 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
-    stored = connection.execute(
-        QUERIES["session_answers"], {"theme": event.theme, "sessions": [event.session_id, *event.ancestors]}
-    ).fetchall()
-    missing = missing_turns(event.turns, {row["content"]: row["times"] for row in stored})
+    told = {
+        "theme": event.theme, "sessions": [event.session_id, *event.ancestors],
+        "answers": [answer for _, answer in event.turns],
+    }  # fmt: skip
+    stored = connection.execute(QUERIES["session_answers"], told).fetchall()
+    missing = missing_turns(event.turns, {(row["question"], row["answer"]): row["times"] for row in stored})
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
     turns = late.replayed(event, missing)
@@ -168,20 +171,25 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
     return min(1, _add_turns(connection, event.theme, planned))
 
 
-def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[str, int]) -> list[tuple[str, str]]:
-    """The replayed turns whose answers are not stored, counted as a multiset.
+def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+    """The replayed turns that are not stored, counted as a multiset.
 
-    Answers are compared, not questions: hosts rewrite the user's side (injected context, skill bodies), never the
-    answer.
+    What is left when equal turns are settled is compared by its answers alone: hosts rewrite the user's side (injected
+    context, skill bodies), never the answer.
     """
-    left = Counter(stored)
-    missing = []
-    for user, assistant in replayed:
-        if left[assistant] > 0:
-            left[assistant] -= 1
-        else:
-            missing.append((user, assistant))
-    return missing
+    turns, answers = Counter(stored), Counter[str]()
+    unsettled = [turn for turn in replayed if not _take(turns, turn)]
+    for (_, answer), times in turns.items():
+        answers[answer] += times
+    return [turn for turn in unsettled if not _take(answers, turn[1])]
+
+
+def _take(left: Counter[T], wanted: T) -> bool:
+    """Whether there was one left of what is wanted, which then is not there any more."""
+    if not left[wanted]:
+        return False
+    left[wanted] -= 1
+    return True
 
 
 def _add_delegation(connection: Connection, planned: Planned, event: Delegated) -> int:

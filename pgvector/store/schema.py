@@ -19,6 +19,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+from ..installation import pip_install
 from .preflight import (
     Connection,
     admin_connection,
@@ -28,6 +29,7 @@ from .preflight import (
     extension_refused,
     fetch,
     first_line,
+    migrate_command,
 )
 
 Progress: TypeAlias = Callable[[str], object]
@@ -50,7 +52,6 @@ TABLES = (
     "hermes_pgvector_settings",
     "hermes_pgvector_leases",
 )
-COMMAND = "hermes-pgvector migrate --dsn postgresql://ADMIN@HOST/DATABASE"
 OBJECT_LOCK_TIMEOUT_S = 60
 # Any constant does: it is the name of the lock that two migrations of one database contend for.
 ADVISORY_LOCK = 0x6865726D6573
@@ -86,11 +87,12 @@ class SchemaState:
     version: int
 
 
-def verify(connection: Connection) -> SchemaState:
+def verify(connection: Connection, command: str = "") -> SchemaState:
     """Check with one SELECT that the schema is there and not older than this package; a newer one is fine.
 
-    Call it outside a transaction. Raises SchemaNotApplied naming the command to run.
+    Call it outside a transaction. Raises SchemaNotApplied naming the `command` to run, by default an administrator's.
     """
+    command = command or migrate_command(connection.info.user)
     try:
         applied, model, dimensions = fetch(connection, _STATE)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
@@ -99,15 +101,14 @@ def verify(connection: Connection) -> SchemaState:
         where = f"database {connection.info.dbname!r}"
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             raise SchemaNotApplied(
-                f"role {connection.info.user!r} may not read the memory in {where}; "
-                f"run: {COMMAND} --runtime-role {connection.info.user}"
+                f"role {connection.info.user!r} may not read the memory in {where}; run: {command}"
             ) from None
-        raise SchemaNotApplied(f"{where} has no memory schema on its search_path; run: {COMMAND}") from None
+        raise SchemaNotApplied(f"{where} has no memory schema on its search_path; run: {command}") from None
     missing = sorted(set(range(1, LATEST + 1)) - set(applied or ()))
     if missing or dimensions is None:
         raise SchemaNotApplied(
             f"database {connection.info.dbname!r} has migrations {sorted(applied or ())} and lacks {missing}; "
-            f"run: {COMMAND}"
+            f"run: {command}"
         )
     return SchemaState(dimensions, model, max(applied))
 
@@ -181,8 +182,8 @@ def migration_files(folder: Path | None = None) -> list[Migration]:
         if paths and (folder or int(paths[-1].name[:3]) == LATEST):
             return [Migration(int(path.name[:3]), path.stem, path.read_text(encoding="utf-8")) for path in paths]
     raise SchemaNotApplied(
-        f"the migration files are not beside {package}; pip install hermes-memory-pgvector has them, "
-        "as has the folder migrations/ of the repository"
+        f"the migration files are not beside {package}; the folder migrations/ of the repository has them, "
+        f"or get them with: {pip_install()}"
     )
 
 

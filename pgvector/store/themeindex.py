@@ -9,9 +9,9 @@ from psycopg import sql
 from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable
-from .legs import TABLES, Kind, index_name
+from .legs import index_name
 from .preflight import Connection, fetch
-from .queries import QUERIES
+from .queries import KINDS, QUERIES, Kind
 
 Step: TypeAlias = Literal["keep", "build", "rebuild", "drop"]
 
@@ -51,7 +51,7 @@ def _step(name: str, wanted: DictRow | None, there: DictRow | None, known: DictR
     step: Step = "drop"
     if wanted:
         step = "build" if not there else "keep" if there["valid"] else "rebuild"
-    kind: Kind = "turns" if name.startswith(TABLES["turns"]) else "entries"
+    kind: Kind = "turns" if name.startswith(KINDS["turns"]["table"]) else "entries"
     size = there["bytes"] if there else 0
     return ThemeIndex(name, step, kind, known["theme"] if known else "", known["rows"] if known else 0, size)
 
@@ -75,5 +75,5 @@ def take(connection: Connection, index: ThemeIndex) -> None:
             sql.SQL(
                 "CREATE INDEX CONCURRENTLY IF NOT EXISTS {} ON {} USING hnsw (embedding halfvec_cosine_ops)"
                 " WITH (m = 16, ef_construction = 64) WHERE agent_identity = {}"
-            ).format(name, sql.Identifier(TABLES[index.kind]), sql.Literal(index.theme))
+            ).format(name, sql.Identifier(KINDS[index.kind]["table"]), sql.Literal(index.theme))
         )

@@ -210,6 +210,7 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
         _peer(venv, peer_dsn, url, home) as ask_peer,
     ):
         print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'theirs p50/p95 ms':>18}  {'p50 ratio':>9}")
+        of_theme: dict[str, tuple[list[float], list[float]]] = {}
         for name, theme, wording in _comparisons():
             ours, theirs = [], []
             for number in range(-2, questions):
@@ -224,8 +225,18 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
                 if number >= 0:
                     ours.append(took)
                     theirs.append(other["ms"])
-            ratio = np.median(ours) / np.median(theirs)
-            print(f"{name:<24} {_percentiles(ours):>17}  {_percentiles(theirs):>18}  {ratio:>9.2f}", flush=True)
+            _print_beside(name, ours, theirs)
+            if theme:
+                of_all = of_theme.setdefault(theme, ([], []))
+                of_all[0].extend(ours)
+                of_all[1].extend(theirs)
+        for theme, (ours, theirs) in of_theme.items():
+            _print_beside(f"{theme}, all of these", ours, theirs)
+
+
+def _print_beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+    ratio = np.median(ours) / np.median(theirs)
+    print(f"{name:<24} {_percentiles(ours):>17}  {_percentiles(theirs):>18}  {ratio:>9.2f}", flush=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,7 +23,6 @@ from hermes_memory_pgvector.store.schema import migrate
 
 HERE = Path(__file__).resolve().parent
 DIMENSIONS = 768
-LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ class Stage:
     embed_url: str
     folder: Path
     server: EmbeddedServer | None
-    settings: dict[str, Any] = field(default_factory=dict)
 
     def package(self, name: str, python: str) -> Package:
         """Make the template database of a package, and name what is needed to run it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from hermes_memory_pgvector.store.schema import migration_files
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
 MIGRATIONS = [migration.name for migration in migration_files()]
 SPOILT = "zebra"
+ADMINISTRATORS = "hermes-pgvector migrate --dsn postgresql://ADMIN@HOST/DATABASE --runtime-role {role}"
 
 
 class PickyEndpoint(Endpoint):
@@ -126,6 +128,11 @@ def test_migrate_takes_the_vector_length_of_the_embedder_unless_told(
     length = "SELECT atttypmod FROM pg_attribute WHERE attrelid = 'conversations'::regclass AND attname = 'embedding'"
     assert value(asked, length) == 96
     assert value(told, length) == 128
+    again = run("migrate", "--dsn", told, "--dimensions", "96")
+    assert "nothing to do" in again.out
+    assert "--dimensions 96 was ignored" in again.err
+    assert "have 128 numbers" in again.err
+    assert run("migrate", "--dsn", told, "--dimensions", "128").err == ""
 
 
 def test_migrate_guesses_no_vector_length_while_the_embedder_is_away(
@@ -231,6 +238,26 @@ def test_doctor_names_the_rights_that_a_role_lacks(
     assert outcome.code == 1
     assert check["verdict"] == "problem"
     assert "delete on memory_entries" in check["found"]
+    assert check["remedy"] == ADMINISTRATORS.format(role=role)
+
+
+def test_doctor_names_one_command_that_makes_a_bare_database_ready_for_the_role(
+    run: Callable[..., Outcome], empty_database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = make_role()
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(empty_database, user=role))
+    checks = {check["name"]: check for check in run("doctor", "--json").document["checks"]}
+    assert checks["schema"]["remedy"] == ADMINISTRATORS.format(role=role)
+    assert "run:" not in checks["schema"]["found"]
+    assert "is on the server, and not yet in this database" in checks["pgvector"]["found"]
+    command = ADMINISTRATORS.format(role=role).replace("postgresql://ADMIN@HOST/DATABASE", shlex.quote(empty_database))
+    try:
+        assert run(*shlex.split(command)[1:]).code == 0
+        verdicts = {check["name"]: check["verdict"] for check in run("doctor", "--json").document["checks"]}
+        assert {verdicts[name] for name in ("pgvector", "schema", "role")} == {"ok"}
+    finally:
+        with psycopg.connect(empty_database, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
 
 
 def test_doctor_sees_vectors_of_another_model(
@@ -271,6 +298,27 @@ def test_search_finds_what_an_agent_of_the_theme_would_find(run: Callable[..., O
     everywhere = run("search", "kittens", "--theme", "ops", "--scope", "all", "--json").document
     assert {hit["theme"] for hit in everywhere["turns"]["hits"]} == {"ops", "billing"}
     assert everywhere["memory"]["hits"] == []
+
+
+def test_a_known_model_becomes_that_of_the_database_when_it_has_answered_and_not_before(
+    run: Callable[..., Outcome],
+    make_database: Callable[..., str],
+    endpoint: PickyEndpoint,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = make_database(dimensions=768)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", empty)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "nomic-embed-text")
+    endpoint.dimensions = 768
+    endpoint.close()
+    asked = run("search", "kittens")
+    assert asked.code == 0
+    assert "degraded: by words only: " in asked.err
+    assert run("backfill").code == 1
+    assert run("status", "--json").document["vectors"] == {"dimensions": 768, "model": None}
+    endpoint.reopen()
+    assert "degraded" not in run("search", "kittens").err
+    assert run("status", "--json").document["vectors"]["model"] == "nomic-embed-text"
 
 
 def test_search_explains_how_its_answer_came_about(run: Callable[..., Outcome], database: str) -> None:
@@ -438,6 +486,19 @@ def test_an_interrupted_backfill_keeps_what_is_done_and_frees_its_lease(
 
 
 @pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
+@pytest.mark.parametrize("command", [["history"], ["undo", "1"], ["backfill"], ["tune"], ["search", "x"]])
+def test_who_looks_or_mends_makes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DATA_DIR", str(tmp_path / "server"))
+    outcome = hermes_pgvector("--home", str(tmp_path / "mistyped"), *command)
+    assert outcome.code == 1
+    assert "no memory yet" in outcome.err
+    assert "--home" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HERMES_PGVECTOR_DSN", raising=False)
     with tempfile.TemporaryDirectory(prefix="hpg", dir="/tmp") as folder:
@@ -455,6 +516,12 @@ def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: p
             assert run("server", "start").document["started"] is True
             assert run("server", "start").document["started"] is False
             assert run("migrate").document["applied"] == []
+            with psycopg.connect(EmbeddedServer(f"{folder}/home", str(data)).dsn) as connection:
+                connection.execute("DELETE FROM hermes_pgvector_migrations WHERE version = 5")
+            checks = {check["name"]: check["remedy"] for check in run("doctor").document["checks"]}
+            assert checks["schema"] == "hermes-pgvector server start"
+            with psycopg.connect(EmbeddedServer(f"{folder}/home", str(data)).dsn) as connection:
+                connection.execute("INSERT INTO hermes_pgvector_migrations VALUES (5, '005_words')")
             shown = run("status")
             assert shown.code == 0
             assert shown.document["database"]["embedded"] is True
@@ -482,7 +549,10 @@ def test_tune_proposes_and_builds_what_large_themes_earn(
     proposed = run("tune", "--rows-min", "1000", "--json").document
     (index,) = proposed["indexes"]
     assert (index["theme"], index["rows"], index["step"], proposed["applied"]) == ("large", 1200, "build", False)
-    assert "tune --apply" in run("tune", "--rows-min", "1000").err
+    told = run("tune", "--rows-min", "1000", "--dsn", database).err
+    assert told.endswith(
+        "hermes-pgvector tune --apply --rows-min 1000 --indexes-max 24 --dsn postgresql://ADMIN@HOST/DATABASE\n"
+    )
     assert run("tune", "--rows-min", "1000", "--apply").code == 0
     assert value(database, f"SELECT count(*) FROM pg_indexes WHERE indexname = '{index['name']}'") == 1
     again = run("tune", "--rows-min", "1000", "--apply", "--json").document
@@ -509,3 +579,4 @@ def test_tune_needs_a_role_that_may_make_indexes(
     outcome = run("tune", "--dsn", make_conninfo(database, user=role), "--rows-min", "1000", "--apply")
     assert outcome.code == 1
     assert "must be owner" in outcome.err
+    assert "--dsn postgresql://ADMIN@HOST/DATABASE" in outcome.err

@@ -71,6 +71,35 @@ def test_a_replayed_transcript_adds_only_what_is_missing(
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
 
 
+def test_of_two_turns_with_the_same_answer_a_replay_brings_the_one_that_was_missed(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, first, second = talk(), said(1)[0], said(2)[0]
+    one.take_turn(second, "Done.")
+    texts = (first, "Done.", second, "Done.")
+    one.end([{"role": role, "content": text} for role, text in zip(("user", "assistant") * 2, texts, strict=True)])
+    assert len(answers(runtime, database)) == 2
+    with psycopg.connect(database) as connection:
+        asked = connection.execute("select content from conversations where role = 'user' order by content").fetchall()
+    assert asked == [(first,), (second,)]
+
+
+def test_a_replay_brings_the_words_of_a_turn_with_an_image_and_knows_one_that_was_handed_over(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, image = talk(), {"type": "image_url", "image_url": {"url": "data:,"}}
+    replayed = transcript(1, 2)
+    for message in replayed[::2]:
+        message["content"] = [{"type": "text", "text": message["content"]}, image]
+    # Hosts put the parts together before they hand a turn over.
+    one.take_turn(f"[1 image] {said(1)[0]}", said(1)[1])
+    one.end(replayed)
+    assert len(answers(runtime, database)) == 2
+    with psycopg.connect(database) as connection:
+        asked = connection.execute("select content from conversations where role = 'user' order by content").fetchall()
+    assert asked == [(f"[1 image] {said(number)[0]}",) for number in (1, 2)]
+
+
 _TALKER = """
     import json, sys
     from hermes_memory_pgvector.conversation import Conversation

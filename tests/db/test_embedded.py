@@ -24,9 +24,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, PgvectorError, SettingsError
-from hermes_memory_pgvector.store import pg_cluster
+from hermes_memory_pgvector.store import os_account, pg_cluster
 from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
-from hermes_memory_pgvector.store.os_account import ACCOUNT, locked, runs
+from hermes_memory_pgvector.store.os_account import ACCOUNT, Account, locked, run_detached, runs
 from hermes_memory_pgvector.store.pg_programs import program, wheel_folder
 
 needs_wheel = pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
@@ -210,6 +210,21 @@ def test_the_status_tells_what_runs_where(shared: EmbeddedServer) -> None:
     assert status.version.startswith("18.")
     assert status.size_bytes > 10_000_000
     assert status.account == pwd.getpwuid(status.data_dir.stat().st_uid).pw_name != "root"
+
+
+def test_a_process_is_alive_also_in_the_middle_of_execve() -> None:
+    account, log = Account.of(os.geteuid()), os.open(os.devnull, os.O_RDWR)
+    try:
+        for _ in range(40):
+            pid = run_detached(account, ["/usr/bin/env", "sleep", "61.25"], log, time.monotonic() + 10)
+            looked_until = time.monotonic() + 0.02
+            try:
+                while time.monotonic() < looked_until:
+                    assert runs(pid, "61.25")
+            finally:
+                os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(log)
 
 
 def test_a_server_never_made_has_a_status_and_nothing_to_stop(server: EmbeddedServer) -> None:
@@ -539,8 +554,23 @@ def test_a_missing_extra_is_named_with_its_remedy(server: EmbeddedServer, monkey
 
     monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
     assert available() is False
-    with pytest.raises(SettingsError, match=r"pip install 'hermes-memory-pgvector\[embedded\]'"):
+    with pytest.raises(SettingsError, match=r"pip install '/.*\[embedded\]'"):
         server.ensure_running()
+
+
+def test_a_start_that_hangs_ends_at_its_deadline_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def frozen_shell(*_: Any) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(["sleep", "20"], stdin=pipe, stdout=pipe, start_new_session=True))
+        return started[-1]
+
+    monkeypatch.setattr(os_account, "_spawn", frozen_shell)
+    account = os_account.Account.of(os.geteuid())
+    with pytest.raises(DatabaseUnavailable, match="did not finish in time"):
+        os_account.run_detached(account, ["postgres"], 2, time.monotonic() + 0.2)
+    assert started[0].returncode == -signal.SIGKILL
 
 
 def test_the_wheel_is_found_without_being_imported() -> None:

@@ -620,6 +620,20 @@ def test_the_books_balance_when_a_closed_runtime_is_used_again(start: Callable[.
     identities_hold(runtime)
 
 
+def test_a_batch_that_is_too_slow_as_a_whole_is_stored_in_parts(start: Callable[..., Runtime], database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.05); return new; end'"
+        )
+        connection.execute("create trigger slow before insert on conversations for each row execute function slow()")
+    runtime = start(statement_timeout_s=1, batch_linger_s=0.5)
+    for number in range(24):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(30)
+    assert turns_stored(database) == expected(24)
+    identities_hold(runtime)
+
+
 def test_our_own_turns_do_not_wait_behind_a_long_backlog(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:

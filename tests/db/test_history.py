@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -271,6 +273,17 @@ def test_the_history_is_listed_newest_first_and_narrowed(memory: Memory) -> None
     assert "user tea" in shown
     assert "session s" in shown
     assert memory.command("history", "--theme", "nobody").out == "nothing was replaced or removed\n"
+
+
+def test_a_time_that_is_shown_can_be_given_back(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        memory.apply(add("old"), remove("old", at=datetime.now(UTC)))
+        shown = re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", memory.command("history").out)
+        assert shown
+        assert "old" in memory.command("history", "--since", shown[0]).out
+    time.tzset()
 
 
 @pytest.mark.parametrize("since", ["yesterday", "12", "-3d", "2026-13-01", ""])

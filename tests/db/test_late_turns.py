@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -98,6 +99,13 @@ def test_each_turn_takes_one_place_and_what_was_said_after_the_replay_none(memor
     memory.store(*late, at_once=True)
     assert memory.answers() == [answer] * 4
     assert [text for _, text in memory.turns()[::2]] == [f"question at {at}" for at in (1, 2, 3, 12)]
+
+
+def test_of_replayed_turns_with_the_same_answer_a_turn_takes_the_place_of_its_own(memory: Memory) -> None:
+    answer = "done as you wish"
+    told = replace(memory.replay(9), turns=(("the first", answer), ("the second", answer)))
+    memory.store(told, memory.turn(2, answer, user="the second"))
+    assert sorted(text for _, text in memory.turns()) == [answer, answer, "the first", "the second"]
 
 
 def test_a_turn_of_the_session_before_takes_its_place_in_the_one_that_went_on(memory: Memory) -> None:

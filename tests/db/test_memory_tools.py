@@ -18,6 +18,7 @@ from hermes_memory_pgvector.memory_tools import SCHEMAS
 from hermes_memory_pgvector.model import Add, Caller, Remove, Replace
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import entries
 
 NAMES = [schema["name"] for schema in SCHEMAS]
 RECALL = ["recall_memory", "recall_conversation"]
@@ -96,6 +97,16 @@ def test_remembering_twice_is_one_row_and_says_so(runtime: Runtime) -> None:
     assert "already_there" not in first
     assert (again["id"], again["already_there"]) == (first["id"], True)
     assert contents(runtime) == ["kelp"]
+
+
+def test_a_look_for_an_entry_does_not_wait_for_who_changes_it(runtime: Runtime) -> None:
+    first = use(runtime, "remember", content="kelp", sync=True)
+    with psycopg.connect(runtime.database.dsn) as another:
+        another.execute("select from memory_entries for update")
+        with runtime.database.transaction(3, 3) as connection:
+            found = entries.same(connection, "ops", "memory", "kelp")
+    assert found is not None
+    assert found.id == first["id"]
 
 
 def test_while_postgres_is_away_it_is_accepted_and_says_that_it_is_not_stored_and_not_where(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -300,8 +301,9 @@ def test_a_runtime_role_that_does_not_exist_is_named(empty_database: str) -> Non
 
 def test_an_admin_without_superuser_is_told_what_to_ask_for(empty_database: str, role: Callable[..., str]) -> None:
     name = role()
-    with pytest.raises(SchemaNotApplied, match="GRANT CREATE ON SCHEMA public"):
+    with pytest.raises(SchemaNotApplied, match="GRANT CREATE ON SCHEMA public TO ADMIN") as refused:
         schema.migrate(as_role(empty_database, name))
+    assert str(refused.value).index("--dsn of an administrator") < str(refused.value).index("GRANT")
     run(empty_database, f"GRANT CREATE, USAGE ON SCHEMA public TO {name}")
     with pytest.raises(SchemaNotApplied, match="CREATE EXTENSION vector"):
         schema.migrate(as_role(empty_database, name))
@@ -331,12 +333,25 @@ def test_an_extension_outside_the_search_path_is_pointed_at(empty_database: str)
     assert schema.migrate(empty_database)
 
 
+def test_what_the_manual_tells_to_drop_is_all_that_migrate_made(empty_database: str) -> None:
+    ours = """
+        SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
+        UNION ALL SELECT proname FROM pg_proc AS p WHERE pronamespace = 'public'::regnamespace
+           AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = p.oid AND deptype = 'e')"""
+    schema.migrate(empty_database)
+    assert rows(empty_database, ours)
+    manual = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    (statements,) = re.findall(r"^```sql\n(.*?)^```", manual, re.DOTALL | re.MULTILINE)
+    run(empty_database, *statements.split(";")[:-1])
+    assert rows(empty_database, ours) == []
+
+
 # --- verify and its errors
 
 
 def test_verify_of_an_empty_database_names_the_command(empty_database: str) -> None:
     with psycopg.connect(empty_database) as connection:
-        with pytest.raises(SchemaNotApplied, match="hermes-pgvector migrate --dsn"):
+        with pytest.raises(SchemaNotApplied, match=r"hermes-pgvector migrate --dsn .* --runtime-role "):
             schema.verify(connection)
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
@@ -345,7 +360,7 @@ def test_verify_names_the_migrations_that_an_older_schema_lacks(database: str) -
     run(database, f"DELETE FROM hermes_pgvector_migrations WHERE version = {schema.LATEST}")
     with (
         psycopg.connect(database) as connection,
-        pytest.raises(SchemaNotApplied, match=rf"lacks \[{schema.LATEST}\].*hermes-pgvector migrate"),
+        pytest.raises(SchemaNotApplied, match=rf"lacks \[{schema.LATEST}\].*migrate --dsn .* --runtime-role"),
     ):
         schema.verify(connection)
 

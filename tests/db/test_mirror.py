@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,12 +21,13 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
+from hermes_memory_pgvector import filemirror
 from hermes_memory_pgvector.adoption import AdoptedSpool
 from hermes_memory_pgvector.drain import Drain
 from hermes_memory_pgvector.errands import Errands
 from hermes_memory_pgvector.filemirror import FileMirror
 from hermes_memory_pgvector.home import Home
-from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target
+from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.spool import Spool
@@ -412,6 +414,45 @@ def test_a_line_deleted_by_hand_goes_from_all_themes_of_its_home(start: Callable
     put(runtime)
     assert runtime.files.change(Remove(theme="ops", home=runtime.home.id, target="memory", old_text="kelp"))
     assert settled(runtime) == [("memory", "kelp")], "what billing has saved itself is no agent of ops to remove"
+
+
+def test_an_entry_that_is_added_again_once_the_clock_is_right_is_stored(
+    start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start()
+    common: dict[str, Any] = {"theme": "default", "home": runtime.home.id, "target": "memory"}
+    with monkeypatch.context() as clock:
+        clock.setattr(filemirror, "now", lambda: now() + timedelta(hours=1))
+        put(runtime, "kelp")
+        assert runtime.files.change(Add(content="kelp", **common))
+        put(runtime)
+        assert runtime.files.change(Remove(previous="kelp", **common))
+        assert settled(runtime) == []
+    release(runtime)
+    runtime = start()
+    put(runtime, "kelp")
+    assert runtime.files.change(Add(content="kelp", **common))
+    assert settled(runtime) == [("memory", "kelp")]
+
+
+@pytest.mark.parametrize("saved", ["kelp\n", " kelp", "red\r\nkelp", "red\rkelp \r\n"])
+def test_an_entry_stays_however_its_spaces_and_line_ends_were_written(
+    start: Callable[..., Runtime], saved: str
+) -> None:
+    runtime = start()
+    in_file = "\n".join(saved.strip().splitlines())
+    common: dict[str, Any] = {"theme": "default", "home": runtime.home.id, "target": "memory"}
+    put(runtime, in_file)
+    assert runtime.files.change(Add(content=saved, **common))
+    assert [settled(runtime) for _ in range(2)] == [[("memory", in_file)]] * 2
+    put(runtime, in_file, "nori")
+    assert runtime.files.change(Add(content="nori ", **common))
+    put(runtime, in_file)
+    assert runtime.files.change(Replace(old_text="nori", content=saved, **common))
+    assert settled(runtime) == [("memory", in_file)]
+    put(runtime)
+    assert runtime.files.change(Remove(old_text=in_file, **common))
+    assert settled(runtime) == []
 
 
 KILLED_IN_A_CHANGE = """

@@ -14,9 +14,9 @@ from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall import LEG_LIMIT
 from hermes_memory_pgvector.store import queries
-from hermes_memory_pgvector.store.legs import SEEN_ROWS, Kind, Where
+from hermes_memory_pgvector.store.legs import SEEN_ROWS, Where
 from hermes_memory_pgvector.store.plans import KEPT_PLANS
-from hermes_memory_pgvector.store.queries import PLAIN, QUERIES
+from hermes_memory_pgvector.store.queries import PLAIN, QUERIES, Kind
 
 TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
 SCOPES = {
@@ -77,7 +77,8 @@ def test_every_statement_about_rows_names_their_theme() -> None:
 def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     narrow: list[dict[str, Any]] = [
-        {"session_id": "s"}, {"without_session": "s"}, {"since": moment}, {"until": moment}, {"role": "user"}
+        {"session_id": "s"}, {"without_session": "s"}, {"without_session": "s", "without_since": moment},
+        {"since": moment}, {"until": moment}, {"role": "user"}
     ]  # fmt: skip
     for name in PLAIN:
         for more in narrow:

@@ -9,7 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,12 +31,14 @@ from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
 from hermes_memory_pgvector.recall import ASKING_SHARE, LEG_LIMIT, QUERY_CHARS_MAX, Recaller
+from hermes_memory_pgvector.remembered import Remembered
 from hermes_memory_pgvector.render import as_json
 from hermes_memory_pgvector.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
-from hermes_memory_pgvector.store.legs import Kind, Way, Where
+from hermes_memory_pgvector.store.legs import Way, Where
 from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.queries import Kind
 from hermes_memory_pgvector.store.rows import Planned, passages
 from hermes_memory_pgvector.themes import readable, reserved
 
@@ -587,9 +590,21 @@ def test_the_turns_of_one_session_can_be_left_out(make: Callable[..., Memory]) -
         assert [hit.session_id for hit in hits] == ["old"]
 
 
+def test_the_turns_of_one_session_can_be_left_out_from_a_moment_on(make: Callable[..., Memory]) -> None:
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    for memory in (make(), make(exact_rows_max=0), make("by words only")):
+        memory.clear()
+        said = {day: replace(turn(f"kelp {day}", session="now"), at=moment + timedelta(days=day)) for day in (-1, 0, 1)}
+        memory.add(*said.values(), replace(turn("kelp elsewhere"), at=moment + timedelta(days=1)))
+        for since, found in ((None, {"kelp elsewhere"}), (moment, {"kelp elsewhere", "kelp -1"})):
+            scope = Scope("ops", ("ops",), without_session="now", without_since=since)
+            assert {hit.content for hit in memory.ask("kelp", scope).hits} == found
+
+
 def test_ambient_recall_finds_older_sessions_behind_a_long_running_one(memory: Memory) -> None:
     class Quiet:
         settings, writer = memory.settings, SimpleNamespace(health=SimpleNamespace(problem=""))
+        begun: Remembered[tuple[str, str], datetime] = Remembered(1)
         fitting = SimpleNamespace(floor=None)
 
         def recall(self, kind: str, request: RecallRequest) -> Recall:
@@ -959,7 +974,7 @@ def test_a_locked_table_costs_no_more_than_the_budget(memory: Memory, kind: Kind
     with locked(memory.dsn):
         recall = within_budget(memory, kind)
         assert recall.hits == ()
-        assert "does not answer" in recall.degraded[-1]
+        assert "did not finish in time" in recall.degraded[-1]
     assert memory.ask("kelp", kind=kind).hits
 
 

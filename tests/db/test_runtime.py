@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from loopback import Endpoint
 
-from hermes_memory_pgvector.ambient import ambient
+from hermes_memory_pgvector.ambient import ambient, begin
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import Add, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -165,6 +165,52 @@ def test_an_unknown_theme_is_set_aside_when_themes_are_listed(start: Callable[..
     assert (counts.offered, counts.accepted, counts.applied, counts.set_aside) == (2, 2, 1, 1)
 
 
+def test_a_model_that_has_become_the_databases_need_not_answer_to_stay_it(
+    start: Callable[..., Runtime], endpoint: Endpoint
+) -> None:
+    runtime = start()
+    endpoint.close()
+    assert runtime.fitting.match(384)
+
+
+def test_a_background_job_that_fails_is_in_the_log(
+    start: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
+) -> None:
+    def mend() -> None:
+        raise ValueError("what a user said")
+
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        start().in_background(mend).result(10)
+    assert "mend failed with ValueError" in caplog.text
+    assert "what a user said" not in caplog.text
+
+
+def test_reconciliations_do_not_heap_up(start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, busy, seen = start(), threading.Event(), []
+    monkeypatch.setattr(runtime.files, "reconcile", lambda theme, session: seen.append((theme, session)))
+    runtime.in_background(lambda: seen.append(busy.wait(10)))
+    for number in range(100):
+        runtime.reconcile(Identity(), f"s{number}")
+    busy.set()
+    runtime.in_background(lambda: None).result(10)
+    assert seen == [True, ("default", "s0")]
+    runtime.reconcile(Identity(), "again")
+    runtime.in_background(lambda: None).result(10)
+    assert seen[2:] == [("default", "again")]
+
+
+def test_events_of_unknown_themes_leave_room_for_others_and_their_refusal_is_said_once(
+    start: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = start(allowed_themes=["billing"], spool_max_mb=1)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        kept = [runtime.accept(TurnTaken(theme="biling", user="x" * 100_000, assistant="yes")) for _ in range(20)]
+    assert kept == sorted(kept, reverse=True)
+    assert 0 < sum(kept) < 10
+    assert sum(str(runtime.home.aside_folder) in record.getMessage() for record in caplog.records) == 1
+    assert runtime.home.set_aside("one", "it can never be stored", "x" * 100_000)
+
+
 def test_an_alias_is_the_theme_it_stands_for_in_hooks_and_for_the_files_of_a_home(
     start: Callable[..., Runtime], database: str
 ) -> None:
@@ -240,6 +286,33 @@ def test_ambient_recall_keeps_out_what_is_unrelated_and_what_was_just_said(start
     assert "staging database moved" in found
     assert "where is the staging database" not in found
     assert "lunch is at noon" not in found
+
+
+def test_of_a_session_that_conversations_share_what_was_said_before_this_one_began_is_recalled(
+    start: Callable[..., Runtime],
+) -> None:
+    runtime = start()
+    shared, named = "api-3c1ab95134a57c57", "api-of-a-client"
+
+    def tell(session: str, text: str) -> None:
+        runtime.accept(TurnTaken(theme="garden", session_id=session, user=text, assistant=""))
+        assert runtime.writer.flush(10)
+
+    def recalled(session: str) -> set[str]:
+        return {hit.content for hit in ambient(runtime, "garden", "where does the key hang", session).hits}
+
+    for session in (shared, named):
+        begin(runtime, "garden", session)
+        tell(session, f"the key hangs in the shed, {session}")
+    assert recalled(shared) == {f"the key hangs in the shed, {named}"}
+    begin(runtime, "garden", shared)
+    tell(shared, "and where does the key of the shed hang")
+    assert recalled(shared) == {f"the key hangs in the shed, {session}" for session in (shared, named)}
+    # Another theme has conversations of its own; a session that the client names is one conversation.
+    begin(runtime, "kitchen", shared)
+    begin(runtime, "garden", named)
+    assert "and where does the key of the shed hang" not in recalled(shared)
+    assert f"the key hangs in the shed, {named}" not in recalled(named)
 
 
 def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime], endpoint: Endpoint) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import sqlite3
 import time
@@ -10,14 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from loopback import Endpoint
 
 from hermes_memory_pgvector import host_sessions, toolset
 from hermes_memory_pgvector.ambient import lasting
 from hermes_memory_pgvector.conversation import OFF_RECORD, ON_RECORD, Conversation
+from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
@@ -141,6 +146,24 @@ def test_turns_that_are_taken_back_are_withdrawn_with_their_questions(
     assert stored(runtime, database) == texts(turn(0), turn(1))
     take(one, turn(5))
     assert stored(runtime, database) == texts(turn(0), turn(1), turn(5))
+
+
+def test_a_turn_with_an_image_that_was_taken_back_is_not_replayed(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one, parts = talk(runtime), [{"type": "text", "text": turn(1)[0]}, {"type": "image_url"}]
+    # What a host compresses in place it records as JSON where it has parts.
+    record.say("s", ("\0json:" + json.dumps(parts), turn(1)[1]))
+    record.say("s", ("\0json:{", "and what is written there?"))
+    assert [m["content"] for m in host_sessions.messages(runtime.home.path, "s")][::2] == [
+        f"[1 image] {turn(1)[0]}",
+        "",
+    ]
+    record.undo("s", 2)
+    one.take_back()
+    one.end([{"role": "user", "content": parts}, {"role": "assistant", "content": turn(1)[1]}])
+    assert stored(runtime, database) == []
 
 
 def test_the_same_words_said_again_stay_and_other_sessions_and_themes_are_not_touched(
@@ -466,6 +489,36 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     assert kept == (0,)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [("add", {}), ("replace", {"old_text": "old"}), ("replace", {"previous_content": "an old secret"})],
+)
+def test_what_is_written_off_the_record_while_the_snapshot_is_busy_is_not_stored_later(
+    start: Callable[..., Runtime], database: str, ends: bool, action: str, told: dict[str, str]
+) -> None:
+    runtime = start()
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    file.write_text("an old secret")
+    runtime.files.reconcile("default", "s")
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    with Home(runtime.home.path).snapshot.held(1):
+        file.write_text("a secret of today" if told else "an old secret\n§\na secret of today")
+        one.change_entry(action, "memory", "a secret of today\n", told)
+    assert stored(runtime, database, "memory_entries") == ([] if told else ["an old secret"])
+    if ends:
+        release(runtime)
+        runtime = start()
+    for _ in range(2):
+        runtime.files.reconcile("default", "s")
+        assert "a secret of today" not in stored(runtime, database, "memory_entries")
+    for content in "", "a secret of today":
+        file.write_text(content)
+        runtime.files.reconcile("default", "s")
+    assert stored(runtime, database, "memory_entries") == ["a secret of today"], "by hand, on another day"
+
+
 def test_what_was_said_off_the_record_is_not_told_when_it_is_taken_back(
     start: Callable[..., Runtime], record: Record
 ) -> None:
@@ -491,6 +544,86 @@ def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Ru
     one.take_turn("on the record", "From now on I keep notes again, as before.")
     take(one, turn(1))
     assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_turn_that_comes_late_was_still_on_the_record(start: Callable[..., Runtime], database: str) -> None:
+    one = talk(start())
+    one.open_turn(turn(1)[0])
+    one.open_turn("off the record")
+    one.take_turn(*turn(1))
+    one.take_turn("off the record", "Then nothing of this is kept anywhere, as you wish.")
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+@pytest.mark.parametrize("interrupted_before", [False, True])
+def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_is_asked_on_it(
+    interrupted_before: bool, start: Callable[..., Runtime], database: str
+) -> None:
+    one, (question, answer) = talk(start()), turn(1)
+    off, on = (
+        ("off the record", "Then nothing of this is kept anywhere, as you wish."),
+        ("on the record", "From now on I keep notes again, as before."),
+    )
+    before = [(question, "")] if interrupted_before else []
+    for asked, _ in before:
+        one.open_turn(asked)
+    take(one, off)
+    # Interrupted, or answered with nothing: it is not handed over.
+    one.open_turn(question)
+    take(one, on, (question, answer))
+    said = [*before, off, (question, "its disk, I thi"), on, (question, answer)]
+    one.end(transcript(*said))
+    one.end(transcript(*said))
+    # It was only late: of what is handed over first, nobody could tell which of the two it was.
+    one.take_turn(question, "its disk, I thi")
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+def test_a_picture_off_the_record_that_comes_late_is_not_stored(start: Callable[..., Runtime], database: str) -> None:
+    one = talk(start())
+    take(one, ("off the record", "Then nothing of this is kept anywhere, as you wish."))
+    # One host opens a turn that has a picture without its words.
+    one.open_turn("")
+    one.open_turn("on the record")
+    one.take_turn(f"[1 image] {turn(1)[0]}", turn(1)[1])
+    one.take_turn("on the record", "From now on I keep notes again, as before.")
+    one.open_turn("")
+    one.take_turn(f"[1 image] {turn(2)[0]}", turn(2)[1])
+    assert stored(one.runtime, database) == [f"[1 image] {turn(2)[0]}", turn(2)[1]]
+
+
+MESSAGES = st.lists(st.sampled_from(["off the record", "on the record", turn(1)[0], turn(2)[0]]), max_size=10)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(MESSAGES, st.randoms(use_true_random=False))
+def test_in_any_order_of_hooks_what_is_on_the_record_is_stored_once_and_nothing_else(
+    start: Callable[..., Runtime], database: str, messages: list[str], chance: random.Random
+) -> None:
+    runtime, session, off = start(), uuid4().hex, False
+    one = talk(runtime, session)
+    told, waiting, kept = list[tuple[str, str]](), list[tuple[str, str]](), list[str]()
+    for number, message in enumerate([*messages, "on the record"]):
+        off = message == "off the record" or (off and message != "on the record")
+        said = (message, f"answer {number}: the disk is full, as the answer before has said already")
+        one.open_turn(message)
+        interrupted = chance.random() < 0.3
+        # Of what is interrupted on the record, nothing is kept; what it said is not the matter here.
+        told.append((message, "" if interrupted and not off else said[1]))
+        if not interrupted:
+            waiting.append(said)
+            kept += [said[1]] if message.startswith("question") and not off else []
+        chance.shuffle(waiting)
+        while waiting and chance.random() < 0.5:
+            one.take_turn(*waiting.pop())
+    for late in waiting:
+        one.take_turn(*late)
+    one.end(transcript(*told))
+    assert runtime.writer.flush(10)
+    statement = "select content from conversations where session_id = %s and role = 'assistant'"
+    with psycopg.connect(database) as connection:
+        found = [row[0] for row in connection.execute(statement, (session,))]
+    assert sorted(found) == sorted(kept)
 
 
 def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session_are_on_it(

@@ -347,6 +347,24 @@ def test_a_failed_dump_leaves_the_older_one(home: Path, outdoors: Path, monkeypa
     assert list(kept.parent.iterdir()) == [kept]
 
 
+@needs_wheel
+def test_the_dump_finds_the_libraries_of_this_machine(
+    home: Path, outdoors: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hermes_memory_pgvector.store import dump
+
+    server = EmbeddedServer(home, str(outdoors / "server"))
+    server.ensure_running()
+    teller = outdoors / "pg_dump"
+    teller.write_text('#!/bin/sh\necho "looks in $LD_LIBRARY_PATH, has ${SECRET:-no secret}" >&2\nexit 1\n')
+    teller.chmod(0o755)
+    monkeypatch.setattr(dump, "program", lambda _: teller)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
+    monkeypatch.setenv("SECRET", "hunter2")
+    with pytest.raises(DatabaseUnavailable, match="looks in /opt/lib, has no secret"):
+        dump.fresh_dump(server, home / "backups", age_s_max=0, timeout_s=60)
+
+
 # A first look
 
 
@@ -376,3 +394,4 @@ def test_a_string_that_is_no_address_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as raised:
         probe("hunter2 is not one", 3)
     assert "hunter2" not in str(raised.value)
+    assert "the address is not a connection string" in str(raised.value)

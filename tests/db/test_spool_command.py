@@ -89,8 +89,21 @@ def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
     row = listed[event.id]
     assert (row["theme"], row["at"]) == ("billing", event.at.isoformat())
     assert row["bytes"] == (home.aside_folder / f"{event.id}.json").stat().st_size
-    assert event.id in plain.out
     assert SECRET not in shown.out + shown.err + plain.out + plain.err
+
+
+def test_what_the_list_calls_an_event_on_a_narrow_terminal_is_enough_to_show_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [put_aside(home, turn(text, "billing")) for text in ("one", "two")]
+    for number in range(2):
+        home.set_aside(f"damaged-4f-100-{number}", "the record in the spool is damaged", "x")
+    listed = hermes_pgvector("--home", str(home.path), "spool", "list")
+    # A reason goes on in the next line, which is indented.
+    called = [line.split()[0] for line in listed.out.splitlines()[1:-1] if line[0] != " "]
+    found = [hermes_pgvector("--home", str(home.path), "spool", "show", name) for name in called]
+    assert {one.document["id"] for one in found} == {*names, "damaged-4f-100-0", "damaged-4f-100-1"}
 
 
 def test_one_is_shown_whole_and_can_do_nothing_to_a_terminal(home: Home, run: Run) -> None:

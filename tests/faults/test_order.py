@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -102,3 +103,29 @@ def test_changes_of_a_home_are_as_new_as_their_place_in_the_snapshot(
     assert mirror.change(second)
     assert taken[0].at < taken[1].at
     assert taken[0].id == first.id
+
+
+def test_changes_of_a_home_are_as_new_as_their_place_in_the_snapshot_for_all_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: list[Event] = []
+    right, ahead = now(), now() + timedelta(days=900)
+
+    def process(clock: datetime) -> FileMirror:
+        monkeypatch.setattr(filemirror, "now", lambda: clock)
+        return FileMirror(Home(tmp_path), lambda event: taken.append(event) is None)
+
+    (tmp_path / "memories").mkdir()
+    common: dict[str, Any] = {"theme": "ops", "target": "memory"}
+    wrong = process(ahead)
+    assert wrong.change(Add(content="one", **common))
+    assert wrong.change(Remove(previous="one", **common))
+    assert "dated" not in caplog.text
+    corrected = process(right)
+    for content in "one", "two":
+        assert corrected.change(Add(content=content, **common))
+    (tmp_path / "memories" / "MEMORY.md").write_text("one")
+    process(right).reconcile("ops", "s")
+    assert [type(event).__name__ for event in taken] == ["Add", "Remove", "Add", "Add", "Remove"]
+    assert all(before.at < after.at for before, after in itertools.pairwise(taken))
+    assert caplog.text.count(f"is dated {ahead:%Y-%m-%d}") == 2, "once a process"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +30,15 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(host: Host, tmp_p
     assert "promises checked, all kept" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert left_behind() <= before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("nonsense", 2)])
+def test_the_demo_tells_its_usage_before_it_builds_anything(word: str, code: int, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HERMES_PGVECTOR_VENV": str(tmp_path / "venv")}
+    done = subprocess.run([SCRIPTS / "demo", word], capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == code
+    assert "usage: scripts/demo [host-a|host-b]" in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

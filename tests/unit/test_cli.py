@@ -95,6 +95,7 @@ def test_a_failing_command_of_the_host_ends_with_its_exit_code() -> None:
         ["server"],
         ["nonsense"],
         ["search", "x", "--kind", "z"],
+        ["status", "--home", "/etc/passwd"],
     ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
@@ -103,11 +104,29 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     assert outcome.out == ""
 
 
-@pytest.mark.parametrize("arguments", [["search", "  "], ["search", "x", "--top-k", "51"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "  "],
+        ["search", "x", "--top-k", "51"],
+        ["search", "x", "--target", "memory", "--kind", "turns"],
+        ["search", "x", "--role", "user", "--kind", "memory"],
+    ],
+)
 def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments: list[str]) -> None:
     outcome = hermes_pgvector("--home", str(home), *arguments)
     assert outcome.code == 2
     assert outcome.err.startswith("hermes-pgvector: ")
+
+
+@pytest.mark.parametrize("theme", [[], ["--theme", "Bil-ing"]])
+def test_search_refuses_a_theme_in_which_no_agent_recalls_anything(
+    home: Path, monkeypatch: pytest.MonkeyPatch, theme: list[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["billing"]')
+    outcome = hermes_pgvector("--home", str(home), "search", "x", *theme)
+    assert outcome.code == 2
+    assert "this theme is not in allowed_themes: " in outcome.err
 
 
 def test_home_and_json_may_stand_before_or_after_the_command(home: Path) -> None:
@@ -186,6 +205,20 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["version", "status"])
+def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "hermes_memory_pgvector", command],
+            env={"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "HERMES_HOME": str(tmp_path)},
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd="/",
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "hermes-pgvector: stdout cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+
+
 def test_piped_output_has_no_colours(home: Path) -> None:
     outcome = in_a_process("doctor", "--home", str(home), HERMES_PGVECTOR_DSN=DEAD_DSN)
     assert "\x1b" not in outcome.out + outcome.err
@@ -198,7 +231,7 @@ def test_doctor_tells_a_remedy_for_every_trouble(home: Path) -> None:
     assert outcome.code == 1
     assert checks["database"]["verdict"] == "problem"
     assert checks["provider"]["verdict"] == "problem"
-    assert checks["plugin"]["verdict"] == "warning"
+    assert checks["plugin"]["verdict"] == "problem"
     assert checks["settings"]["verdict"] == "ok"
     assert all(check["remedy"] for check in checks.values() if check["verdict"] != "ok")
 
@@ -223,6 +256,50 @@ def test_doctor_sees_events_set_aside_and_a_plugin_in_use(home: Path) -> None:
     assert checks["set aside"]["verdict"] == "warning"
     assert "refuses the data" in checks["set aside"]["found"]
     assert checks["provider"]["verdict"] == checks["plugin"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("processes", "bytes_each", "verdict"), [(3, 300_000, "ok"), (2, 600_000, "problem")], ids=["many", "full"]
+)
+def test_doctor_holds_the_spool_of_each_process_against_its_limit(
+    home: Path, monkeypatch: pytest.MonkeyPatch, processes: int, bytes_each: int, verdict: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_SPOOL_MAX_MB", "1")
+    for _ in range(processes):
+        spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 20, window_max=5)
+        assert spool.append(TurnTaken(theme="t", user="question", assistant="x" * bytes_each))
+        spool.close()
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    (check,) = (check for check in outcome.document["checks"] if check["name"] == "spool")
+    assert check["verdict"] == verdict, check["found"]
+
+
+@pytest.mark.parametrize(
+    ("host", "config", "verdict"),
+    [
+        ("hermes_agent.memory_providers", "{}", "ok"),
+        ("hermes_agent.memory_providers", "{plugins: {isolation: host}}", "problem"),
+        ("folders only", "{}", "problem"),
+    ],
+)
+def test_without_a_link_the_plugin_is_missing_unless_the_host_finds_its_entry_point(
+    home: Path, host: str, config: str, verdict: str
+) -> None:
+    (home / "config.yaml").write_text(config)
+    memory = home / "site" / "plugins" / "memory"
+    memory.mkdir(parents=True)
+    (memory / "__init__.py").write_text(f"GROUP = {host!r}")
+    seen = in_a_process("doctor", "--home", str(home), "--json", PYTHONPATH=f"{memory.parent.parent}:{IMPORTED_FROM}")
+    assert {check["name"]: check["verdict"] for check in seen.document["checks"]}["plugin"] == verdict
+
+
+@pytest.mark.parametrize("command", ["doctor", "install"])
+def test_nobody_is_told_to_overwrite_a_config_that_cannot_be_read(home: Path, command: str) -> None:
+    (home / "config.yaml").write_text("model: x\nmemory: {provider: pgvector\nother: y\n")
+    outcome = hermes_pgvector(command, "--home", str(home))
+    assert outcome.code == 1
+    assert "config.yaml cannot be read: ParserError in line 3; mend the file" in outcome.shown
+    assert "config set" not in outcome.shown
 
 
 def test_the_embedded_server_is_not_started_for_a_home_with_a_server_of_its_own(home: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import sys
 import tomllib
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +24,9 @@ from hermes_memory_pgvector.version import __version__
 
 PACKAGE = Path(hermes_memory_pgvector.__file__ or "").resolve().parent
 PROJECT = PACKAGE.parent / "pyproject.toml"
+# httpx is made of it.
+BROUGHT = {"httpcore"}
+OF_HOSTS = {"agent", "gateway", "hermes_cli", "hermes_constants", "plugins"}
 # Their import names differ, so one host would install them anew each time; hosts need both themselves.
 LEFT_OUT = {"pyyaml", "python-dotenv"}
 KINDS = ("text", "select", "secret", "bool", "number", "json")
@@ -142,6 +148,29 @@ def test_the_manifest_names_the_dependencies_of_the_project() -> None:
         (name, extras) for name, extras in wanted if name not in LEFT_OUT
     }
     assert {name for name, _ in wanted} >= LEFT_OUT
+
+
+def test_what_the_package_imports_it_depends_on() -> None:
+    """Another dependency may bring a library today, and no more tomorrow."""
+    with PROJECT.open("rb") as file:
+        project = tomllib.load(file)["project"]
+    texts = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
+    declared = {requirement(text)[0] for text in texts}
+    distributions = packages_distributions()
+    imported = {name for path in PACKAGE.rglob("*.py") for name in imports(path)}
+    brought = {requirement(one)[0] for name in imported for one in distributions.get(name, [])}
+    assert brought - declared == BROUGHT
+    assert brought >= {"numpy", "httpx", "psycopg"}
+    assert {name for name in imported if name not in distributions} <= sys.stdlib_module_names | OF_HOSTS
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The first names of what a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
 
 
 def test_every_dependency_is_written_so_that_a_host_can_find_it_installed() -> None:

@@ -170,6 +170,31 @@ def test_every_command_that_a_message_names_exists(folder: str) -> None:
     assert {(name, command) for name, command in named if command not in known} == set()
 
 
+def test_nothing_tells_to_install_the_earlier_package_of_the_same_name() -> None:
+    found = [path for folder in ("pgvector", "scripts", "docs") for path in (ROOT / folder).rglob("*")]
+    # What Python compiled may be older than its source.
+    places = [path for path in found if path.is_file() and "__pycache__" not in path.parts]
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in [*places, *DOCUMENTS]}
+    by_name = re.compile(r"pip install ['\"]?hermes-memory-pgvector(?!==)")
+    assert not [shown(path) for path, text in texts.items() if by_name.search(text)]
+
+
+def test_the_demo_ends_with_commands_that_make_a_sound_fleet() -> None:
+    box = re.search(r'^CONNECT = """(.*?)"""', text_of(ROOT / "scripts/demo_story.py"), re.DOTALL | re.MULTILINE)
+    assert box
+    block = "```\n" + box[1].replace("\\\\\n", "\\\n") + "\n```"
+    (migrate,) = (arguments for arguments in commands_in(block) if arguments[0] == "migrate")
+    told = command_line().parse_args(migrate)
+    assert f"HERMES_PGVECTOR_DSN=postgresql://{told.runtime_role}:" in box[1]
+    assert told.dimensions, "the vectors get the length of this host's embedder, which may be another"
+    assert ":" not in told.dsn.removeprefix("postgresql://"), "a password on a command line is seen by all"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_no_example_sends_a_chat_more_than_once(path: Path) -> None:
+    assert not [code for code in code_of(text_of(path)) if "--retry" in code and "chat/completions" in code]
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
 def test_every_script_named_in_a_document_can_be_run(path: Path) -> None:
     named = {name for code in code_of(text_of(path)) for name in re.findall(r"(?<![\w/.-])scripts/[\w.-]*\w", code)}

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from hermes_memory_pgvector.embedding import Breaker, TextRefused
+from hermes_memory_pgvector.embedding.breaker import Breaker
 from hermes_memory_pgvector.embedding.pace import Pace
+from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
 
 DOWN = EmbedderUnavailable("the endpoint answered 503")
@@ -54,6 +55,12 @@ def opened(inner: Scripted, clock: Clock) -> Breaker:
     return breaker
 
 
+def seconds_left(breaker: Breaker) -> float:
+    with pytest.raises(EmbedderUnavailable, match="not asked for another") as caught:
+        breaker.embed_query("x", 1)
+    return float(str(caught.value).split()[4])
+
+
 def test_it_is_transparent_while_all_is_well() -> None:
     inner = Scripted()
     breaker = Breaker(inner)
@@ -70,7 +77,6 @@ def test_open_it_fails_at_once_telling_the_cause_and_the_seconds_left() -> None:
     with pytest.raises(EmbedderUnavailable, match=r"another 1\.0 s after: the endpoint answered 503"):
         breaker.embed_passages(["x"], 1)
     assert inner.calls == 2
-    assert breaker.closed_in_s == 1.0
 
 
 def test_a_success_between_failures_keeps_it_closed() -> None:
@@ -84,7 +90,8 @@ def test_a_success_between_failures_keeps_it_closed() -> None:
         else:
             breaker.embed_query("x", 1)
     assert inner.calls == 5
-    assert breaker.closed_in_s == 0.0
+    inner.error = None
+    assert breaker.embed_query("x", 1) == [1.0]
 
 
 def test_the_wait_doubles_with_every_failed_trial_up_to_its_cap() -> None:
@@ -92,7 +99,7 @@ def test_the_wait_doubles_with_every_failed_trial_up_to_its_cap() -> None:
     breaker = opened(inner, clock)
     waits = []
     for _ in range(7):
-        waits.append(breaker.closed_in_s)
+        waits.append(seconds_left(breaker))
         clock.now += waits[-1]
         with pytest.raises(EmbedderUnavailable, match="503"):
             breaker.embed_query("x", 1)
@@ -110,7 +117,7 @@ def test_a_trial_that_works_closes_it_and_forgets_the_waits() -> None:
     for _ in range(2):
         with pytest.raises(EmbedderUnavailable, match="503"):
             breaker.embed_query("x", 1)
-    assert breaker.closed_in_s == 1.0
+    assert seconds_left(breaker) == 1.0
 
 
 def test_a_refusal_opens_it_for_longer_at_once() -> None:
@@ -118,7 +125,7 @@ def test_a_refusal_opens_it_for_longer_at_once() -> None:
     breaker = Breaker(inner, clock=clock)
     with pytest.raises(EmbedderMismatch):
         breaker.embed_query("x", 1)
-    assert breaker.closed_in_s == 30.0
+    assert seconds_left(breaker) == 30.0
     with pytest.raises(EmbedderUnavailable, match="401"):
         breaker.embed_query("x", 1)
 

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes_memory_pgvector.embedding import TextRefused
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
+from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
 
 KEY = "sk-this-must-stay-secret"

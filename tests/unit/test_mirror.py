@@ -20,8 +20,8 @@ def test_a_file_is_split_as_the_host_splits_it() -> None:
 @given(ENTRIES)
 def test_what_the_host_writes_is_read_back(entries: list[str]) -> None:
     parsed = mirror.parse(mirror.DELIMITER.join(entries))
-    assert mirror.parse(mirror.DELIMITER.join(parsed)) == parsed
-    if not any("§" in entry for entry in entries):
+    # A line that is a delimiter and nothing else divides an entry, for hosts too.
+    if not any(line.strip() == "§" for entry in entries for line in entry.split("\n")):
         assert parsed == tuple(dict.fromkeys(entries))
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -30,6 +32,29 @@ def test_a_date_or_a_time_is_a_moment(text: str, since: datetime | None, until: 
     assert moments.until(text) == until
 
 
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("2026-11-22T21:50", datetime(2026, 11, 22, 20, 50, tzinfo=UTC), datetime(2026, 11, 22, 20, 50, tzinfo=UTC)),
+        ("2026-11-22T21:50Z", datetime(2026, 11, 22, 21, 50, tzinfo=UTC), datetime(2026, 11, 22, 21, 50, tzinfo=UTC)),
+        ("2026-03-29", datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 22, tzinfo=UTC)),
+    ],
+)
+@pytest.mark.usefixtures("in_berlin")
+def test_what_names_no_zone_may_be_local(text: str, since: datetime, until: datetime) -> None:
+    assert moments.since(text, zone=None) == since
+    assert moments.until(text, zone=None) == until
+
+
 @pytest.mark.parametrize(
     ("text", "age"), [("30m", timedelta(minutes=30)), ("12h", timedelta(hours=12)), (" 7d ", timedelta(days=7))]
 )
@@ -52,6 +77,7 @@ def test_anything_else_names_the_argument(text: str) -> None:
 def test_no_text_breaks_it(text: str) -> None:
     try:
         moment = moments.since(text)
+        moments.until(text, zone=None)
     except BadArgument:
         return
     assert getattr(moment, "tzinfo", UTC) is UTC

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -8,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector import off_record as module
-from hermes_memory_pgvector.off_record import OffRecord, on_record, switch
+from hermes_memory_pgvector.off_record import OffRecord, Unrecorded, on_record, switch
 
 OFF, ON = ("off the record", "I forget all that."), ("on the record", "I listen.")
 
@@ -57,9 +63,43 @@ def test_sessions_are_kept_for_other_processes_and_bounded(tmp_path: Path) -> No
     one.turn("a session by its id", off=True)
     assert other.holds("a session by its id")
     assert not other.holds("another")
-    assert "by its id" not in (tmp_path / "off_record.json").read_text()
+    assert not any("by its id" in path.name for path in tmp_path.rglob("*"))
     other.turn("a session by its id", off=False)
     assert not one.holds("a session by its id")
+
+
+_SPEAKER = """
+    import sys, time
+    from pathlib import Path
+    from hermes_memory_pgvector.off_record import OffRecord
+    sessions = OffRecord(Path(sys.argv[1]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(100):
+        sessions.turn(sys.argv[2] + str(number), off=True)
+        time.sleep(0.001)
+"""
+
+
+def test_what_two_processes_say_at_the_same_time_holds_for_both(tmp_path: Path) -> None:
+    speakers = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", textwrap.dedent(_SPEAKER), str(tmp_path), name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+        ) for name in "ab"
+    ]  # fmt: skip
+    for speaker in speakers:
+        assert speaker.stdout is not None
+        assert speaker.stdout.readline() == "ready\n"
+    for speaker in speakers:
+        assert speaker.stdin is not None
+        speaker.stdin.write("go\n")
+        speaker.stdin.flush()
+    for speaker in speakers:
+        speaker.communicate(timeout=60)
+        assert speaker.returncode == 0
+    sessions = OffRecord(tmp_path)
+    assert [f"{name}{number}" for name in "ab" for number in range(100) if not sessions.holds(f"{name}{number}")] == []
 
 
 def test_the_oldest_of_too_many_sessions_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +108,7 @@ def test_the_oldest_of_too_many_sessions_are_forgotten(tmp_path: Path, monkeypat
     for name in "abcd":
         sessions.turn(name, off=True)
     assert [OffRecord(tmp_path).holds(name) for name in "abcd"] == [False, True, True, True]
+    assert sum(path.is_file() for path in tmp_path.rglob("*")) <= 3
 
 
 def test_a_home_that_cannot_be_written_is_off_the_record_all_the_same(tmp_path: Path) -> None:
@@ -75,3 +116,61 @@ def test_a_home_that_cannot_be_written_is_off_the_record_all_the_same(tmp_path: 
     sessions = OffRecord(tmp_path / "file" / "pgvector")
     sessions.turn("s", off=True)
     assert sessions.holds("s")
+
+
+def test_what_could_not_be_written_is_written_when_it_can_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state = tmp_path / "pgvector"
+    state.write_text("")
+    sessions, other = OffRecord(state), OffRecord(state)
+    with caplog.at_level(logging.WARNING):
+        sessions.turn("s", off=True)
+    assert str(state) in caplog.text
+    state.unlink()
+    assert sessions.holds("s")
+    assert other.holds("s")
+
+
+def test_a_process_whose_home_loses_the_folder_still_knows_what_is_off_the_record(tmp_path: Path) -> None:
+    state = tmp_path / "pgvector"
+    sessions = OffRecord(state)
+    sessions.turn("s", off=True)
+    shutil.rmtree(state)
+    assert sessions.holds("s")
+    assert not sessions.holds("t")
+
+
+def test_entries_are_kept_for_other_processes_until_they_are_forgotten(tmp_path: Path) -> None:
+    one, other = Unrecorded(tmp_path / "pgvector"), Unrecorded(tmp_path / "pgvector")
+    names = one.keep("memory", "the PIN is 9921\n§\nthe key is under the mat\n")
+    assert other.among("memory", ["kelp", "the PIN is 9921", "the key is under the mat"]) == (
+        "the PIN is 9921", "the key is under the mat"
+    )  # fmt: skip
+    assert other.among("user", ["the PIN is 9921"]) == ()
+    paths = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [(path.read_text(), path.stat().st_mode & 0o77) for path in paths] == [("", 0)] * 2
+    assert not any("PIN" in str(path) for path in paths)
+    other.forget(names)
+    assert one.names("memory") == frozenset()
+
+
+def test_the_oldest_of_too_many_entries_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENTRIES_MAX", 3)
+    entries = Unrecorded(tmp_path)
+    for number, entry in enumerate("dcba"):
+        (name,) = entries.keep("memory", entry)
+        os.utime(tmp_path / "unrecorded" / name, (number, number))
+    entries.keep("memory", "a")
+    assert Unrecorded(tmp_path).among("memory", "abcd") == ("a", "b", "c")
+
+
+def test_entries_of_a_home_that_cannot_be_written_are_kept_by_the_process_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = Unrecorded(tmp_path)
+    (tmp_path / "unrecorded").symlink_to("nowhere")
+    names = entries.keep("memory", "the PIN is 9921")
+    assert entries.among("memory", ["kelp", "the PIN is 9921"]) == ("the PIN is 9921",)
+    assert f"make {tmp_path / 'unrecorded'} writable" in caplog.text
+    assert "9921" not in caplog.text
+    entries.forget(names)
+    assert entries.names("memory") == frozenset()

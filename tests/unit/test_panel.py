@@ -58,6 +58,22 @@ def test_a_value_that_another_place_hides_is_told(tmp_path: Path) -> None:
         panel.save({"prefetch_limit": 2}, tmp_path)
 
 
+def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "pgvector" / "config.json"
+    path.parent.mkdir()
+    path.write_text('{"prefetch_limit": 3,}')
+    with pytest.raises(ValueError, match=r"config\.json cannot be read.*mend"):
+        panel.save({"turn_min_chars": 50}, tmp_path)
+    assert path.read_text() == '{"prefetch_limit": 3,}'
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_nothing_is_said_to_be_saved(tmp_path: Path) -> None:
+    (tmp_path / "pgvector").write_text("a file where the folder belongs")
+    with pytest.raises(ValueError, match=r"config\.json cannot be used") as caught:
+        panel.save({"prefetch_limit": 3}, tmp_path)
+    assert "saved" not in str(caught.value)
+
+
 def test_the_status_shows_no_password(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(
         "HERMES_PGVECTOR_DSN=postgresql://me:hunter2@host/db\nHERMES_PGVECTOR_EMBED_URL=http://me:hunter2@host/v1\n"
@@ -65,6 +81,23 @@ def test_the_status_shows_no_password(tmp_path: Path) -> None:
     shown = panel.status(tmp_path)
     assert shown["database"] == "me@host:5432/db"
     assert shown["embedder"] == "http://host/v1"
+    assert "hunter2" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@host/v1?key=hunter2#hunter2",
+        "http://host/v1?key=me@hunter2",
+        "http://me:11/hunter2@host/v1",
+        "http://me:11?hunter2@host/v1",
+        "http://me:11#hunter2@host/v1",
+    ],
+)
+def test_the_status_shows_no_secret_of_an_endpoint(tmp_path: Path, url: str) -> None:
+    (tmp_path / ".env").write_text(f"HERMES_PGVECTOR_DSN=host=h\nHERMES_PGVECTOR_EMBED_URL='{url}'\n")
+    shown = panel.status(tmp_path)
+    assert shown["embedder"] in ("http://host/v1", "http://… (its password or key is not percent-encoded)")
     assert "hunter2" not in str(shown)
 
 

@@ -172,10 +172,21 @@ def test_the_dsn_is_never_shown(tmp_path: Path) -> None:
         assert "hunter2" not in shown
 
 
-def test_a_password_in_a_wrong_url_is_not_shown(tmp_path: Path) -> None:
-    told = message(tmp_path, {"HERMES_PGVECTOR_EMBED_URL": "postgresql://user:hunter2@host/database"})
+@pytest.mark.parametrize("folder", ["spool", "./spool", "~nobody-of-this-name/spool"])
+def test_a_relative_spool_dir_is_refused_because_it_is_another_folder_for_everybody(
+    tmp_path: Path, folder: str
+) -> None:
+    told = message(tmp_path, {"HERMES_PGVECTOR_SPOOL_DIR": folder})
+    assert told.startswith(f"HERMES_PGVECTOR_SPOOL_DIR is {folder!r}: ")
+    assert "must be an absolute path" in told
+    assert load(tmp_path, {"HERMES_PGVECTOR_SPOOL_DIR": "~/spool"}).spool_dir == "~/spool"
+
+
+@pytest.mark.parametrize("secret", ["user:hunter2@host/v1", "user:a/hunter2@host/v1", "host/v1?key=hunter2"])
+def test_a_secret_in_a_wrong_url_is_not_shown(tmp_path: Path, secret: str) -> None:
+    told = message(tmp_path, {"HERMES_PGVECTOR_EMBED_URL": f"ftp://{secret}"})
     assert "hunter2" not in told
-    assert "@host/database" in told
+    assert "host/v1" in told
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b'"text"'])

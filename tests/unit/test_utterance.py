@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,22 +30,6 @@ def test_a_text_asks_as_far_as_it_is_made_of_questions() -> None:
     assert 0.05 < utterance.asking(answer + "Shall I write that down?") < 0.15
     assert utterance.asking("I moved it. Where to, do you think?") == pytest.approx(0.65, abs=0.1)
     assert utterance.asking("好吗？在。") == pytest.approx(0.6)
-
-
-@pytest.mark.parametrize("text", ["?" * 200_000 + "x", "?!" * 100_000 + "x", "? " * 100_000, "? x" * 70_000])
-def test_a_hostile_text_is_weighed_as_fast_as_any(text: str) -> None:
-    plain = "It listens on port 5433. Who wants to know? " * (len(text) // 44)
-    assert spent(text) < 100 * spent(plain)
-
-
-def spent(text: str) -> float:
-    """The seconds of this thread's time that weighing takes, the least of three."""
-    times = []
-    for _ in range(3):
-        started = time.thread_time()
-        utterance.asking(text)
-        times.append(time.thread_time() - started)
-    return min(times)
 
 
 @given(st.text(), st.text(alphabet="?？!. \nab", max_size=30))

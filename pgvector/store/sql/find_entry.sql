@@ -1,6 +1,6 @@
 -- The one row with exactly this content: of the home in the theme, else of the home elsewhere, else of the theme.
 -- One that the home has added again since is another one, and what an agent asked to remember is not of the files.
-select agent_identity, id, home, created_at
+select agent_identity, id, created_at
 from memory_entries
 where target = %(target)s and content_key(content) = content_key(%(content)s)
   and (agent_identity = %(theme)s or (home = %(home)s and home <> ''))

@@ -3,6 +3,4 @@ select (select count(*) from memory_entries) as entries,
        (select count(*) from conversations) as turns,
        (select count(*) from conversations where embedding is null) as turns_without_vector,
        (select count(distinct agent_identity) from (
-          select agent_identity from memory_entries union select agent_identity from conversations) as t) as themes,
-       current_setting('server_version') as server_version,
-       (select extversion from pg_extension where extname = 'vector') as pgvector_version
+          select agent_identity from memory_entries union select agent_identity from conversations) as t) as themes

@@ -115,6 +115,30 @@ def test_themes_that_begin_with_the_same_words_are_each_filed_and_recalled_under
     assert hermes.complaints() == []
 
 
+def test_of_two_conversations_that_begin_alike_each_is_told_of_the_other_and_not_of_itself(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    told = "The key of the greenhouse hangs behind the red door."
+    asked_for = "Behind which door hangs the key of the greenhouse?"
+    begin = [{"role": "user", "content": "A good day to you, gardener of this house"}]
+
+    def goes_on(gateway: Gateway, conversation: list[dict[str, Any]], prompt: str) -> list[dict[str, Any]]:
+        """Clients without a session of their own send all of the conversation each time."""
+        messages = [*conversation, {"role": "user", "content": prompt}] if prompt else conversation
+        (choice,) = gateway.complete(messages, key="garden")["choices"]
+        rows.wait(lambda rows: ("user", messages[-1]["content"]) in filed(rows, "garden"))
+        return [*messages, {"role": "assistant", "content": choice["message"]["content"]}]
+
+    with hermes.gateway() as gateway:
+        first = goes_on(gateway, goes_on(gateway, begin, ""), told)
+        goes_on(gateway, first, f"Tell me, please: {asked_for}")
+        assert told not in "".join(model.requests[-1].recalled)
+        goes_on(gateway, goes_on(gateway, begin, ""), asked_for)
+        assert told in "".join(model.requests[-1].recalled)
+        assert len({turn.session for turn in rows.turns()}) == 1
+    assert hermes.complaints() == []
+
+
 @pytest.mark.slow
 def test_tools_answer_with_what_is_of_their_theme_and_name_the_others_when_asked_for_all(
     hermes: Hermes, model: ModelEndpoint, rows: Rows

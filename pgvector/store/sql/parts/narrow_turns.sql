@@ -1,5 +1,5 @@
 (%(session)s = '' or session_id = %(session)s)
-  and (%(without_session)s = '' or session_id <> %(without_session)s)
+  and (%(without_session)s = '' or session_id <> %(without_session)s or ts < %(without_since)s::timestamptz)
   and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
   and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
   and (%(role)s = '' or role = %(role)s)

@@ -1,0 +1,77 @@
+"""Connection strings: which are refused, and that nothing shows a password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commandline import hermes_pgvector
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.errors import SettingsError
+from hermes_memory_pgvector.store.dsn import check_dsn, describe
+
+# What tears a URL apart stands often beside what passes for a port, a parameter, a host.
+PIECES = st.sampled_from(["/", "@", ":", "?", "#", "%", "%41", "%cd", ",", "[", "]", "12", "user=", "dbname=", "host="])
+PASSWORDS = st.lists(PIECES | st.text(max_size=3), max_size=8).map("".join)
+
+
+def told(dsn: str) -> str:
+    """What is shown of a connection string, or said when it is refused."""
+    try:
+        check_dsn(dsn)
+        return describe(dsn)
+    except SettingsError as error:
+        return str(error)
+
+
+@given(PASSWORDS)
+@example("\0")
+@example("12/\0")
+def test_whatever_the_password_is_nothing_of_it_is_shown(password: str) -> None:
+    shown = told(f"postgresql://hermes:{password}@127.0.0.1:5432/memory")
+    assert shown in ("hermes@127.0.0.1:5432/memory", told("postgresql://no:address"))
+
+
+@pytest.mark.parametrize("password", ["S3cr3t/Pass", "S3cr3t@Pass", "123/Pass", "S3cr3t%Pass", "12/ab?user=Pass"])
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["search", "x"], ["server", "start"]])
+def test_a_command_asks_to_percent_encode_a_password_that_tears_the_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], password: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", f"postgresql://hermes:{password}@127.0.0.1:9/memory")
+    done = hermes_pgvector("--home", str(tmp_path), *command)
+    assert done.code == 1
+    assert "percent-encode" in done.shown
+    assert "S3cr3t" not in done.shown
+    assert "Pass" not in done.shown
+
+
+def test_an_administrators_address_is_named_by_where_it_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn = "postgresql://hermes:S3cr3t@Pass@127.0.0.1:9/memory"
+    given = hermes_pgvector("--home", str(tmp_path), "migrate", "--dsn", torn)
+    monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", torn)
+    named = hermes_pgvector("--home", str(tmp_path), "tune")
+    assert (given.code, named.code) == (1, 1)
+    assert "--dsn is not a connection string" in given.err
+    assert "HERMES_PGVECTOR_ADMIN_DSN is not a connection string" in named.err
+    assert "Pass" not in given.shown + named.shown
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://me:a%2Fb%40c@host/db", "me@host:5432/db"),
+        ("postgresql://me:p@[::1]:6000/db", "me@::1:6000/db"),
+        ("postgres://me@one:1,two:2/db", "me@one,two:1,2/db"),
+        ("postgresql://me@%2Frun%2Fpg/db", "me@/run/pg:5432/db"),
+        ("postgresql:///db?host=/run/pg", "@/run/pg:5432/db"),
+        ("postgresql://me%40azure:p@host/db", "me@azure@host:5432/db"),
+        ("host=/run/pg user=me@azure password='a/b@c'", "me@azure@/run/pg:5432/"),
+    ],
+)
+def test_what_libpq_reads_without_doubt_is_taken(dsn: str, shown: str) -> None:
+    check_dsn(dsn)
+    assert describe(dsn) == shown
