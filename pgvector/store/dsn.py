@@ -30,7 +30,8 @@ def parsed(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> dict[str, Any]:
         values = conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeError):
         values = None
-    if values is None or _torn(dsn, str(values.get("port", ""))):
+    # libpq reads up to a NUL, and would take what stands before it for all.
+    if values is None or "\0" in dsn or _torn(dsn, str(values.get("port", ""))):
         raise SettingsError(
             f"{name} is not a connection string: give postgresql://user:password@host:5432/database, "
             "and percent-encode @ : / ? # % in the password (%40 is an @)"
