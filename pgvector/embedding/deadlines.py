@@ -77,13 +77,12 @@ class _Backend(httpcore.NetworkBackend):
         return _Stream(stream, self._deadline)
 
 
-def enforce(client: httpx.Client, deadline: Deadline) -> None:
-    """Make every connection that the client opens from now on, also through a proxy, keep the deadline.
+def enforce(transport: httpx.BaseTransport, deadline: Deadline) -> None:
+    """Make every connection that the transport opens from now on, also through a proxy, keep the deadline.
 
-    httpx has no public place for this. A version that keeps its pools elsewhere still gets the limit on each read.
+    httpx has no public place for this. A version that keeps its pool elsewhere still gets the limit on each read.
     """
-    for transport in (client._transport, *client._mounts.values()):
-        pool = getattr(transport, "_pool", None)
-        backend = getattr(pool, "_network_backend", None)
-        if pool is not None and backend is not None:
-            pool._network_backend = _Backend(backend, deadline)
+    pool = getattr(transport, "_pool", None)
+    backend = getattr(pool, "_network_backend", None)
+    if pool is not None and backend is not None:
+        pool._network_backend = _Backend(backend, deadline)

@@ -6,16 +6,14 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Literal
 
 import httpx
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
-from ..version import __version__
 from . import dialects, models
-from .deadlines import Deadline, enforce
+from .channel import AnswerTooLarge, Channel, ChannelClosed
 from .dialects import Endpoint
 from .pace import Pace
 from .texts import cut, longest_bytes, prepared
@@ -89,9 +87,7 @@ class HttpEmbedder:
         self._answered = False
         self._lock = threading.Lock()
         self._pace = Pace(_SECONDS_PER_TEXT)
-        self._deadline = Deadline()
-        self._client = _client(address, key, transport)
-        enforce(self._client, self._deadline)
+        self._channel = Channel(address, key, transport)
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._host!r}, {self._model!r})"
@@ -129,7 +125,7 @@ class HttpEmbedder:
 
     def close(self) -> None:
         """Close the connections; a call under way ends with EmbedderUnavailable. Safe to call twice."""
-        self._client.close()
+        self._channel.close()
 
     def _fitted(self, prefix: str, batch: list[str], first: int, deadline: float) -> list[Vector]:
         """Embed a batch, cutting its longest texts or halving it for as long as the endpoint finds it too big."""
@@ -219,61 +215,14 @@ class HttpEmbedder:
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
         started = time.monotonic()
         try:
-            try:
-                return self._exchange(endpoint.url, payload, bytes_max, deadline)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                # The endpoint may have closed an idle connection just as it was taken; a fresh one tells.
-                return self._exchange(endpoint.url, payload, bytes_max, deadline)
+            return self._channel.post(endpoint.url, payload, bytes_max, deadline)
         except httpx.TimeoutException:
             waited_s = time.monotonic() - started
             raise EmbedderUnavailable(f"{self._host} did not answer within {waited_s:.1f} s") from None
+        except AnswerTooLarge:
+            raise EmbedderMismatch(f"{self._host} answered more than {bytes_max} bytes; check embed_url") from None
+        except ChannelClosed:
+            raise EmbedderUnavailable("the embedder is closed") from None
         except httpx.HTTPError as error:
             reason = str(error) if isinstance(error, httpx.ConnectError) else type(error).__name__
             raise EmbedderUnavailable(f"{self._host} cannot be reached: {reason}") from None
-        except RuntimeError:
-            if not self._client.is_closed:
-                raise
-            raise EmbedderUnavailable("the embedder is closed") from None
-
-    def _exchange(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise httpx.ReadTimeout("no time left")
-        content = bytearray()
-        with (
-            self._deadline.until(deadline),
-            self._client.stream("POST", url, content=payload, timeout=left) as response,
-        ):
-            for chunk in response.iter_bytes():
-                content += chunk
-                if len(content) > bytes_max:
-                    raise EmbedderMismatch(f"{self._host} answered more than {bytes_max} bytes; check embed_url")
-                if time.monotonic() > deadline:
-                    raise httpx.ReadTimeout("the body came too slowly")
-        return response.status_code, bytes(content)
-
-
-def _client(address: httpx.URL, key: str, transport: httpx.BaseTransport | None) -> httpx.Client:
-    headers = {
-        "Content-Type": "application/json",
-        "Accept-Encoding": "identity",
-        "User-Agent": f"hermes-memory-pgvector/{__version__}",
-    }
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    auth = (address.username, address.password) if address.username and not key else None
-    return httpx.Client(
-        headers=headers,
-        auth=auth,
-        # A proxy for the outside world cannot see this machine's own services.
-        trust_env=not _is_loopback(address.host),
-        limits=httpx.Limits(max_connections=8, max_keepalive_connections=4, keepalive_expiry=30.0),
-        transport=transport,
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -14,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
-from hermes_memory_pgvector.errors import EmbedderUnavailable
+from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
 
 # Far more than the time limits under test, and far less than a server below would hold a call.
 PATIENCE_S = 20.0
@@ -26,6 +28,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None) -> None:
         self.connections = 0
         self.requests = 0
+        self.targets: list[str] = []
         self.over = threading.Event()
         super().__init__(("127.0.0.1", 0), _handler(self, behave or _embed))
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -50,6 +53,7 @@ def _handler(server: Server, behave: Callable[[BaseHTTPRequestHandler, bytes], N
 
         def do_POST(self) -> None:
             server.requests += 1
+            server.targets.append(self.path)
             behave(self, self.rfile.read(int(self.headers["Content-Length"])))
 
         def handle(self) -> None:
@@ -175,18 +179,72 @@ def test_an_endpoint_that_always_drops_the_connection_is_unavailable(served: Cal
     assert server.requests == 2
 
 
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that names no proxy, and no host that is reached without one."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxy")
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_an_endpoint_outside_is_asked_through_the_proxy_of_the_environment(
+    served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, variable: str, scheme: str
+) -> None:
+    proxy = served()
+    monkeypatch.setenv(variable, f"{scheme}127.0.0.1:{proxy.server_address[1]}")
+    with closing(HttpEmbedder("http://embedder.invalid/api/embed?key=secret", "homemade")) as embedder:
+        assert len(embedder.embed_query("a", 5)) == 2
+    assert proxy.targets == ["http://embedder.invalid/api/embed?key=secret"]
+
+
+@pytest.mark.usefixtures("no_proxy")
+@pytest.mark.parametrize("hosts", ["*", "embedder.invalid", ".invalid", "other,embedder.invalid:81"])
+def test_a_host_that_no_proxy_names_is_asked_without_one(
+    served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, hosts: str
+) -> None:
+    proxy = served()
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
+    monkeypatch.setenv("NO_PROXY", hosts)
+    outside = HttpEmbedder("http://embedder.invalid:81/api/embed", "homemade")
+    with closing(outside), pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+        outside.embed_query("a", 5)
+    assert proxy.targets == []
+
+
+@pytest.mark.usefixtures("no_proxy")
 def test_a_proxy_variable_does_not_stand_before_the_loopback(
     served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+    for name in ("HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
     with closing(HttpEmbedder(served().url, "homemade")) as embedder:
         assert len(embedder.embed_query("a", 5)) == 2
     outside = HttpEmbedder("http://embedder.invalid", "homemade")
     with closing(outside), pytest.raises(EmbedderUnavailable, match="refused"):
         outside.embed_query("a", 5)
+
+
+@pytest.mark.usefixtures("no_proxy")
+@pytest.mark.parametrize("proxy", ["gopher://user:hunter2@proxy:70", "http://user:hunter2@proxy:port"])
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(
+        SettingsError, match=r"HTTPS_PROXY or ALL_PROXY, or name embedder\.invalid in NO_PROXY"
+    ) as caught:
+        HttpEmbedder("https://embedder.invalid/v1", "homemade")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_the_address_of_a_request_is_not_logged(
+    served: Callable[..., Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(HttpEmbedder(f"{served().url}?key=secret", "homemade")) as embedder, caplog.at_level(logging.DEBUG):
+        embedder.embed_query("my diary", 5)
+    assert "secret" not in caplog.text
+    assert "diary" not in caplog.text
 
 
 def test_closing_while_a_call_is_under_way_ends_that_call(served: Callable[..., Server]) -> None:
