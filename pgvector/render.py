@@ -61,7 +61,8 @@ _QUOTED = r"(quoted) \1"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
 # What the patterns of `_disarmed` begin with, but for the names of speakers.
 _SIGNS = "<&[#"
-_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\r\x85\u2028\u2029<‹⟨〈《«&#\\[]")
+_ASCII = re.compile(r"[\x00-\x7f]+")
+_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\x85\u2028\u2029‹⟨〈《«]")
 # Words of one line as names and ids are made of: none of the patterns above can match in them.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 
@@ -81,11 +82,12 @@ def visible(text: str) -> str:
 
 def _is_plain(text: str) -> bool:
     """Whether none of the patterns can match, told without searching for each: most text is of this kind."""
-    if text.isascii():
-        odd = any(sign in text for sign in _SIGNS) or not text.replace("\n", "").isprintable()
-    else:
-        odd = _ODD.search(text) is not None
-    return not odd and not any(map(_SPEAKS.match, text.split("\n")))
+    ascii_part, beyond = text, ""
+    if not text.isascii():
+        # Most texts have few such characters, and a search through all costs ten times as much.
+        ascii_part, beyond = text.encode("ascii", "ignore").decode(), _ASCII.sub("", text)
+    odd = any(sign in ascii_part for sign in _SIGNS) or not ascii_part.replace("\n", "").isprintable()
+    return not odd and not _ODD.search(beyond) and not any(map(_SPEAKS.match, text.split("\n")))
 
 
 def _disarmed(text: str) -> str:

@@ -39,6 +39,8 @@ TOP, DEEP, SESSION_ROWS = 10, 50, 20
 # A cosine this near to the tenth is as good: the database rounds.
 EQUAL = 2e-4
 FIRSTS = 10
+# So many questions to one, then as many to the other.
+BLOCK = 20
 # The number of a question that is to be answered by meaning alone, as a word that no row holds.
 MARK, LETTERS = "zqzq", "abcdefghij"
 DIGITS = str.maketrans(LETTERS, "0123456789")
@@ -202,7 +204,10 @@ def _percentiles(times: Sequence[float]) -> str:
 
 
 def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, changed: dict[str, Any]) -> None:
-    """The same questions to the same rows, through `recall_conversation` of both, one after the other."""
+    """The same questions to the same rows, through `recall_conversation` of both, in turns of BLOCK questions.
+
+    So each is measured as it is in use, and not with the caches that the other one has just filled.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="hpgbench-home") as home,
         _endpoint(found.questions) as url,
@@ -212,26 +217,38 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
         print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'theirs p50/p95 ms':>18}  {'p50 ratio':>9}")
         of_theme: dict[str, tuple[list[float], list[float]]] = {}
         for name, theme, wording in _comparisons():
+            of_all = of_theme.setdefault(theme or "", ([], []))
             ours, theirs = [], []
-            for number in range(-2, questions):
-                arguments = {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
-                caller = Caller(theme=theme or "other-0")
-                started = time.perf_counter()
-                answer = json.loads(toolset.call(running, "recall_conversation", arguments, caller))
-                took = 1000 * (time.perf_counter() - started)
-                other = ask_peer(theme or "other-0", arguments)
-                if not answer.get("hits") or answer.get("degraded") or other["error"]:
-                    raise SystemExit(f"{name}: {str(answer)[:300]} / {other}")
-                if number >= 0:
-                    ours.append(took)
-                    theirs.append(other["ms"])
+            for start in range(0, questions, BLOCK):
+                block = [
+                    {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
+                    for number in range(start, min(start + BLOCK, questions))
+                ]
+                ours += [_ask_ours(running, theme or "other-0", arguments) for arguments in block]
+                theirs += [_ask_theirs(ask_peer, theme or "other-0", arguments) for arguments in block]
             _print_beside(name, ours, theirs)
-            if theme:
-                of_all = of_theme.setdefault(theme, ([], []))
-                of_all[0].extend(ours)
-                of_all[1].extend(theirs)
+            of_all[0].extend(ours)
+            of_all[1].extend(theirs)
         for theme, (ours, theirs) in of_theme.items():
-            _print_beside(f"{theme}, all of these", ours, theirs)
+            if theme:
+                _print_beside(f"{theme}, all of these", ours, theirs)
+
+
+def _ask_ours(running: runtime.Runtime, theme: str, arguments: dict[str, Any]) -> float:
+    """How many milliseconds the answer took."""
+    started = time.perf_counter()
+    answer = json.loads(toolset.call(running, "recall_conversation", arguments, Caller(theme=theme)))
+    took_ms = 1000 * (time.perf_counter() - started)
+    if not answer.get("hits") or answer.get("degraded"):
+        raise SystemExit(f"ours to {arguments}: {str(answer)[:300]}")
+    return took_ms
+
+
+def _ask_theirs(ask: Callable[[str, dict[str, Any]], dict[str, Any]], theme: str, arguments: dict[str, Any]) -> float:
+    answer = ask(theme, arguments)
+    if answer["error"]:
+        raise SystemExit(f"theirs to {arguments}: {answer['error']}")
+    return float(answer["ms"])
 
 
 def _print_beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
