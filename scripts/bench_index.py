@@ -1,17 +1,13 @@
 """Compare index forms on real vectors: recall@10 against exact search, milliseconds a query, cost of an insert.
 
-    python scripts/bench_index.py DSN VECTORS.npz [ROWS]
-
-VECTORS.npz holds `passages` and `queries`, float arrays of the same width, made by the embedder in question; with ROWS
-the passages are blown up to that many by mixing real ones. Makes and drops the tables
-`bench_staged` and `bench_items`; leave the machine alone meanwhile.
+Makes and drops the tables `bench_staged` and `bench_items`; leave the machine alone meanwhile.
 """
 
 # ruff: noqa: S608  (the statements are put together from constants)
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -71,10 +67,22 @@ def ids(connection: psycopg.Connection, statement: str, queries: np.ndarray) -> 
     return found, 1000 * float(np.median(times))
 
 
-def main(dsn: str, vectors: str, rows: str = "0") -> None:
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench_index.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dsn", help="a database whose role may create tables")
+    parser.add_argument(
+        "vectors", type=Path, metavar="VECTORS.npz",
+        help="`passages` and `queries`, float arrays of the same width, made by the embedder in question",
+    )  # fmt: skip
+    parser.add_argument("rows", type=int, nargs="?", default=0, help="mix passages until there are so many")
+    return parser.parse_args()
+
+
+def compare(dsn: str, vectors: Path, rows: int) -> None:
+    """Print a line for each form and number of candidates."""
     data = np.load(vectors)
     queries = data["queries"]
-    passages = blown_up(data["passages"], max(int(rows), len(data["passages"])))
+    passages = blown_up(data["passages"], max(rows, len(data["passages"])))
     width = passages.shape[1]
     mean = str([round(float(number), 4) for number in data["passages"].mean(axis=0)])
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -116,4 +124,5 @@ def main(dsn: str, vectors: str, rows: str = "0") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = arguments()
+    compare(asked.dsn, asked.vectors, asked.rows)
