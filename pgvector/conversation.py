@@ -24,6 +24,7 @@ INTERRUPTED_MAX = 100
 LEFT_MAX = 8
 OFF_RECORD = "Nothing of this session is stored from now on, until the user says: on the record."
 ON_RECORD = "What is said in this session is stored again."
+STAYS_OFF = "Nothing of this session is stored: the operator has set off_record."
 
 
 class Conversation:
@@ -45,6 +46,8 @@ class Conversation:
         # The question of a turn that was taken back before its `take_turn`.
         self._overdue: str | None = None
         self._opened_turns = OpenedTurns()
+        # Whether something was ever said off the record here.
+        self._was_off = False
         # The questions of turns that were interrupted: hosts hand over no such turn, but replay what there is of it.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
         # The turns that may have been off the record: a replay has all in their order and shows which were not.
@@ -97,14 +100,22 @@ class Conversation:
         switched = off_record.switch(message)
         if switched is not None:
             self.runtime.off_record.turn(self._session_name(self.session_id), off=switched)
+        if self.runtime.settings.off_record:
+            # A process without this setting may go on with the session, and would store it from its transcript.
+            self.runtime.off_record.turn(self._session_name(self.session_id), off=True)
         self._turn_off = switched is not None or self.off_record()
+        self._was_off = self._was_off or self._turn_off
         with self.runtime.turn_lock:
             self._opened_turns.begin(self._question, off=self._turn_off)
 
     def notice(self, message: Any) -> str:
         """What the agent is told of a message that takes the session off the record, or puts it on again."""
         switched = off_record.switch(message)
-        return "" if switched is None else OFF_RECORD if switched else ON_RECORD
+        if switched is None:
+            return ""
+        if self.runtime.settings.off_record:
+            return STAYS_OFF
+        return OFF_RECORD if switched else ON_RECORD
 
     def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "") -> None:
         """Keep a turn, if it is substantive and no replay has brought it already."""
@@ -154,7 +165,8 @@ class Conversation:
         parents = host_sessions.ancestors(self.runtime.home.path, self.session_id, ANCESTORS_MAX)
         known = tuple(dict.fromkeys((*parents, *self._ancestors)))
         with self.runtime.turn_lock:
-            if self._turn_open and turns[-1][1]:
+            # The last pair of an interrupted question is no answer to it: what stands before that is an older turn's.
+            if self._turn_open and turns[-1][1] and pairs[-1] == recorded[-1]:
                 self._overtaken = (self.session_id, turns[-1][1])
             self._accept(
                 lambda common: SessionEnded(
@@ -211,9 +223,12 @@ class Conversation:
         self._accept(change, str(known.get("session_id") or ""))
 
     def delegate(self, task: str, result: str, child_session_id: str) -> None:
-        """Keep what was given to a child agent and what came back, where turns are kept of the parent."""
+        """Keep what was given to a child agent and what came back, where turns are kept of the parent.
+
+        A child may come back long after it was sent, so none is kept once something was said off the record.
+        """
         writes = self._context in self.runtime.settings.write_contexts
-        if (task or result) and writes and not self.off_record():
+        if (task or result) and writes and not self._was_off and not self.off_record():
             self._accept(
                 lambda common: Delegated(task=task, result=result, child_session_id=child_session_id, **common)
             )

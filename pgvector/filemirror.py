@@ -39,26 +39,25 @@ class FileMirror:
         """
         if event.target not in TARGETS:
             return not stored or self._accept(event)
+        snapshot = self._home.snapshot
         if not isinstance(event, Remove):
             event = replace(event, content=mirror.as_in_file(event.content))
-        snapshot, kept = self._home.snapshot, frozenset[str]()
-        if not stored and not isinstance(event, Remove):
             # Before all else: the snapshot may be out of reach, and this process may end while it waits.
-            kept = self._unrecorded.keep(event.target, event.content)
+            if stored:
+                self._unrecorded.forget(event.target, mirror.parse(event.content))
+            else:
+                self._unrecorded.keep(event.target, mirror.parse(event.content))
         try:
             with snapshot.held(CHANGE_WAIT_S):
                 before = snapshot.entries[event.target]
                 # The order of the snapshot is that of the home: what comes later is also newer, for all its processes.
                 event = replace(self._resolved(event, before), at=self._later())
                 after = {**snapshot.entries, event.target: mirror.apply(before, event)}
-                accepted = self._hand_over(after, [event] if stored else _forgetting(event))
-                if accepted:
-                    self._unrecorded.forget(kept)
-                return accepted
+                return self._hand_over(after, _changes(event, stored=stored))
         except OSError:
             # Without a snapshot the event stands for itself; should it have been taken already, its id is known.
             event = self._resolved(event, ())
-            return all(map(self._accept, [event] if stored else _forgetting(event)))
+            return all(map(self._accept, _changes(event, stored=stored)))
 
     def reconcile(self, theme: str, session_id: str) -> None:
         """Compare the files with their snapshot; what differs becomes events of the home's own theme.
@@ -70,7 +69,7 @@ class FileMirror:
             used = files_in_use(self._home.path)
             with snapshot.held(RECONCILE_WAIT_S):
                 # What is kept before the files are read stands in them, or is gone from them again.
-                kept = {target: self._unrecorded.names(target) for target in TARGETS}
+                written = {target: self._unrecorded.names(target) for target in TARGETS}
                 # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
                 read = {target: self._home.entries(target) for target in TARGETS if used[target]}
                 found = {target: entries for target, entries in read.items() if entries is not None}
@@ -80,8 +79,8 @@ class FileMirror:
                     for event in self._differences(theme, session_id, target, self._known(target, entries), entries)
                 ]
                 if self._hand_over({**snapshot.entries, **found}, events):
-                    for target in found:
-                        self._unrecorded.forget(kept[target])
+                    for target, entries in found.items():
+                        self._unrecorded.forget_but(written[target], target, entries)
                 snapshot.shorten()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
@@ -123,7 +122,7 @@ class FileMirror:
         return max(clock, last + timedelta(microseconds=1))
 
     def _known(self, target: Target, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries of the snapshot, and those of the file that were written off the record and are not in it yet."""
+        """The entries of the snapshot, and those of the file that were written off the record: it may not hold them."""
         return (*self._home.snapshot.entries[target], *self._unrecorded.among(target, entries))
 
     def _differences(
@@ -148,8 +147,10 @@ class FileMirror:
         return replace(event, previous=mirror.resolve(event.old_text, before, entries) or "", surviving=entries)
 
 
-def _forgetting(event: Add | Replace | Remove) -> list[Event]:
-    """What takes the old entry of a change out of the database, and the new one not in."""
+def _changes(event: Add | Replace | Remove, *, stored: bool) -> list[Event]:
+    """What a change does to the database; unless it is `stored`, the old entry goes out and the new one not in."""
+    if stored:
+        return [event] if isinstance(event, Remove) else mirror.parted(event)
     if isinstance(event, Add):
         return []
     names = ("theme", "home", "session_id", "at", "target", "metadata", "previous", "old_text", "surviving")

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import socket
 from pathlib import Path
 from uuid import uuid4
@@ -105,6 +106,15 @@ class Home:
             make_private(self.state)
             if not path.exists():
                 create(path, uuid4().hex)
-            return path.read_text(encoding="ascii").strip()
+            if not _saved_id(path):
+                log.warning("%s is damaged: the home gets a new id, and what it stored until now stays", path)
+                overwrite(path, uuid4().hex)
+            return _saved_id(path)
         except OSError:
             return ""
+
+
+def _saved_id(path: Path) -> str:
+    """The id in this file; empty when it holds none. Raises OSError."""
+    found = path.read_bytes().strip()
+    return found.decode() if re.fullmatch(b"[0-9a-f]{32}", found) else ""

@@ -6,9 +6,10 @@ Entries are compared as whole texts; the only substring test is that of `resolve
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from .model import Add, Remove, Replace
+from .model import Add, Event, Remove, Replace
 
 DELIMITER = "\n§\n"
 
@@ -55,15 +56,30 @@ def apply(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, 
     entries = _distinct(snapshot)
     match event:
         case Add():
-            return _distinct((*entries, event.content))
+            return _distinct((*entries, *parse(event.content)))
         case Replace():
+            new = parse(event.content)
             old = event.previous or resolve(event.old_text, entries, event.surviving)
             if old in entries:
-                return _distinct(event.content if entry == old else entry for entry in entries)
-            return _distinct((*entries, event.content))
+                place = entries.index(old)
+                return _distinct((*entries[:place], *new, *entries[place + 1 :]))
+            return _distinct((*entries, *new))
         case Remove():
             old = event.previous or resolve(event.old_text, entries, event.surviving)
             return tuple(entry for entry in entries if entry != old)
+
+
+def parted(event: Add | Replace) -> list[Event]:
+    """The change as the file shows it: a content that holds the delimiter is several entries there."""
+    first, *others = parse(event.content) or (event.content,)
+    more = [
+        Add(
+            theme=event.theme, home=event.home, session_id=event.session_id, target=event.target,
+            metadata=event.metadata, content=entry, at=event.at + timedelta(microseconds=place),
+        )
+        for place, entry in enumerate(others, 1)
+    ]  # fmt: skip
+    return [replace(event, content=first), *more]
 
 
 def resolve(old_text: str, before: Iterable[str], after: Collection[str]) -> str | None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .mirror import parse
 from .model import Target
 from .records import make_private
 
@@ -24,6 +23,8 @@ SESSIONS_MAX = 1000
 ENTRIES_MAX = 1000
 _OFF = re.compile(r"(?:go |we are |this is )?off (?:the )?record")
 _ON = re.compile(r"(?:go |we are |this is )?(?:back )?on (?:the )?record")
+# In rooms hosts put the name of who speaks before a message.
+_SPEAKER = re.compile(r"\s*\[[^\[\]\n]{1,100}\]\s*")
 
 
 def switch(message: object) -> bool | None:
@@ -31,9 +32,13 @@ def switch(message: object) -> bool | None:
 
     Only a whole message counts: "off the record", "on the record" and close variants, in any case and punctuation.
     """
-    if not isinstance(message, str) or len(message) > 60:
+    if not isinstance(message, str):
         return None
-    words = " ".join(re.findall(r"[^\W_]+", message.casefold()))
+    speaker = _SPEAKER.match(message)
+    said = message[speaker.end() :] if speaker else message
+    if len(said) > 60:
+        return None
+    words = " ".join(re.findall(r"[^\W_]+", said.casefold()))
     return True if _OFF.fullmatch(words) else False if _ON.fullmatch(words) else None
 
 
@@ -124,11 +129,11 @@ def _shorten(names: dict[str, Any]) -> None:
 
 
 class Unrecorded:
-    """Entries that were written into the memory files off the record, as long as their snapshot may not hold them.
+    """Entries that were written into the memory files off the record, as long as they stand there.
 
-    Safe for any thread; kept in the home for other processes. Entries are known by hashes, and each is an empty file of
-    its own: to keep one takes no lock that somebody could hold. Past the 1,000 that were kept last, the oldest are
-    forgotten.
+    The snapshot holds them too, but later than they are written, and it may be lost. Safe for any thread; kept in the
+    home for other processes. Entries are known by hashes, and each is an empty file of its own: to keep one takes no
+    lock that somebody could hold. Past the 1,000 that were kept last, the oldest are forgotten.
     """
 
     def __init__(self, state: Path) -> None:
@@ -136,9 +141,9 @@ class Unrecorded:
         # In a home that cannot be written, what this process knows counts.
         self._unwritten: deque[str] = deque(maxlen=ENTRIES_MAX)
 
-    def keep(self, target: Target, content: str) -> frozenset[str]:
-        """Keep the entries that the host makes of a content, until they are forgotten; returns their names."""
-        names = frozenset(_name(target, entry) for entry in parse(content))
+    def keep(self, target: Target, entries: Iterable[str]) -> None:
+        """Keep these entries of a file."""
+        names = frozenset(_name(target, entry) for entry in entries)
         try:
             make_private(self._folder)
             for name in names:
@@ -153,7 +158,6 @@ class Unrecorded:
             )
         with contextlib.suppress(OSError):
             _keep_newest(self._folder, ENTRIES_MAX)
-        return names
 
     def names(self, target: Target) -> frozenset[str]:
         """The names of what is kept of a file. Raises OSError."""
@@ -167,8 +171,17 @@ class Unrecorded:
         names = self.names(target)
         return tuple(entry for entry in entries if _name(target, entry) in names)
 
-    def forget(self, names: Iterable[str]) -> None:
-        """Keep these no longer. Raises OSError."""
+    def forget(self, target: Target, entries: Iterable[str]) -> None:
+        """Keep these entries no longer: they are said on the record."""
+        with contextlib.suppress(OSError):
+            self._drop(_name(target, entry) for entry in entries)
+
+    def forget_but(self, names: Iterable[str], target: Target, entries: Iterable[str]) -> None:
+        """Keep no longer those of these names that are none of the entries of the file. Raises OSError."""
+        standing = frozenset(_name(target, entry) for entry in entries)
+        self._drop(name for name in names if name not in standing)
+
+    def _drop(self, names: Iterable[str]) -> None:
         for name in names:
             with contextlib.suppress(ValueError):
                 self._unwritten.remove(name)

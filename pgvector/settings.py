@@ -215,7 +215,7 @@ def read_config(home: Path) -> dict[str, Any]:
     path = config_file(home)
     try:
         document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend or delete the file") from None
     if not isinstance(document, dict):
         raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
@@ -287,7 +287,7 @@ def host_section(home: Path, section: str) -> dict[str, Any]:
 
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; mend the file") from None

@@ -29,6 +29,8 @@ Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 
 NOTHING: Entries = dict.fromkeys(TARGETS, ())
 NEVER = datetime.min.replace(tzinfo=UTC)
+# No clock is ahead so far: a line that says so is damaged.
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 FILE_BYTES_MAX = 8 << 20
 SPENT_BYTES_MAX = 1 << 20
 TAIL_BYTES = 16 << 10
@@ -221,8 +223,10 @@ def _last(lines: bytes, *, whole: bool) -> _Saved | None:
             values: Any = json.loads(lines[start:end])
             entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
             at = max(NEVER, datetime.fromisoformat(values.get("last", NEVER.isoformat())))
+            if at > LATEST:
+                raise ValueError
             return _Saved(entries, tuple(_events(values)) if end == last else (), at)
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             end = start - 1
     return None
 

@@ -21,7 +21,7 @@ from loopback import Endpoint
 
 from hermes_memory_pgvector import host_sessions, toolset
 from hermes_memory_pgvector.ambient import lasting
-from hermes_memory_pgvector.conversation import OFF_RECORD, ON_RECORD, Conversation
+from hermes_memory_pgvector.conversation import OFF_RECORD, ON_RECORD, STAYS_OFF, Conversation
 from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.model import Add
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -648,6 +648,98 @@ def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtim
     one.change_entry("add", "memory", "written by the agent", {})
     runtime.reconcile(Identity(), "s")
     assert stored(runtime, database) == stored(runtime, database, "memory_entries") == []
+    assert one.notice("on the record") == STAYS_OFF
+
+
+def test_what_a_process_off_the_record_was_told_is_not_stored_by_the_next_that_goes_on_with_the_session(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    quiet = start(off_record=True)
+    take(talk(quiet), turn(1))
+    release(quiet)
+    runtime = start()
+    one = talk(runtime)
+    take(one, turn(2))
+    one.end(transcript(turn(1), turn(2)))
+    take(one, ("on the record", "Welcome back, I keep notes again."), turn(3))
+    one.end(transcript(turn(1), turn(2), ("on the record", "Welcome back, I keep notes again."), turn(3)))
+    assert stored(runtime, database) == texts(turn(3))
+
+
+def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."), turn(1), ("on the record", "Welcome back."))
+    one.delegate("look into the secret of today, please", "it is a secret of today, indeed", "child")
+    assert stored(runtime, database) == []
+
+
+def test_who_speaks_in_a_room_takes_it_off_the_record_too(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    take(talk(runtime), ("[Ann B.] off the record", "As you like, I keep nothing of it."), turn(1))
+    assert stored(runtime, database) == []
+
+
+def test_several_entries_in_one_content_are_stored_as_the_host_reads_them(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    file.write_text("kelp grows\n§\neels swim")
+    one.change_entry("add", "memory", "kelp grows\n§\neels swim", {})
+    assert stored(runtime, database, "memory_entries") == ["kelp grows", "eels swim"]
+    file.write_text("crabs walk\n§\nclams sit\n§\neels swim")
+    one.change_entry("replace", "memory", "crabs walk\n§\nclams sit", {"old_text": "kelp"})
+    runtime.files.reconcile("default", "s")
+    assert sorted(stored(runtime, database, "memory_entries")) == ["clams sit", "crabs walk", "eels swim"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_several_entries_that_were_written_off_the_record_stay_unknown_also_without_the_snapshot(
+    start: Callable[..., Runtime], database: str, lost: bool
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    (runtime.home.path / "memories" / "MEMORY.md").write_text("a secret of today\n§\nanother secret")
+    one.change_entry("add", "memory", "a secret of today\n§\nanother secret", {})
+    if lost:
+        (runtime.home.path / "pgvector" / "snapshot.jsonl").unlink()
+    runtime.files.reconcile("default", "s")
+    assert stored(runtime, database, "memory_entries") == []
+
+
+def test_an_entry_that_is_said_again_on_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one = talk(runtime)
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    file.write_text("no secret any more")
+    one.change_entry("add", "memory", "no secret any more", {})
+    take(one, ("on the record", "Welcome back, I keep notes again."))
+    file.write_text("")
+    one.change_entry("remove", "memory", "", {"old_text": "no secret"})
+    file.write_text("no secret any more")
+    one.change_entry("add", "memory", "no secret any more", {})
+    runtime.files.reconcile("default", "s")
+    assert stored(runtime, database, "memory_entries") == ["no secret any more"]
+
+
+def test_a_turn_with_the_answer_of_the_one_before_is_stored_after_the_same_question_was_interrupted(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    (asked, answer), (again, _) = turn(1), turn(2)
+    take(one, (asked, answer))
+    one.open_turn(again)
+    one.open_turn(again)
+    one.end(transcript((asked, answer), (again, "Operation interrupted.")))
+    one.take_turn(again, answer)
+    assert stored(runtime, database) == texts((asked, answer), (again, answer))
 
 
 def test_a_job_keeps_its_turns_when_the_setting_names_it(start: Callable[..., Runtime], database: str) -> None:

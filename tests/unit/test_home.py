@@ -268,6 +268,8 @@ def test_an_entry_off_the_record_that_is_written_while_the_files_are_read_stays_
     for _ in range(3):
         FileMirror(Home(tmp_path), accept).reconcile("ops", "s")
     assert written == ["a secret"]
+    write_memory(Home(tmp_path), "kelp")
+    FileMirror(Home(tmp_path), lambda _: True).reconcile("ops", "s")
     assert list((tmp_path / "pgvector" / "unrecorded").iterdir()) == []
 
 
@@ -560,3 +562,28 @@ def test_the_spool_can_be_elsewhere(tmp_path: Path) -> None:
     one, two = (Home(tmp_path / name, str(tmp_path / "fast")).spool for name in ("one", "two"))
     assert one.parent == two.parent == tmp_path / "fast"
     assert one != two  # in a shared folder, each home stores what is its own
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00garbage", b"0" * 31, "ü".encode() * 16])
+def test_a_damaged_id_of_the_home_is_replaced_once(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = Home(tmp_path).id
+    (tmp_path / "pgvector" / "home_id").write_bytes(damage)
+    after = Home(tmp_path).id
+    assert len(after) == 32
+    assert after != before
+    assert "home_id is damaged" in caplog.text
+    assert Home(tmp_path).id == after
+
+
+@pytest.mark.parametrize("damage", ["[" * 200_000, '{"memory": ["a"], "last": "9999-12-31T23:59:59.999999+00:00"}'])
+def test_a_damaged_line_of_the_snapshot_stops_no_change(tmp_path: Path, damage: str) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    note(home, "kelp")
+    with (tmp_path / "pgvector" / "snapshot.jsonl").open("a") as file:
+        file.write(f"\n{damage}\n\n")
+    change = Add(theme="ops", home=home.id, target="memory", content="eels")
+    assert FileMirror(Home(tmp_path), lambda event: taken.append(event) is None).change(change)
+    assert len(taken) == 1
+    assert noted(tmp_path)[0]["memory"] == ("kelp", "eels")

@@ -141,7 +141,7 @@ def test_a_process_whose_home_loses_the_folder_still_knows_what_is_off_the_recor
 
 def test_entries_are_kept_for_other_processes_until_they_are_forgotten(tmp_path: Path) -> None:
     one, other = Unrecorded(tmp_path / "pgvector"), Unrecorded(tmp_path / "pgvector")
-    names = one.keep("memory", "the PIN is 9921\n§\nthe key is under the mat\n")
+    one.keep("memory", ["the PIN is 9921", "the key is under the mat"])
     assert other.among("memory", ["kelp", "the PIN is 9921", "the key is under the mat"]) == (
         "the PIN is 9921", "the key is under the mat"
     )  # fmt: skip
@@ -149,7 +149,9 @@ def test_entries_are_kept_for_other_processes_until_they_are_forgotten(tmp_path:
     paths = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [(path.read_text(), path.stat().st_mode & 0o77) for path in paths] == [("", 0)] * 2
     assert not any("PIN" in str(path) for path in paths)
-    other.forget(names)
+    other.forget_but(one.names("memory"), "memory", ["kelp", "the PIN is 9921"])
+    assert one.among("memory", ["the PIN is 9921", "the key is under the mat"]) == ("the PIN is 9921",)
+    other.forget("memory", ["the PIN is 9921"])
     assert one.names("memory") == frozenset()
 
 
@@ -157,9 +159,11 @@ def test_the_oldest_of_too_many_entries_are_forgotten(tmp_path: Path, monkeypatc
     monkeypatch.setattr(module, "ENTRIES_MAX", 3)
     entries = Unrecorded(tmp_path)
     for number, entry in enumerate("dcba"):
-        (name,) = entries.keep("memory", entry)
+        before = entries.names("memory")
+        entries.keep("memory", [entry])
+        (name,) = entries.names("memory") - before
         os.utime(tmp_path / "unrecorded" / name, (number, number))
-    entries.keep("memory", "a")
+    entries.keep("memory", ["a"])
     assert Unrecorded(tmp_path).among("memory", "abcd") == ("a", "b", "c")
 
 
@@ -168,9 +172,9 @@ def test_entries_of_a_home_that_cannot_be_written_are_kept_by_the_process_and_th
 ) -> None:
     entries = Unrecorded(tmp_path)
     (tmp_path / "unrecorded").symlink_to("nowhere")
-    names = entries.keep("memory", "the PIN is 9921")
+    entries.keep("memory", ["the PIN is 9921"])
     assert entries.among("memory", ["kelp", "the PIN is 9921"]) == ("the PIN is 9921",)
     assert f"make {tmp_path / 'unrecorded'} writable" in caplog.text
     assert "9921" not in caplog.text
-    entries.forget(names)
+    entries.forget("memory", ["the PIN is 9921"])
     assert entries.names("memory") == frozenset()
