@@ -86,7 +86,7 @@ def _is_plain(text: str) -> bool:
     if not text.isascii():
         # Most texts have few such characters, and a search through all costs ten times as much.
         ascii_part, beyond = text.encode("ascii", "ignore").decode(), _ASCII.sub("", text)
-    odd = any(sign in ascii_part for sign in _SIGNS) or not ascii_part.replace("\n", "").isprintable()
+    odd = any(sign in ascii_part for sign in _SIGNS) or not ascii_part.replace("\n", "").replace("\t", "").isprintable()
     return not odd and not _ODD.search(beyond) and not any(map(_SPEAKS.match, text.split("\n")))
 
 

@@ -7,6 +7,7 @@ operation on a socket gets only the time that is left of the whole call.
 from __future__ import annotations
 
 import math
+import socket
 import ssl
 import threading
 import time
@@ -73,8 +74,25 @@ class _Backend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        stream = self._inner.connect_tcp(host, port, self._deadline.left(timeout), local_address, socket_options)
-        return _Stream(stream, self._deadline)
+        addresses = _addresses(host, port)
+        for waiting, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            # One that does not answer leaves the others their share of the time.
+            share_s = self._deadline.left(timeout) / waiting
+            try:
+                stream = self._inner.connect_tcp(address, port, share_s, local_address, socket_options)
+                return _Stream(stream, self._deadline)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if waiting == 1:
+                    raise
+        raise httpcore.ConnectError("the name has no address")
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from None
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def enforce(transport: httpx.BaseTransport, deadline: Deadline) -> None:

@@ -62,7 +62,7 @@ def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
             batch_max=settings.embed_batch_max,
             chars_max=settings.embed_chars_max,
         )
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, UnicodeError):
         raise _bad_url() from None
 
 

@@ -13,7 +13,7 @@ import httpx
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from . import dialects, models
-from .channel import AnswerTooLarge, Channel, ChannelClosed
+from .channel import PROXY_VARIABLES, AnswerTooLarge, Channel, ChannelClosed
 from .dialects import Endpoint
 from .pace import Pace
 from .texts import cut, longest_bytes, prepared
@@ -200,6 +200,10 @@ class HttpEmbedder:
             return _Unfit(status, too_long=False)
         if status in _TRY_AGAIN or status >= 500:
             return EmbedderUnavailable(f"{says}; it is asked again later")
+        if status == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
+            return EmbedderMismatch(
+                f"the proxy before {self._host} answered 407: check the password in {PROXY_VARIABLES}"
+            )
         if status in _KEY_REFUSED:
             return _NotHere(status, EmbedderMismatch(f"{says}: check the key in the variable that embed_key_env names"))
         advice = "check embed_url and embed_api" if status < 400 or status in (404, 405) else "see the endpoint's log"

@@ -10,11 +10,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.embedding.channel import CONNECTIONS_MAX
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
 from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
 
@@ -25,12 +27,16 @@ PATIENCE_S = 20.0
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None) -> None:
+    def __init__(
+        self,
+        behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None,
+        connect: Callable[[BaseHTTPRequestHandler], None] | None = None,
+    ) -> None:
         self.connections = 0
         self.requests = 0
         self.targets: list[str] = []
         self.over = threading.Event()
-        super().__init__(("127.0.0.1", 0), _handler(self, behave or _embed))
+        super().__init__(("127.0.0.1", 0), _handler(self, behave or _embed, connect))
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -43,7 +49,11 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
 
-def _handler(server: Server, behave: Callable[[BaseHTTPRequestHandler, bytes], None]) -> type[BaseHTTPRequestHandler]:
+def _handler(
+    server: Server,
+    behave: Callable[[BaseHTTPRequestHandler, bytes], None],
+    connect: Callable[[BaseHTTPRequestHandler], None] | None,
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -55,6 +65,10 @@ def _handler(server: Server, behave: Callable[[BaseHTTPRequestHandler, bytes], N
             server.requests += 1
             server.targets.append(self.path)
             behave(self, self.rfile.read(int(self.headers["Content-Length"])))
+
+        def do_CONNECT(self) -> None:
+            if connect is not None:
+                connect(self)
 
         def handle(self) -> None:
             try:
@@ -81,8 +95,11 @@ def _embed(handler: BaseHTTPRequestHandler, body: bytes) -> None:
 def served() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
-    def start(behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None) -> Server:
-        servers.append(Server(behave))
+    def start(
+        behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None,
+        connect: Callable[[BaseHTTPRequestHandler], None] | None = None,
+    ) -> Server:
+        servers.append(Server(behave, connect))
         return servers[-1]
 
     yield start
@@ -201,7 +218,7 @@ def test_an_endpoint_outside_is_asked_through_the_proxy_of_the_environment(
 
 
 @pytest.mark.usefixtures("no_proxy")
-@pytest.mark.parametrize("hosts", ["*", "embedder.invalid", ".invalid", "other,embedder.invalid:81"])
+@pytest.mark.parametrize("hosts", ["*", "other, *", "embedder.invalid", ".invalid", "other,embedder.invalid:81"])
 def test_a_host_that_no_proxy_names_is_asked_without_one(
     served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, hosts: str
 ) -> None:
@@ -232,10 +249,83 @@ def test_a_proxy_variable_does_not_stand_before_the_loopback(
 def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(
-        SettingsError, match=r"HTTPS_PROXY or ALL_PROXY, or name embedder\.invalid in NO_PROXY"
+        SettingsError, match="HTTPS_PROXY or ALL_PROXY, or name the host of embed_url in NO_PROXY"
     ) as caught:
         HttpEmbedder("https://embedder.invalid/v1", "homemade")
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://embedder.invalid/v1"])
+@pytest.mark.parametrize("lost", ["/nowhere.pem", "/", "/etc/hostname"])
+def test_certificates_that_cannot_be_read_matter_for_https_alone(
+    monkeypatch: pytest.MonkeyPatch, url: str, lost: str
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", lost)
+    if url.startswith("http:"):
+        _fails_in_time(HttpEmbedder(url, "homemade"), "refused")
+    else:
+        with pytest.raises(SettingsError, match="mend SSL_CERT_FILE or SSL_CERT_DIR"):
+            HttpEmbedder(url, "homemade")
+
+
+@pytest.mark.usefixtures("no_proxy")
+@pytest.mark.parametrize("url", ["http://ollama..lan:11434", f"http://{'a' * 64}.lan"])
+def test_a_name_that_cannot_be_asked_for_is_unavailable(url: str) -> None:
+    _fails_in_time(HttpEmbedder(url, "homemade"), "cannot be reached")
+
+
+@pytest.fixture
+def silent() -> Iterator[Callable[[int], str]]:
+    """An address of this machine where connections to a port are never answered: its queue is full."""
+    with ExitStack() as opened:
+
+        def fill(port: int) -> str:
+            listener = opened.enter_context(socket.socket())
+            listener.bind(("127.0.0.2", port))
+            listener.listen(0)
+            for _ in range(4):
+                client = opened.enter_context(socket.socket())
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.2", port))
+            return "127.0.0.2"
+
+        yield fill
+
+
+def test_an_address_that_does_not_answer_leaves_the_next_one_its_time(
+    served: Callable[..., Server], silent: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = served().server_address[1]
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in (silent(port), "127.0.0.1")]
+    resolve = socket.getaddrinfo
+
+    def resolved(host: str, *more: Any, **named: Any) -> Any:
+        return addresses if host == "many.localhost" else resolve(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with closing(HttpEmbedder(f"http://many.localhost:{port}/api/embed", "homemade")) as embedder:
+        assert len(embedder.embed_query("a", 2.0)) == 2
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_a_proxy_whose_other_side_was_away_is_used_again_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, served: Callable[..., Server]
+) -> None:
+    def tunnel(handler: BaseHTTPRequestHandler) -> None:
+        # The other side of the tunnel hangs up in the middle of the handshake.
+        handler.send_response(200)
+        handler.end_headers()
+        handler.close_connection = True
+        tunnels.append(handler.path)
+
+    tunnels: list[str] = []
+    proxy = served(connect=tunnel)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
+    with closing(HttpEmbedder("https://embedder.invalid/v1", "homemade")) as embedder:
+        for _ in range(CONNECTIONS_MAX + 2):
+            with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+                embedder.embed_query("a", 2.0)
+    assert len(tunnels) >= CONNECTIONS_MAX + 2
 
 
 def test_the_address_of_a_request_is_not_logged(
