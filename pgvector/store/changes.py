@@ -71,7 +71,7 @@ def _add_entry(
 
 
 def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, datetime] | None:
-    """Delete the one row that the event means; an older add that is still to come is kept away by a tombstone.
+    """Delete the one row that the event means; older adds of its home that are still to come meet a tombstone.
 
     Processes of a home store what they have in the order of each, but not in that of all.
     """

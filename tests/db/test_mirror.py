@@ -416,6 +416,50 @@ def test_a_line_deleted_by_hand_goes_from_all_themes_of_its_home(start: Callable
     assert settled(runtime) == [("memory", "kelp")], "what billing has saved itself is no agent of ops to remove"
 
 
+def dies_unstored(runtime: Runtime, event: Add | Replace) -> None:
+    """Another process of the home takes a change while Postgres is away, and ends: only its spool has it."""
+    process = Process(runtime.home.path, runtime.database, Settings(dsn=runtime.database.dsn))
+    assert process.files.change(event)
+    process.die()
+
+
+@pytest.mark.parametrize("late", ["add", "replace"])
+@pytest.mark.parametrize(
+    ("saved_by", "taken_by", "how"),
+    [
+        ("garden", "default", "remove"),
+        ("default", "garden", "remove"),
+        ("garden", "default", "replace"),
+        ("default", "garden", "replace"),
+        ("garden", "default", "hand"),
+    ],
+)
+def test_what_one_theme_took_out_does_not_come_back_when_that_of_another_is_stored_late(
+    start: Callable[..., Runtime], late: str, saved_by: str, taken_by: str, how: str
+) -> None:
+    red, code, bell = "the door is red", "the door code is 1234", "the door has a bell"
+    mine, theirs = start("A", adopt_interval_s=600), start("B", adopt_interval_s=600)
+    for runtime in (mine, theirs):
+        put(runtime, *[red] * (late == "replace"))
+        settled(runtime)
+        put(runtime, code)
+        saved: dict[str, Any] = {"theme": saved_by, "home": runtime.home.id, "target": "memory", "content": code}
+        dies_unstored(runtime, Replace(previous=red, **saved) if late == "replace" else Add(**saved))
+    left = [bell] * (how == "replace")
+    put(mine, *left)
+    taken: dict[str, Any] = {"theme": taken_by, "home": mine.home.id, "target": "memory", "old_text": "code"}
+    if how != "hand":
+        assert mine.files.change(Replace(content=bell, **taken) if left else Remove(**taken))
+    settled(mine)
+    for name, runtime in (("A", mine), ("B", theirs)):
+        release(runtime)
+        assert start(name).writer.flush(20, adopted=True)
+        settled(start(name))
+    with psycopg.connect(mine.database.dsn) as connection:
+        rows = connection.execute("select home, content from memory_entries").fetchall()
+    assert sorted(rows) == sorted([(theirs.home.id, code), *((mine.home.id, line) for line in left)])
+
+
 def test_an_entry_that_is_added_again_once_the_clock_is_right_is_stored(
     start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -231,6 +231,19 @@ def test_an_add_that_comes_late_does_not_undo_its_remove(memory: Memory) -> None
     assert memory.contents() == ["tea"], "another home's entry is its own"
 
 
+def test_a_remove_keeps_older_adds_of_all_themes_of_its_home_away_and_of_no_other(memory: Memory) -> None:
+    memory.apply(remove(10, previous="tea"), remove(10, previous="mint", home=""))
+    memory.apply(add("tea", 10, theme="billing"), swap("tea", 9, theme="lab", previous="coffee"))
+    assert memory.entries() == []
+    memory.apply(add("tea", 11, theme="billing"), add("tea", 1, theme="lab", home="B"))
+    memory.apply(add("mint", 1, theme="billing", home=""), add("mint", 1, home=""))
+    assert memory.entries() == [
+        ("billing", "memory", "tea"),
+        ("lab", "memory", "tea"),
+        ("billing", "memory", "mint"),
+    ]
+
+
 def test_an_entry_added_again_after_its_remove_stays(memory: Memory) -> None:
     memory.apply(remove(10, previous="tea"), remove(12, previous="tea"), remove(11, previous="tea"))
     memory.apply(add("tea", 11.5))

@@ -1,5 +1,6 @@
--- An entry removed after this add was accepted stays removed; one read from a file is stored once per home. One that the
--- home has already is as new as its last add, so that a remove from before, applied late, leaves it.
+-- An entry removed after this add was accepted stays removed, whichever theme of the home removed it: they share files
+-- and clock. One read from a file is stored once per home. One that the home has already is as new as its last add,
+-- so that a remove from before, applied late, leaves it.
 with held as (
   update memory_entries
   set updated_at = greatest(updated_at, %(at)s)
@@ -13,6 +14,6 @@ select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)b::halfvec, str
        %(created_at)s, %(at)s, %(metadata)s::jsonb
 where not exists (select from held) and not exists (
     select from memory_tombstones t
-    where t.agent_identity = %(theme)s and t.home = %(home)s and t.target = %(target)s
-      and t.content_key = content_key(%(content)s) and t.at >= %(at)s)
+    where t.home = %(home)s and t.target = %(target)s and t.content_key = content_key(%(content)s) and t.at >= %(at)s
+      and (t.agent_identity = %(theme)s or %(home)s <> ''))
 on conflict do nothing
