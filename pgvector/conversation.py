@@ -79,6 +79,9 @@ class Conversation:
             return
         off, self.session_id, self._taken_back = self.off_record(), session_id, set()
         self._compressed = (*self._compressed, before)[-ANCESTORS_MAX:] if reason == "compression" else ()
+        if anew and self._turn_open and off_record.switch(self._question):
+            # Hosts begin a session behind what waits in their queue, and its first turn may be open by then.
+            self.runtime.off_record.turn(self._session_name(session_id), off=True)
         if anew or reason == "resume":
             # What a resumed session went on from stands in the host's record.
             self._ancestors = ()

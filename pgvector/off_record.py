@@ -44,16 +44,24 @@ def switch(message: object) -> bool | None:
 
 def on_record(turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The (user, answer) pairs of a transcript that were said on the record, without the switches themselves."""
-    switches = [(index, off) for index, (user, _) in enumerate(turns) if (off := switch(user)) is not None]
-    # A transcript may have lost its beginning: one whose first switch is "on the record" was off it before.
-    off = bool(switches) and not switches[0][1]
-    kept = []
+    kept: list[tuple[str, str]] = []
+    stretch: list[tuple[str, str]] = []
+    # None: it may have been either way, because the message that tells is gone with what was before.
+    off: bool | None = None
     for pair in turns:
         asked = switch(pair[0])
-        off = off if asked is None else asked
-        if asked is None and not off:
-            kept.append(pair)
-    return kept
+        if asked is not None:
+            # What "on the record" ends was off it, as far as anybody can tell.
+            if (asked and not off) or off is False:
+                kept += stretch
+            stretch, off = [], asked
+        elif off is False and not pair[0]:
+            # In place of a question without words there may be a summary of what was compressed.
+            kept += stretch
+            stretch, off = [pair], None
+        else:
+            stretch.append(pair)
+    return kept if off else kept + stretch
 
 
 class OffRecord:

@@ -676,6 +676,21 @@ def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored
     assert stored(runtime, database) == []
 
 
+def test_a_session_that_is_begun_behind_its_first_turn_is_off_the_record_by_it(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, turn(1))
+    one.open_turn("off the record")
+    one.go_on("s2", "s", anew=True, reason="new_session")
+    one.take_turn("off the record", "As you like, I keep nothing of it.")
+    take(one, turn(2))
+    one.go_on("s3", "s2", anew=True, reason="new_session")
+    take(one, turn(3))
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
 def test_who_speaks_in_a_room_takes_it_off_the_record_too(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     take(talk(runtime), ("[Ann B.] off the record", "As you like, I keep nothing of it."), turn(1))

@@ -44,18 +44,21 @@ def test_what_was_said_off_the_record_is_not_in_a_transcript() -> None:
     assert on_record([one, OFF, two]) == [one]
     # The beginning is lost: what stands before "on the record" was said off it, as far as anybody can tell.
     assert on_record([one, two, ON, three]) == [three]
+    # So is a middle that was compressed, with the message that took the session off the record once more.
+    assert on_record([one, OFF, ON, two, ("", ""), three, ON]) == [one, two]
+    assert on_record([one, ON, two, ON, three]) == [two, three]
 
 
-@given(st.lists(st.sampled_from([OFF, ON, ("", "")]), max_size=10), st.integers(0, 9))
-def test_a_transcript_that_lost_its_beginning_and_ends_on_the_record_uncovers_nothing(
-    shape: list[tuple[str, str]], lost: int
+@given(st.lists(st.sampled_from([OFF, ON, ("", "")]), max_size=10), st.integers(0, 9), st.integers(0, 9))
+def test_a_transcript_that_lost_a_part_and_ends_on_the_record_uncovers_nothing(
+    shape: list[tuple[str, str]], kept: int, lost: int
 ) -> None:
     switches = [turn for turn in shape if turn[0]]
     # Who says it twice, and loses the first one, is taken at the second.
     assume(all(before != after for before, after in itertools.pairwise(switches)))
     turns = [turn if turn[0] else (f"question {number}", "a") for number, turn in enumerate(shape)]
-    left = [*turns[lost:], ON]
-    assert set(on_record(left)) <= set(on_record([*turns, ON]))
+    left = [*turns[: min(kept, lost)], ("", ""), *turns[lost:], ON]
+    assert set(on_record(left)) - {("", "")} <= set(on_record([*turns, ON]))
 
 
 def test_sessions_are_kept_for_other_processes_and_bounded(tmp_path: Path) -> None:
