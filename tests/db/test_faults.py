@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from faultrig.postgres import own_postgres
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector.adoption import orphans
 from hermes_memory_pgvector.drain import ADOPTED_MAX
@@ -80,13 +81,6 @@ def turns_stored(dsn: str) -> dict[str, int]:
 def expected(count: int) -> dict[str, int]:
     sides = [text for number in range(count) for text in (turn(number).user, turn(number).assistant)]
     return dict.fromkeys(sides, 1)
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def unembedded(dsn: str) -> int:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector import toolset
 from hermes_memory_pgvector.memory_tools import SCHEMAS
@@ -120,7 +121,7 @@ def test_while_postgres_is_away_it_is_accepted_and_says_that_it_is_not_stored_an
         answer = use(runtime, "remember", content="kelp", sync=True)
         assert answer["status"] == "accepted"
         assert answer["degraded"]
-        assert name in runtime.writer.health.problem
+        wait_for(lambda: name in runtime.writer.health.problem)
         assert name not in str(answer)
         assert "Postgres" in use(runtime, "forget", id=1)["error"]
         connection.execute(f"alter database {name} allow_connections true".encode())

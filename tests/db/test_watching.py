@@ -15,6 +15,7 @@ import pytest
 from agents import Agent
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector.backlog import processes
 from hermes_memory_pgvector.home import Home
@@ -61,13 +62,6 @@ def ledger_locked(dsn: str) -> Iterator[None]:
         blocker.execute("lock table memory_events in access exclusive mode")
         yield
         blocker.rollback()
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def state_of(look: Callable[..., Outcome], agent: Agent) -> str:

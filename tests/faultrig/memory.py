@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 from faultrig.diary import Model
+from waiting import wait_for
 
 from hermes_memory_pgvector.runtime import Runtime
 
@@ -20,13 +19,6 @@ QUICK = {
 }  # fmt: skip
 
 _KEY = re.compile(r"machine (\S+?)(?:\?| is)")
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def settle(runtime: Runtime, dsn: str, timeout_s: float = 90.0) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 import psycopg
 import pytest
 from faultrig.agent import Agents
-from faultrig.memory import QUICK, bare_rows, entries, wait_for
+from faultrig.memory import QUICK, bare_rows, entries
 from faultrig.postgres import freeze, thaw
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector import drain, fitting
 from hermes_memory_pgvector import spool as spool_module

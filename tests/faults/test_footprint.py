@@ -12,8 +12,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from faultrig.memory import QUICK, wait_for
+from faultrig.memory import QUICK
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector.conversation import Conversation
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
