@@ -284,6 +284,7 @@ def test_temporary_errors_are_to_be_tried_again(status: int) -> None:
         (404, "not found", "check embed_url"),
         (302, "", "check embed_url"),
         (402, "pay", "see the endpoint's log"),
+        (407, "", "check the password in HTTP_PROXY"),
     ],
 )
 def test_what_an_operator_must_mend_is_refused_with_advice(status: int, sentence: str, advice: str) -> None:

@@ -182,7 +182,17 @@ def test_the_key_comes_from_the_variable_that_is_named() -> None:
     assert "schl" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://", "http://h:99999", "http://user:hunter2@h:port", "http://[::1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://",
+        "http://h:99999",
+        "http://user:hunter2@h:port",
+        "http://[::1",
+        "http://user:hunter2@xn--a.invalid/",
+        "http://user:hunter2@h/\ud800",
+    ],
+)
 def test_an_address_that_is_none_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(SettingsError, match="embed_url is not an address") as caught:
         build(Settings(embed_url=url))

@@ -351,3 +351,9 @@ def test_closing_while_a_call_is_under_way_ends_that_call(served: Callable[..., 
         embedder.close()
         with pytest.raises(EmbedderUnavailable):
             call.result(PATIENCE_S)
+
+
+def test_the_password_of_a_socks_proxy_does_not_get_into_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        logging.getLogger("httpcore.socks").debug("setup_socks5_connection.started auth=(b'us', b'hunter2')")
+    assert "hunter2" not in caplog.text

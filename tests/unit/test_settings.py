@@ -189,14 +189,17 @@ def test_a_secret_in_a_wrong_url_is_not_shown(tmp_path: Path, secret: str) -> No
     assert "host/v1" in told
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b'"text"'])
+DEEP = pytest.param(b"[" * 100_000, id="nested too deep")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b'"text"', DEEP])
 def test_a_json_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "pgvector").mkdir()
     (tmp_path / "pgvector" / "config.json").write_bytes(content)
     assert "config.json" in message(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: ["])
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: [", DEEP])
 def test_a_yaml_file_that_cannot_be_read_is_named_without_its_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.yaml").write_bytes(content)
     told = message(tmp_path)
