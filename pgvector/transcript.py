@@ -46,10 +46,9 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     for message in messages:
         role, text = message.get("role"), text_of(message.get("content"))
         if _is_summary(message, text):
-            role, text = "user", ""
+            text = ""
         if role == "user":
-            # A message without words still begins an exchange, or its answer would be taken for the one before. So does
-            # a summary, whoever is said to have written it: what follows did not follow what stands before it.
+            # A message without words still begins an exchange, or its answer would be taken for the one before.
             pairs.append((text, ""))
         elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
