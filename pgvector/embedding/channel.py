@@ -2,141 +2,172 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import ssl
 import time
+import zlib
 from base64 import b64encode
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.request import getproxies, proxy_bypass
 
+import httpcore
 import httpx
 
 from ..errors import SettingsError
 from ..version import __version__
-from .deadlines import Deadline, enforce
+from .deadlines import Deadline, PunctualNetwork
 
 CONNECTIONS_MAX, IDLE_CONNECTIONS_MAX, IDLE_S_MAX = 8, 4, 30.0
 PROXY_VARIABLES = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
-
-_parsed = lru_cache(maxsize=64)(httpx.URL)
 
 # It tells the password of a SOCKS proxy.
 logging.getLogger("httpcore.socks").setLevel(logging.INFO)
 
 
-class ChannelClosed(Exception):
+class ChannelFailed(Exception):
+    """There is no whole answer; the message tells why, and nothing of the address."""
+
+
+class ChannelClosed(ChannelFailed):
     """The channel was closed before the answer came."""
 
 
-class AnswerTooLarge(Exception):
+class AnswerTooLate(ChannelFailed):
+    """The answer was not there at its deadline."""
+
+
+class AnswerTooLarge(ChannelFailed):
     """The answer has more bytes than it may have."""
 
 
 class Channel:
     """A way to one endpoint, by the proxy that the environment names for it. Safe for any thread.
 
-    It is httpx's transport without its client, which takes as long again for a short request and logs the whole
-    address. `key` is sent as a bearer token; without one, what stands before the @ of the address is. Raises
+    It is the connection pool below httpx: a client around it takes as long again for a short request, and logs the
+    whole address. `key` is sent as a bearer token; without one, what stands before the @ of the address is. Raises
     SettingsError for a proxy or certificates of the environment that cannot be used.
     """
 
-    def __init__(self, address: httpx.URL, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
-        self._headers = httpx.Headers(
-            {
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "Content-Type": "application/json",
-                "User-Agent": f"hermes-memory-pgvector/{__version__}",
-                **_authorization(address, key),
-            }
-        )
+    def __init__(self, address: httpx.URL, key: str = "", pool: httpcore.ConnectionPool | None = None) -> None:
+        self._headers = [
+            (b"Accept", b"application/json"),
+            (b"Accept-Encoding", b"identity"),
+            (b"Content-Type", b"application/json"),
+            (b"User-Agent", f"hermes-memory-pgvector/{__version__}".encode()),
+            *_authorization(address, key),
+        ]
         self._deadline = Deadline()
-        self._proxy = "" if transport else _proxy(address)
+        self._proxy = None if pool else _proxy(address)
         self._certificates = _certificates(address)
-        self._transport = transport or self._opened()
+        self._pool = pool or self._opened()
         self._closed = False
 
     def post(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
         """The status and the body of the answer, which must be there at `deadline` on the monotonic clock.
 
-        Raises httpx.HTTPError, AnswerTooLarge past `bytes_max`, and ChannelClosed.
+        Raises AnswerTooLate, AnswerTooLarge past `bytes_max`, ChannelClosed, and else ChannelFailed.
         """
         try:
             try:
                 return self._exchange(url, payload, bytes_max, deadline)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
                 # The endpoint may have closed an idle connection just as it was taken; a fresh one tells.
                 return self._exchange(url, payload, bytes_max, deadline)
-        except AnswerTooLarge:
+        except ChannelFailed:
             raise
-        except Exception as error:
-            if self._closed:
-                raise ChannelClosed from None
-            if isinstance(error, httpx.HTTPError):
-                raise
-            # What lies below raises errors of its own for odd names of hosts and odd proxies.
-            raise httpx.ConnectError(type(error).__name__) from None
+        except Exception as error:  # noqa: BLE001  (odd names of hosts and odd proxies raise errors of their own)
+            raise self._failure(error) from None
 
     def close(self) -> None:
         """Close the connections. A call under way ends with ChannelClosed, at its deadline at the latest. Safe to call
         twice.
         """
         self._closed = True
-        self._transport.close()
+        self._pool.close()
 
-    def _opened(self) -> httpx.HTTPTransport:
-        limits = httpx.Limits(
-            max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_CONNECTIONS_MAX, keepalive_expiry=IDLE_S_MAX
+    def _opened(self) -> httpcore.ConnectionPool:
+        return httpcore.ConnectionPool(
+            ssl_context=self._certificates,
+            proxy=self._proxy,
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=IDLE_CONNECTIONS_MAX,
+            keepalive_expiry=IDLE_S_MAX,
+            network_backend=PunctualNetwork(self._deadline),
         )
-        try:
-            transport = httpx.HTTPTransport(limits=limits, verify=self._certificates, proxy=self._proxy or None)
-        except (httpx.InvalidURL, ValueError, ImportError) as error:
-            # The proxy's address may hold a password, so no part of it is repeated.
-            raise SettingsError(
-                f"the proxy that the environment names for embed_url cannot be used ({type(error).__name__}): mend "
-                f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; one that is socks5:// needs the "
-                "package socksio"
-            ) from None
-        enforce(transport, self._deadline)
-        return transport
+
+    def _failure(self, error: Exception) -> ChannelFailed:
+        if self._closed:
+            return ChannelClosed()
+        if isinstance(error, httpcore.TimeoutException):
+            return AnswerTooLate()
+        return ChannelFailed(str(error) if isinstance(error, httpcore.ConnectError) else type(error).__name__)
 
     def _exchange(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
         if self._closed:
             raise ChannelClosed
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise httpx.ReadTimeout("no time left")
-        limits = {"timeout": httpx.Timeout(left).as_dict()}
-        request = httpx.Request("POST", _parsed(url), headers=self._headers, content=payload, extensions=limits)
-        content, transport = bytearray(), self._transport
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise AnswerTooLate
+        target, host = _target(url)
+        request = httpcore.Request(
+            "POST",
+            target,
+            headers=[(b"Host", host), *self._headers, (b"Content-Length", str(len(payload)).encode())],
+            content=payload,
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), left_s)},
+        )
+        content, pool = bytearray(), self._pool
         try:
-            with self._deadline.until(deadline), closing(transport.handle_request(request)) as response:
-                for chunk in response.iter_bytes():
+            with self._deadline.until(deadline), closing(pool.handle_request(request)) as response:
+                for chunk in response.iter_stream():
                     content += chunk
                     if len(content) > bytes_max:
                         raise AnswerTooLarge
                     if time.monotonic() > deadline:
-                        raise httpx.ReadTimeout("the body came too slowly")
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            if self._proxy and transport is self._transport:
-                # httpcore never gives back the place of a connection that fails behind the proxy.
-                self._transport = self._opened()
+                        raise AnswerTooLate
+        except (httpcore.ConnectError, httpcore.ConnectTimeout):
+            if self._proxy and pool is self._pool:
+                # It never gives back the place of a connection that fails behind the proxy.
+                self._pool = self._opened()
             raise
         finally:
             if self._closed:
                 # It may have opened a connection after the others were closed.
-                transport.close()
-        return response.status_code, bytes(content)
+                pool.close()
+        return response.status, _plain(content, response, bytes_max)
 
 
-def _authorization(address: httpx.URL, key: str) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def _target(url: str) -> tuple[httpcore.URL, bytes]:
+    """The address of a request as it is sent, and the name of its host."""
+    parsed = httpx.URL(url)
+    return _raw(parsed), parsed.netloc
+
+
+def _raw(url: httpx.URL) -> httpcore.URL:
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def _plain(content: bytearray, response: httpcore.Response, bytes_max: int) -> bytes:
+    """The body of an answer. Some compress it though nobody asked; what cannot be read is left as it is."""
+    if any(name.lower() == b"content-encoding" for name, _ in response.headers):
+        with suppress(zlib.error):
+            content[:] = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(content, bytes_max + 1)
+        if len(content) > bytes_max:
+            raise AnswerTooLarge
+    return bytes(content)
+
+
+def _authorization(address: httpx.URL, key: str) -> list[tuple[bytes, bytes]]:
     if key:
-        return {"Authorization": f"Bearer {key}"}
+        return [(b"Authorization", f"Bearer {key}".encode())]
     if address.username:
-        return {"Authorization": "Basic " + b64encode(f"{address.username}:{address.password}".encode()).decode()}
-    return {}
+        told = b64encode(f"{address.username}:{address.password}".encode())
+        return [(b"Authorization", b"Basic " + told)]
+    return []
 
 
 def _certificates(address: httpx.URL) -> ssl.SSLContext:
@@ -152,7 +183,26 @@ def _certificates(address: httpx.URL) -> ssl.SSLContext:
         ) from None
 
 
-def _proxy(address: httpx.URL) -> str:
+def _proxy(address: httpx.URL) -> httpcore.Proxy | None:
+    """The proxy to go by, if any. Raises SettingsError."""
+    named = _named_proxy(address)
+    if not named:
+        return None
+    try:
+        proxy = httpx.Proxy(named)
+        if proxy.url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
+            raise ImportError
+        return httpcore.Proxy(_raw(proxy.url), auth=proxy.raw_auth)
+    except (httpx.InvalidURL, ValueError, ImportError) as error:
+        # The proxy's address may hold a password, so no part of it is repeated.
+        raise SettingsError(
+            f"the proxy that the environment names for embed_url cannot be used ({type(error).__name__}): mend "
+            f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; one that is socks5:// needs the "
+            "package socksio"
+        ) from None
+
+
+def _named_proxy(address: httpx.URL) -> str:
     """The address of the proxy. Empty for this machine's own services, which no proxy can see."""
     named = getproxies()
     without = {item.strip() for item in named.get("no", "").split(",")}

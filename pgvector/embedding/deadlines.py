@@ -1,7 +1,7 @@
 """Total time limits for HTTP.
 
-httpx limits the wait for each read, so an endpoint that sends one byte now and then holds a call for ever. Here every
-operation on a socket gets only the time that is left of the whole call.
+httpcore limits the wait for each read, so an endpoint that sends one byte now and then holds a call for ever. Here
+every operation on a socket gets only the time that is left of the whole call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpcore
-import httpx
 
 
 class Deadline(threading.local):
@@ -61,9 +60,14 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
-class _Backend(httpcore.NetworkBackend):
-    def __init__(self, inner: httpcore.NetworkBackend, deadline: Deadline) -> None:
-        self._inner = inner
+class PunctualNetwork(httpcore.NetworkBackend):
+    """The network of this machine, each operation of which is over at the deadline of the thread. Safe for any thread.
+
+    Of a host with several addresses each is tried in its share of the time.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._inner = httpcore.SyncBackend()
         self._deadline = deadline
 
     def connect_tcp(
@@ -93,14 +97,3 @@ def _addresses(host: str, port: int) -> list[str]:
     except OSError as error:
         raise httpcore.ConnectError(str(error)) from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
-def enforce(transport: httpx.BaseTransport, deadline: Deadline) -> None:
-    """Make every connection that the transport opens from now on, also through a proxy, keep the deadline.
-
-    httpx has no public place for this. A version that keeps its pool elsewhere still gets the limit on each read.
-    """
-    pool = getattr(transport, "_pool", None)
-    backend = getattr(pool, "_network_backend", None)
-    if pool is not None and backend is not None:
-        pool._network_backend = _Backend(backend, deadline)

@@ -8,12 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
+import httpcore
 import httpx
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from . import dialects, models
-from .channel import PROXY_VARIABLES, AnswerTooLarge, Channel, ChannelClosed
+from .channel import PROXY_VARIABLES, AnswerTooLarge, AnswerTooLate, Channel, ChannelClosed, ChannelFailed
 from .dialects import Endpoint
 from .pace import Pace
 from .texts import cut, longest_bytes, prepared
@@ -72,7 +73,7 @@ class HttpEmbedder:
         dimensions: int = 0,
         batch_max: int = 64,
         chars_max: int = 6000,
-        transport: httpx.BaseTransport | None = None,
+        pool: httpcore.ConnectionPool | None = None,
     ) -> None:
         address = httpx.URL(url)
         self._host = f"{address.host}:{address.port}" if address.port else address.host
@@ -87,7 +88,7 @@ class HttpEmbedder:
         self._answered = False
         self._lock = threading.Lock()
         self._pace = Pace(_SECONDS_PER_TEXT)
-        self._channel = Channel(address, key, transport)
+        self._channel = Channel(address, key, pool)
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._host!r}, {self._model!r})"
@@ -220,13 +221,12 @@ class HttpEmbedder:
         started = time.monotonic()
         try:
             return self._channel.post(endpoint.url, payload, bytes_max, deadline)
-        except httpx.TimeoutException:
+        except AnswerTooLate:
             waited_s = time.monotonic() - started
             raise EmbedderUnavailable(f"{self._host} did not answer within {waited_s:.1f} s") from None
         except AnswerTooLarge:
             raise EmbedderMismatch(f"{self._host} answered more than {bytes_max} bytes; check embed_url") from None
         except ChannelClosed:
             raise EmbedderUnavailable("the embedder is closed") from None
-        except httpx.HTTPError as error:
-            reason = str(error) if isinstance(error, httpx.ConnectError) else type(error).__name__
-            raise EmbedderUnavailable(f"{self._host} cannot be reached: {reason}") from None
+        except ChannelFailed as error:
+            raise EmbedderUnavailable(f"{self._host} cannot be reached: {error}") from None

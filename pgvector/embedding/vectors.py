@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from operator import mul
 
 from ..errands import unhurried
 from ..errors import EmbedderMismatch
@@ -42,7 +41,7 @@ def checked(
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
             raise EmbedderMismatch(_wrong_length(who, index, len(row), expected, known=bool(dimensions)))
-    norms = [math.sqrt(sum(map(mul, row, row))) for row in unhurried(rows)]
+    norms = [math.hypot(*row) for row in unhurried(rows)]
     bad = [index for index, norm in enumerate(norms) if not (math.isfinite(norm) and norm > 0)]
     if bad:
         fault = "only zeros" if norms[bad[0]] == 0 else "numbers that are not finite"

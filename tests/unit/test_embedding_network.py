@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import socket
 import threading
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -18,7 +20,7 @@ import pytest
 
 from hermes_memory_pgvector.embedding.channel import CONNECTIONS_MAX
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
-from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
+from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 
 # Far more than the time limits under test, and far less than a server below would hold a call.
 PATIENCE_S = 20.0
@@ -84,9 +86,14 @@ def _handler(
 
 def _embed(handler: BaseHTTPRequestHandler, body: bytes) -> None:
     rows = [[float(len(text)), 1.0] for text in json.loads(body)["input"]]
-    content = json.dumps({"embeddings": rows}).encode()
+    _send(handler, json.dumps({"embeddings": rows}).encode())
+
+
+def _send(handler: BaseHTTPRequestHandler, content: bytes, encoding: str = "") -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(content)))
+    if encoding:
+        handler.send_header("Content-Encoding", encoding)
     handler.end_headers()
     handler.wfile.write(content)
 
@@ -153,6 +160,33 @@ def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callab
     with closing(HttpEmbedder(server.url, "homemade", batch_max=1)) as embedder, pytest.raises(EmbedderUnavailable):
         embedder.embed_passages(["a"] * 100, 0.5)
     assert server.requests < 20
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_an_answer_that_is_compressed_though_nobody_asked_is_read(
+    served: Callable[..., Server], encoding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    content = compress(json.dumps({"embeddings": [[3.0, 4.0]]}).encode())
+    server = served(lambda handler, body: _send(handler, content, encoding))
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+        assert embedder.embed_query("a", 5) == pytest.approx([0.6, 0.8])
+
+
+def test_a_compressed_answer_that_has_no_end_is_cut_off(served: Callable[..., Server]) -> None:
+    content = gzip.compress(b" " * 20_000_000)
+    server = served(lambda handler, body: _send(handler, content, "gzip"))
+    with (
+        closing(HttpEmbedder(server.url, "homemade")) as embedder,
+        pytest.raises(EmbedderMismatch, match="answered more than"),
+    ):
+        embedder.embed_query("a", 5)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+def test_an_answer_that_cannot_be_unpacked_is_told_as_such(served: Callable[..., Server], encoding: str) -> None:
+    server = served(lambda handler, body: _send(handler, b"neither this nor that", encoding))
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderMismatch, match="not JSON"):
+        embedder.embed_query("a", 5)
 
 
 def test_nobody_listening_is_told_at_once() -> None:
