@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Target: TypeAlias = Literal["memory", "user"]
 Vector: TypeAlias = list[float]
@@ -149,13 +149,13 @@ class Scope:
         """Whether a row may be of the scope and its neighbour in the session not."""
         return bool(self.since or self.until or self.role or self.without_since)
 
-    def holds(self, hit: Hit) -> bool:
+    def holds(self, row: Row) -> bool:
         """Whether a row of these themes and sessions is of the time and the side that is asked for."""
-        late = self.since is None or hit.at >= self.since
-        early = self.until is None or hit.at < self.until
-        running = bool(self.without_session) and hit.session_id == self.without_session
-        apart = not running or (self.without_since is not None and hit.at < self.without_since)
-        return late and early and apart and (not self.role or hit.role == self.role)
+        late = self.since is None or row.at >= self.since
+        early = self.until is None or row.at < self.until
+        running = bool(self.without_session) and row.session_id == self.without_session
+        apart = not running or (self.without_since is not None and row.at < self.without_since)
+        return late and early and apart and (not self.role or row.role == self.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +181,19 @@ class RecallRequest:
     budget_s: float
     target: Target | None = None
     context: int = 0
+
+
+class Row(NamedTuple):
+    """A stored row as a recall reads it: an entry with its `target`, or a turn with its `role` and `session_id`."""
+
+    theme: str
+    id: int
+    content: str
+    metadata: Metadata | None
+    at: datetime
+    role: str
+    session_id: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

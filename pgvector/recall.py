@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isnan
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from . import meaning, utterance
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from .fusion import Line, fuse
 from .meaning import SERIAL, Near
-from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
+from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Row, Vector
 from .ports import Embedder
 from .remembered import Remembered
 from .scan import Key, Scan
@@ -60,6 +60,14 @@ class _Found:
     rows: int
     near: Near
     line: Line[Key]
+
+
+class _Best(NamedTuple):
+    """One of the best rows: what it scores, and how many of those read say the same."""
+
+    row: Row
+    score: float
+    said: int = 1
 
 
 # What was found, the hits, and when the search was over (monotonic).
@@ -229,31 +237,31 @@ def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Fo
     context = request.context if kind == "turns" and best else 0
     beside = legs.around(connection, list(best), context) if context else {}
     places = {key: place for place, key in enumerate(found.line.keys)}
-    return tuple(_told(hit, found.line, places[key], beside.get(key, ())) for key, hit in best.items())
+    return tuple(_told(of, found.line, places[key], beside.get(key, ())) for key, of in best.items())
 
 
-def _told(hit: Hit, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
+def _told(best: _Best, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
     """The hit with why it was found."""
-    similarity = line.similarities[place]
-    words = [(-worth, word) for word, worth in zip(line.words, line.worths[place].tolist(), strict=True) if worth]
-    return replace(
-        hit,
-        similarity=None if isnan(similarity) else float(similarity),
-        words=-sum(worth for worth, _ in words),
-        matched=tuple(word for _, word in sorted(words)),
-        context=context,
-    )
+    similarity = float(line.similarities[place])
+    words = sorted((-worth, word) for word, worth in zip(line.words, line.worths[place].tolist(), strict=True) if worth)
+    row = best.row
+    return Hit(
+        id=row.id, theme=row.theme, content=row.content, at=row.at, role=row.role, session_id=row.session_id,
+        target=row.target, metadata=row.metadata or {}, score=best.score, said=best.said, context=context,
+        similarity=None if isnan(similarity) else similarity, words=-sum(worth for worth, _ in words),
+        matched=tuple(word for _, word in words),
+    )  # fmt: skip
 
 
 def _distinct(
     connection: Connection, kind: Kind, request: RecallRequest, scores: Mapping[Key, float]
-) -> dict[Key, Hit]:
+) -> dict[Key, _Best]:
     """The best rows of those that the request asks for, each text once, with how often it stands among those read.
 
     Neighbours of what the legs found come from other times and sides, too.
     """
-    best: dict[Key, Hit] = {}
-    rows: dict[Key, Hit] = {}
+    best: dict[Key, _Best] = {}
+    rows: dict[Key, Row] = {}
     weighed: dict[Key, float] = {}
     left, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
     while left:
@@ -267,7 +275,7 @@ def _distinct(
         best = _once(rows, weighed, request.limit)
         # Those that follow weigh no more than they score.
         most = scores[left[0]] if left else 0.0
-        if len(best) == request.limit and all(hit.score >= most for hit in best.values()):
+        if len(best) == request.limit and all(of.score >= most for of in best.values()):
             break
     return best
 
@@ -277,18 +285,18 @@ def weight(role: str, content: str) -> float:
     return 1 - (1 - ASKING_SHARE) * utterance.asking(content) if role else 1.0
 
 
-def _once(rows: Mapping[Key, Hit], scores: Mapping[Key, float], limit: int) -> dict[Key, Hit]:
+def _once(rows: Mapping[Key, Row], scores: Mapping[Key, float], limit: int) -> dict[Key, _Best]:
     """The `limit` best of these rows, those that say the same as a better one counted with it."""
-    best: dict[Key, Hit] = {}
+    best: dict[Key, _Best] = {}
     alike: dict[str, list[Key]] = {}
     said = cache(lambda key: utterance.said(rows[key].content))
     for key, score in sorted(scores.items(), key=lambda scored: -scored[1]):
         others = alike.setdefault(utterance.opening(rows[key].content), [])
-        first = next((other for other in others if said(other) == said(key)), None)
+        first = next((other for other in others if said(other) == said(key)), None) if others else None
         if first is not None:
-            best[first] = replace(best[first], said=best[first].said + 1)
+            best[first] = best[first]._replace(said=best[first].said + 1)
         elif len(best) < limit:
-            best[key] = replace(rows[key], score=score)
+            best[key] = _Best(rows[key], score)
             others.append(key)
     return best
 

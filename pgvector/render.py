@@ -216,35 +216,36 @@ def as_json(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[s
     turns around the hits, of which one that does not fit is left out.
     """
     share = max(_HIT_CHARS_MIN, chars_max // max(1, len(recall.hits)))
-    passages = [_from_passage(hit.content, query, share)[:chars_max] for hit in recall.hits]
-    texts = [visible(passage).strip() for passage in passages]
-    frames = [_frame(hit) for hit in recall.hits]
     answer: dict[str, Any] = {
-        "hits": [],
-        "count": len(frames),
+        "hits": [_frame(hit, _from_passage(hit.content, query, share)[:chars_max]) for hit in recall.hits],
+        "count": len(recall.hits),
         "scope": safe_line(scope, 60),
         "query": safe_line(query, 120),
         "degraded": [safe_line(_told(reason), _REASONS_CHARS_MAX) for reason in recall.degraded[:5]],
     }
+    if _size(answer) > chars_max:
+        _shorten(answer, chars_max)
+    _add_context(answer, recall.hits[: answer["count"]], chars_max)
+    return answer
+
+
+def _shorten(answer: dict[str, Any], chars_max: int) -> None:
+    """Cut the contents of the answer, and leave out its last hits if that is not enough."""
+    frames = answer["hits"]
     reserve = len(', "cut": true, "left_out": 1000')
-    needs = [_escaped_chars(text) for text in texts]
-    sizes = [_size(frame) + reserve for frame in frames]
+    needs = [_escaped_chars(frame["content"]) for frame in frames]
+    sizes = [_size(frame) - need + reserve for frame, need in zip(frames, needs, strict=True)]
     least = [size + min(need, _HIT_CHARS_MIN) for size, need in zip(sizes, needs, strict=True)]
-    room = chars_max - _size(answer) - reserve
+    room = chars_max - _size(answer | {"hits": []}) - reserve
     while least and sum(least) > room:
         least.pop()
     count = len(least)
     shares = _shares(needs[:count], room - sum(sizes[:count]))
-    for hit, frame, passage, text, need, chars in zip(
-        recall.hits, frames, passages, texts, needs, shares, strict=False
-    ):
-        frame["content"] = text if need <= chars else _cut_escaped(text, chars)
-        if passage != hit.content or frame["content"] != text:
-            frame["cut"] = True
+    for frame, need, chars in zip(frames, needs, shares, strict=False):
+        if need > chars:
+            frame |= {"content": _cut_escaped(frame["content"], chars), "cut": True}
     left_out = {"left_out": len(frames) - count} if count < len(frames) else {}
     answer |= {"hits": frames[:count], "count": count} | left_out
-    _add_context(answer, recall.hits[:count], chars_max)
-    return answer
 
 
 def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) -> None:
@@ -265,11 +266,11 @@ def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) ->
             frame["context"] = told
 
 
-def _frame(hit: Hit) -> dict[str, Any]:
+def _frame(hit: Hit, passage: str) -> dict[str, Any]:
     frame: dict[str, Any] = {
         "id": hit.id,
         "theme": safe_line(hit.theme, 128),
-        "content": "",
+        "content": visible(passage).strip(),
         "time": _shown_time(hit.at),
         "score": round(hit.score, 3),
         "why": {
@@ -280,8 +281,12 @@ def _frame(hit: Hit) -> dict[str, Any]:
     if hit.said > 1:
         frame["said"] = hit.said
     if hit.target:
-        return frame | {"target": hit.target, "source": source(hit.metadata)}
-    return frame | {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
+        frame |= {"target": hit.target, "source": source(hit.metadata)}
+    else:
+        frame |= {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
+    if passage != hit.content:
+        frame["cut"] = True
+    return frame
 
 
 def source(metadata: Metadata) -> str:

@@ -6,7 +6,7 @@ import re
 
 from . import normal_form
 
-OPENING_CHARS, OPENING_WORDS = 100, 4
+OPENING_CHARS, OPENING_WORDS = 50, 4
 # Of a longer text or sentence no more is looked at, so that no text takes long, whoever wrote it.
 WEIGHED_CHARS, ENDING_CHARS = 10_000, 100
 

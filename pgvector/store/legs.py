@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, Literal, LiteralString, TypeAlias
 
 from ..fusion import Line
-from ..model import Hit, Scope, Vector
+from ..model import Hit, Row, Scope, Vector
 from ..scan import BM25_B, BM25_K1, IDF_POWER, Key, Scan, related, scanned
 from ..themes import RESERVED_PATTERN
 from .postgres import Connection, tuples
@@ -195,16 +195,10 @@ def relate(
     return related(themes, near, words)
 
 
-def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:
-    """The rows themselves, as hits without scores."""
+def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:
+    """The rows themselves."""
     found = tuples(connection, QUERIES[f"fetch_{kind}"], _columns(keys), binary=True)
-    return {
-        (theme, number): Hit(
-            id=number, theme=theme, content=content, at=at, score=0.0, target=target, role=role,
-            session_id=session, metadata=metadata or {},
-        )
-        for theme, number, content, metadata, at, role, session, target in found
-    }  # fmt: skip
+    return {(row.theme, row.id): row for row in map(Row._make, found)}
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:
