@@ -232,18 +232,18 @@ def as_json(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[s
 def _shorten(answer: dict[str, Any], chars_max: int) -> None:
     """Cut the contents of the answer, and leave out its last hits if that is not enough."""
     frames = answer["hits"]
-    reserve = len(', "cut": true, "left_out": 1000')
     needs = [_escaped_chars(frame["content"]) for frame in frames]
-    sizes = [_size(frame) - need + reserve for frame, need in zip(frames, needs, strict=True)]
+    sizes = [_size(frame | {"content": "", "cut": True}) + len(", ") for frame in frames]
     least = [size + min(need, _HIT_CHARS_MIN) for size, need in zip(sizes, needs, strict=True)]
-    room = chars_max - _size(answer | {"hits": []}) - reserve
+    room = chars_max - _size(answer | {"hits": []}) - len(', "left_out": 1000')
     while least and sum(least) > room:
         least.pop()
     count = len(least)
     shares = _shares(needs[:count], room - sum(sizes[:count]))
-    for frame, need, chars in zip(frames, needs, shares, strict=False):
-        if need > chars:
-            frame |= {"content": _cut_escaped(frame["content"], chars), "cut": True}
+    for frame, chars in zip(frames, shares, strict=False):
+        shown = _cut_escaped(frame["content"], chars)
+        if shown != frame["content"]:
+            frame |= {"content": shown, "cut": True}
     left_out = {"left_out": len(frames) - count} if count < len(frames) else {}
     answer |= {"hits": frames[:count], "count": count} | left_out
 
@@ -299,7 +299,8 @@ def _cut_escaped(text: str, chars: int) -> str:
     if _escaped_chars(text) <= chars:
         return text
     end = bisect_right(range(len(text)), chars - 1, key=lambda end: _escaped_chars(text[:end]))
-    return _cut_at_word(text, end) if end > 0 else ""
+    # The last character alone can be too much: it may take six once it is escaped.
+    return _cut_at_word(text, min(end, len(text) - 1)) if end > 0 else ""
 
 
 def _escaped_chars(text: str) -> int:

@@ -9,7 +9,7 @@ import time
 import zlib
 from base64 import b64encode
 from contextlib import closing, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from urllib.request import getproxies, proxy_bypass
 
@@ -21,6 +21,8 @@ from ..version import __version__
 from .deadlines import Deadline, PunctualNetwork
 
 CONNECTIONS_MAX, IDLE_CONNECTIONS_MAX, IDLE_S_MAX = 8, 4, 30.0
+# So many times one behind the other an answer may be packed.
+PACKED_MAX = 3
 PROXY_VARIABLES = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
 
 # It tells the password of a SOCKS proxy.
@@ -89,14 +91,16 @@ class Channel:
         self._pool.close()
 
     def _opened(self) -> httpcore.ConnectionPool:
-        return httpcore.ConnectionPool(
+        pool = partial(
+            httpcore.ConnectionPool,
             ssl_context=self._certificates,
-            proxy=self._proxy,
             max_connections=CONNECTIONS_MAX,
             max_keepalive_connections=IDLE_CONNECTIONS_MAX,
             keepalive_expiry=IDLE_S_MAX,
             network_backend=PunctualNetwork(self._deadline),
         )
+        # Versions before 1.0.7, which an older httpx may have brought, do not know the word.
+        return pool(proxy=self._proxy) if self._proxy else pool()
 
     def _failure(self, error: Exception) -> ChannelFailed:
         if self._closed:
@@ -128,7 +132,7 @@ class Channel:
                         raise AnswerTooLarge
                     if time.monotonic() > deadline:
                         raise AnswerTooLate
-        except (httpcore.ConnectError, httpcore.ConnectTimeout):
+        except (httpcore.ConnectError, httpcore.ConnectTimeout, UnicodeError):
             if self._proxy and pool is self._pool:
                 # It never gives back the place of a connection that fails behind the proxy.
                 self._pool = self._opened()
@@ -137,7 +141,7 @@ class Channel:
             if self._closed:
                 # It may have opened a connection after the others were closed.
                 pool.close()
-        return response.status, _plain(content, response, bytes_max)
+        return response.status, _plain(bytes(content), response, bytes_max)
 
 
 @lru_cache(maxsize=64)
@@ -151,14 +155,24 @@ def _raw(url: httpx.URL) -> httpcore.URL:
     return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
-def _plain(content: bytearray, response: httpcore.Response, bytes_max: int) -> bytes:
-    """The body of an answer. Some compress it though nobody asked; what cannot be read is left as it is."""
-    if any(name.lower() == b"content-encoding" for name, _ in response.headers):
+def _plain(content: bytes, response: httpcore.Response, bytes_max: int) -> bytes:
+    """The body of an answer, unpacked where it was packed though nobody asked for it."""
+    told = b",".join(value for name, value in response.headers if name.lower() == b"content-encoding")
+    for encoding in reversed(told.lower().split(b",")[:PACKED_MAX]):
+        if encoding.strip() in (b"gzip", b"x-gzip", b"deflate"):
+            content = _unpacked(content, bytes_max)
+    return content
+
+
+def _unpacked(content: bytes, bytes_max: int) -> bytes:
+    # With a header, as it should be, and without one, as some send it.
+    for window_bits in (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS):
         with suppress(zlib.error):
-            content[:] = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(content, bytes_max + 1)
-        if len(content) > bytes_max:
-            raise AnswerTooLarge
-    return bytes(content)
+            plain = zlib.decompressobj(window_bits).decompress(content, bytes_max + 1)
+            if len(plain) > bytes_max:
+                raise AnswerTooLarge
+            return plain
+    raise ChannelFailed("the answer is packed and damaged")
 
 
 def _authorization(address: httpx.URL, key: str) -> list[tuple[bytes, bytes]]:

@@ -17,6 +17,8 @@ from typing import Any
 
 import httpcore
 
+WRITTEN_BYTES_MAX = 1 << 16
+
 
 class Deadline(threading.local):
     """The moment, on the monotonic clock, when the calling thread's request must be over."""
@@ -32,8 +34,14 @@ class Deadline(threading.local):
             self.at = math.inf
 
     def left(self, timeout_s: float | None) -> float:
-        """The shorter of `timeout_s` and the time left; never 0, which would mean "do not block" to a socket."""
-        return max(0.001, min(math.inf if timeout_s is None else timeout_s, self.at - time.monotonic(), 3600.0))
+        """The shorter of `timeout_s` and the time left; never 0, which would mean "do not block" to a socket.
+
+        Raises httpcore.TimeoutException when none is left: what comes without a pause would else never meet its end.
+        """
+        left_s = self.at - time.monotonic()
+        if left_s <= 0:
+            raise httpcore.TimeoutException
+        return max(0.001, min(math.inf if timeout_s is None else timeout_s, left_s, 3600.0))
 
 
 class _Stream(httpcore.NetworkStream):
@@ -45,7 +53,9 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, self._deadline.left(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, self._deadline.left(timeout))
+        # A socket limits each of the sends that a buffer takes, not all of them.
+        for start in range(0, len(buffer), WRITTEN_BYTES_MAX):
+            self._inner.write(buffer[start : start + WRITTEN_BYTES_MAX], self._deadline.left(timeout))
 
     def close(self) -> None:
         self._inner.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -12,6 +13,8 @@ from ..model import Vector
 
 # Vectors this close to unit length are handed on as they came.
 _UNIT_TOLERANCE = 1e-3
+# Numbers below it have so few digits that a vector of them cannot be scaled.
+_NORM_MIN = sys.float_info.min
 
 
 class TextRefused(EmbedderMismatch):
@@ -42,9 +45,9 @@ def checked(
         if not row or len(row) != expected:
             raise EmbedderMismatch(_wrong_length(who, index, len(row), expected, known=bool(dimensions)))
     norms = [math.hypot(*row) for row in unhurried(rows)]
-    bad = [index for index, norm in enumerate(norms) if not (math.isfinite(norm) and norm > 0)]
+    bad = [index for index, norm in enumerate(norms) if not _NORM_MIN <= norm < math.inf]
     if bad:
-        fault = "only zeros" if norms[bad[0]] == 0 else "numbers that are not finite"
+        fault = "only zeros" if norms[bad[0]] < _NORM_MIN else "numbers that are not finite"
         message = f"{who} answered {fault} in {len(bad)} of {count} vectors, first in number {bad[0] + 1}"
         if trusted if count == 1 else len(bad) < count:
             raise TextRefused(message, bad[0])

@@ -162,17 +162,32 @@ def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callab
     assert server.requests < 20
 
 
-@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_an_answer_that_is_compressed_though_nobody_asked_is_read(
-    served: Callable[..., Server], encoding: str, compress: Callable[[bytes], bytes]
+def _deflate(content: bytes) -> bytes:
+    """As some send it: without the header of zlib."""
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(content) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("Deflate", _deflate),
+        ("gzip, deflate", lambda content: zlib.compress(gzip.compress(content))),
+        ("identity", bytes),
+    ],
+)
+def test_an_answer_that_is_packed_though_nobody_asked_is_read(
+    served: Callable[..., Server], encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
-    content = compress(json.dumps({"embeddings": [[3.0, 4.0]]}).encode())
+    content = pack(json.dumps({"embeddings": [[3.0, 4.0]]}).encode())
     server = served(lambda handler, body: _send(handler, content, encoding))
     with closing(HttpEmbedder(server.url, "homemade")) as embedder:
         assert embedder.embed_query("a", 5) == pytest.approx([0.6, 0.8])
 
 
-def test_a_compressed_answer_that_has_no_end_is_cut_off(served: Callable[..., Server]) -> None:
+def test_a_packed_answer_that_has_no_end_is_cut_off(served: Callable[..., Server]) -> None:
     content = gzip.compress(b" " * 20_000_000)
     server = served(lambda handler, body: _send(handler, content, "gzip"))
     with (
@@ -182,11 +197,49 @@ def test_a_compressed_answer_that_has_no_end_is_cut_off(served: Callable[..., Se
         embedder.embed_query("a", 5)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br"])
-def test_an_answer_that_cannot_be_unpacked_is_told_as_such(served: Callable[..., Server], encoding: str) -> None:
-    server = served(lambda handler, body: _send(handler, b"neither this nor that", encoding))
+def test_an_answer_that_is_packed_and_damaged_is_to_be_asked_for_again(served: Callable[..., Server]) -> None:
+    content = gzip.compress(b'{"embeddings": [[3.0, 4.0]]}')[:-8] + b"not that."
+    server = served(lambda handler, body: _send(handler, content, "gzip"))
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderUnavailable, match="damaged"):
+        embedder.embed_query("a", 5)
+
+
+def test_an_answer_that_cannot_be_unpacked_is_told_as_such(served: Callable[..., Server]) -> None:
+    server = served(lambda handler, body: _send(handler, b"neither this nor that", "br"))
     with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderMismatch, match="not JSON"):
         embedder.embed_query("a", 5)
+
+
+def test_an_endpoint_that_announces_an_answer_without_end_is_given_up_in_time(served: Callable[..., Server]) -> None:
+    def announce(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        while not server.over.is_set():
+            handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 500)
+
+    server = served(announce)
+    _fails_in_time(HttpEmbedder(server.url, "homemade"), "did not answer")
+
+
+def test_an_endpoint_that_reads_slowly_is_given_up_in_time() -> None:
+    def sip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while not over.wait(0.3) and connection.recv(1 << 20):
+                pass
+
+    over = threading.Event()
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        reader = threading.Thread(target=sip, args=(listener,))
+        reader.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/embed"
+        texts = ["x" * 1_000_000] * 50
+        started = time.monotonic()
+        patient = HttpEmbedder(url, "homemade", chars_max=1_000_000)
+        with closing(patient), pytest.raises(EmbedderUnavailable, match="did not answer"):
+            patient.embed_passages(texts, 1.0)
+        took_s = time.monotonic() - started
+        over.set()
+        reader.join()
+    assert took_s < PATIENCE_S / 4
 
 
 def test_nobody_listening_is_told_at_once() -> None:
@@ -306,6 +359,21 @@ def test_certificates_that_cannot_be_read_matter_for_https_alone(
 @pytest.mark.parametrize("url", ["http://ollama..lan:11434", f"http://{'a' * 64}.lan"])
 def test_a_name_that_cannot_be_asked_for_is_unavailable(url: str) -> None:
     _fails_in_time(HttpEmbedder(url, "homemade"), "cannot be reached")
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_a_name_that_cannot_be_asked_for_takes_no_place_behind_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, served: Callable[..., Server]
+) -> None:
+    def tunnel(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{served(connect=tunnel).server_address[1]}")
+    with closing(HttpEmbedder("https://embed..invalid/v1", "homemade")) as embedder:
+        for _ in range(CONNECTIONS_MAX + 2):
+            with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+                embedder.embed_query("a", 2.0)
 
 
 @pytest.fixture

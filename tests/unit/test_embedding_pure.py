@@ -186,6 +186,7 @@ def test_vectors_are_scaled_to_unit_length_and_keep_their_direction() -> None:
         ([[math.inf, -math.inf]], 1, None, "not finite"),
         ([[1e308] * 4], 1, None, "not finite"),
         ([[0.0, -0.0]], 1, None, "only zeros"),
+        ([[5e-324] * 384], 1, None, "only zeros"),
     ],
 )
 def test_a_wrong_answer_is_refused_with_its_numbers(

@@ -228,6 +228,27 @@ def test_long_contents_share_the_room_of_an_answer() -> None:
     assert abs(lengths[0] - lengths[1]) < 50
 
 
+@pytest.mark.parametrize("chars_max", range(1_400, 4_000, 100))
+def test_passages_of_long_contents_fill_the_room_of_an_answer(chars_max: int) -> None:
+    content = "lorem ipsum " * 60 + "needle " + "dolor sit " * 60
+    answer = render.as_json(Recall((hit(content),) * 10), query="needle", scope="current", chars_max=chars_max)
+    shown = len(answer["hits"][0]["content"])
+    # What is free is no room for one more, nor for a longer word of each.
+    frame = len(json.dumps(answer["hits"][0])) - shown
+    free = chars_max - len(json.dumps(answer, ensure_ascii=False))
+    assert 0 <= free < 10 * len("needle ") + 40 + (frame + 62 if "left_out" in answer else 0)
+
+
+@pytest.mark.parametrize("end", ['"', "\\", "\n", "x", "\x01"])
+def test_a_content_is_marked_as_cut_if_and_only_if_it_is(end: str) -> None:
+    content = f"{'a' * 60}{end}b{end}".strip()
+    for chars_max in range(300, 900):
+        answer = render.as_json(Recall((hit(content),) * 5), query="", scope="current", chars_max=chars_max)
+        whole = render.visible(content)
+        assert {shown.get("cut", False) == (shown["content"] != whole) for shown in answer["hits"]} <= {True}
+        assert len(json.dumps(answer, ensure_ascii=False)) <= chars_max
+
+
 def test_hits_that_do_not_fit_are_counted() -> None:
     answer = render.as_json(Recall((hit("x" * 100),) * 50), query="", scope="current", chars_max=2_000)
     assert answer["count"] + answer["left_out"] == 50
