@@ -99,8 +99,14 @@ class Channel:
             keepalive_expiry=IDLE_S_MAX,
             network_backend=PunctualNetwork(self._deadline),
         )
-        # Versions before 1.0.7, which an older httpx may have brought, do not know the word.
-        return pool(proxy=self._proxy) if self._proxy else pool()
+        if self._proxy is None:
+            return pool()
+        try:
+            return pool(proxy=self._proxy)
+        except TypeError:
+            raise SettingsError(
+                "a proxy before embed_url needs httpcore 1.0.7 or later: pip install -U httpcore"
+            ) from None
 
     def _failure(self, error: Exception) -> ChannelFailed:
         if self._closed:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpcore
 import pytest
 
 from hermes_memory_pgvector.embedding.channel import CONNECTIONS_MAX
@@ -340,6 +341,19 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: p
     ) as caught:
         HttpEmbedder("https://embedder.invalid/v1", "homemade")
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_a_proxy_that_an_old_library_does_not_know_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def old(*, ssl_context: Any, max_connections: Any, max_keepalive_connections: Any, keepalive_expiry: Any,
+            network_backend: Any) -> None:  # fmt: skip
+        """The pool of a library before 1.0.7, as far as its words go."""
+
+    monkeypatch.setattr(httpcore, "ConnectionPool", old)
+    HttpEmbedder("https://embedder.invalid/v1", "homemade")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(SettingsError, match=r"httpcore 1\.0\.7 or later"):
+        HttpEmbedder("https://embedder.invalid/v1", "homemade")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://embedder.invalid/v1"])
