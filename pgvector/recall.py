@@ -237,7 +237,7 @@ def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Fo
     context = request.context if kind == "turns" and best else 0
     beside = legs.around(connection, list(best), context) if context else {}
     places = {key: place for place, key in enumerate(found.line.keys)}
-    return tuple(_told(of, found.line, places[key], beside.get(key, ())) for key, of in best.items())
+    return tuple(_told(one, found.line, places[key], beside.get(key, ())) for key, one in best.items())
 
 
 def _told(best: _Best, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
@@ -275,7 +275,7 @@ def _distinct(
         best = _once(rows, weighed, request.limit)
         # Those that follow weigh no more than they score.
         most = scores[left[0]] if left else 0.0
-        if len(best) == request.limit and all(of.score >= most for of in best.values()):
+        if len(best) == request.limit and all(one.score >= most for one in best.values()):
             break
     return best
 
@@ -292,7 +292,7 @@ def _once(rows: Mapping[Key, Row], scores: Mapping[Key, float], limit: int) -> d
     said = cache(lambda key: utterance.said(rows[key].content))
     for key, score in sorted(scores.items(), key=lambda scored: -scored[1]):
         others = alike.setdefault(utterance.opening(rows[key].content), [])
-        first = next((other for other in others if said(other) == said(key)), None) if others else None
+        first = next((other for other in others if said(other) == said(key)), None)
         if first is not None:
             best[first] = best[first]._replace(said=best[first].said + 1)
         elif len(best) < limit:

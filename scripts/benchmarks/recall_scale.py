@@ -39,8 +39,6 @@ TOP, DEEP, SESSION_ROWS = 10, 50, 20
 # A cosine this near to the tenth is as good: the database rounds.
 EQUAL = 2e-4
 FIRSTS = 10
-# So many questions to one, then as many to the other.
-BLOCK = 20
 # The number of a question that is to be answered by meaning alone, as a word that no row holds.
 MARK, LETTERS = "zqzq", "abcdefghij"
 DIGITS = str.maketrans(LETTERS, "0123456789")
@@ -203,10 +201,13 @@ def _percentiles(times: Sequence[float]) -> str:
     return f"{np.percentile(times, 50):.1f} / {np.percentile(times, 95):.1f}"
 
 
-def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, changed: dict[str, Any]) -> None:
-    """The same questions to the same rows, through `recall_conversation` of both, in turns of BLOCK questions.
+def compare(
+    dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, block: int, changed: dict[str, Any]
+) -> None:
+    """The same questions to the same rows, through `recall_conversation` of both, in turns of `block` questions.
 
-    So each is measured as it is in use, and not with the caches that the other one has just filled.
+    With several in a block each is measured as it is when it is busy, with one among the caches that the other has
+    just filled.
     """
     with (
         tempfile.TemporaryDirectory(prefix="hpgbench-home") as home,
@@ -219,13 +220,13 @@ def compare(dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, 
         for name, theme, wording in _comparisons():
             of_all = of_theme.setdefault(theme or "", ([], []))
             ours, theirs = [], []
-            for start in range(0, questions, BLOCK):
-                block = [
+            for start in range(0, questions, block):
+                turn = [
                     {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
-                    for number in range(start, min(start + BLOCK, questions))
+                    for number in range(start, min(start + block, questions))
                 ]
-                ours += [_ask_ours(running, theme or "other-0", arguments) for arguments in block]
-                theirs += [_ask_theirs(ask_peer, theme or "other-0", arguments) for arguments in block]
+                ours += [_ask_ours(running, theme or "other-0", arguments) for arguments in turn]
+                theirs += [_ask_theirs(ask_peer, theme or "other-0", arguments) for arguments in turn]
             _print_beside(name, ours, theirs)
             of_all[0].extend(ours)
             of_all[1].extend(theirs)
@@ -360,11 +361,17 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--peer", type=Path, metavar="VENV", help="compare with the rival that is installed there")
     parser.add_argument("--only-compare", action="store_true", help="with --peer: leave the table of recall out")
+    parser.add_argument(
+        "--block", type=int, default=20, help="with --peer: so many questions to one, then as many to the other (20)"
+    )
     parser.add_argument("--dsn", default="", help="an empty database to use, or with --keep one that was filled before")
     parser.add_argument("--peer-dsn", default="", help="the same for the rival")
     parser.add_argument("--keep", action="store_true", help="with --dsn: fill when empty, and leave the rows there")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.block < 1:
+        parser.error(f"--block is {asked.block}; it must be at least 1")
+    return asked
 
 
 def measure(asked: argparse.Namespace, dsn: str, peer_dsn: str) -> None:
@@ -382,7 +389,7 @@ def measure(asked: argparse.Namespace, dsn: str, peer_dsn: str) -> None:
     if asked.peer:
         if not _filled(peer_dsn):
             copy_to_peer(dsn, peer_dsn, asked.peer)
-        compare(dsn, peer_dsn, asked.peer, found, asked.questions, changed)
+        compare(dsn, peer_dsn, asked.peer, found, asked.questions, asked.block, changed)
 
 
 def _filled(dsn: str) -> bool:

@@ -167,8 +167,9 @@ def test_answers_of_another_shape_are_not_guessed_at(endpoint: Endpoint, content
 # Answers
 
 
-def test_vectors_are_scaled_to_unit_length_and_keep_their_direction() -> None:
-    (vector,) = checked([[30, 40]], count=1, dimensions=2, who="m")
+@pytest.mark.parametrize("factor", [1e-300, 1.0, 1e200])
+def test_vectors_are_scaled_to_unit_length_and_keep_their_direction(factor: float) -> None:
+    (vector,) = checked([[30 * factor, 40 * factor]], count=1, dimensions=2, who="m")
     assert vector == pytest.approx([0.6, 0.8])
 
 
