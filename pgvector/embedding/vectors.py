@@ -57,7 +57,8 @@ def checked(
 
 def _numbers(vector: Iterable[float], index: int, who: str) -> Vector:
     try:
-        return array("d", vector).tolist()
+        # What came as base64 is an array already.
+        return vector.tolist() if isinstance(vector, array) else array("d", vector).tolist()
     except (TypeError, OverflowError):
         raise EmbedderMismatch(f"{who} answered vector number {index + 1} that is not a list of numbers") from None
 
