@@ -1,4 +1,5 @@
--- The turns before and after each of some turns in its session, in their order; their times as those of hits.
+-- The turns before and after each of some turns in its session, in their order; their times as those of hits. The session
+-- is given as a bound and not as an equality, so that no other index than the one by session has their order.
 select t.agent_identity, t.id as hit, n.id, n.role, n.content,
        greatest('0001-01-03', least('9999-12-29', n.ts)) as at, n.session_id
 from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
@@ -8,11 +9,13 @@ cross join lateral (
 ) as t
 cross join lateral (
   (select p.id, p.role, p.content, p.ts, p.session_id from conversations p
-   where p.agent_identity = t.agent_identity and p.session_id = t.session_id and (p.ts, p.id) < (t.ts, t.id)
-   order by p.ts desc, p.id desc limit %(turns)s)
+   where p.agent_identity = t.agent_identity and p.session_id >= t.session_id
+     and (p.session_id, p.ts, p.id) < (t.session_id, t.ts, t.id)
+   order by p.session_id desc, p.ts desc, p.id desc limit %(turns)s)
   union all
   (select f.id, f.role, f.content, f.ts, f.session_id from conversations f
-   where f.agent_identity = t.agent_identity and f.session_id = t.session_id and (f.ts, f.id) > (t.ts, t.id)
-   order by f.ts, f.id limit %(turns)s)
+   where f.agent_identity = t.agent_identity and f.session_id <= t.session_id
+     and (f.session_id, f.ts, f.id) > (t.session_id, t.ts, t.id)
+   order by f.session_id, f.ts, f.id limit %(turns)s)
 ) as n
 order by t.agent_identity, t.id, n.ts, n.id
