@@ -1,133 +1,26 @@
-"""Hits as text for a prompt and as JSON for a tool. Pure.
-
-Recalled text is quoted data: somebody else may have written it. Before a model sees it, what is invisible is removed,
-and what could close the host's fence or pass for a note of the system becomes something visible and harmless.
-"""
+"""Hits as text for a prompt and as JSON for a tool. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from .harmless import cut_at_word, safe_line, visible
 from .model import WORDS_ONLY, Hit, Metadata, Recall
 
 _HIT_CHARS_MIN = 60
 _REASONS_CHARS_MAX = 200
 _MATCHED_MAX = 8
 
-# Controls, soft hyphen, fillers, zero widths, bidi controls, variation selectors, BOM, non-characters, the tags block.
-_HIDDEN_CHARS = (
-    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
-_HIDDEN = re.compile(f"[{_HIDDEN_CHARS}]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_LINE_END = re.compile("\r\n?|[\x85\u2028\u2029]")
-# Other drawings of ASCII letters, digits and brackets; the punctuation that Chinese is written with stays.
-_DISGUISED_CHARS = (
-    "\uff03\uff06\uff0d\uff0f-\uff19\uff1c\uff1e\uff21-\uff3d\uff3f\uff41-\uff5d"
-    "\ufe64\ufe65\u24b6-\u24e9\U0001d400-\U0001d7ff"
-)
-_DISGUISED = re.compile(f"[{_DISGUISED_CHARS}]")
-_DASH = r"[\s_\-\u2010-\u2015\u2212]{0,3}"
-_FENCE = rf"memory{_DASH}context"
-_SPEAKER = r"system|assistant|user|human|developer"
-_KIND = r"notes?|prompts?|messages?|reminders?|instructions?|calls?|results?|responses?|outputs?"
-_OPEN = r"(?:[<‹⟨〈《«]|&(?:amp;)?(?:lt|#0{0,6}60|#x0{0,6}3c|lsaquo);?)"
-_CLOSE = r"(?:[>›⟩〉》»]|&(?:amp;)?(?:gt|#0{0,6}62|#x0{0,6}3e|rsaquo);?)"
-_NAME = (
-    rf"{_FENCE}|(?:{_SPEAKER}|tool|function)(?:{_DASH}(?:{_KIND}))?|(?:important{_DASH})?instructions?|prompt"
-    rf"|im{_DASH}(?:start|end|sep)|sys|eot{_DASH}id|endoftext"
-)
-_TAG = re.compile(
-    rf"{_OPEN}\s{{0,9}}(?P<slash>[/!?|]?)\s{{0,9}}(?P<name>{_NAME})(?![^\W_])(?:(?P<rest>[^<>‹›&\n]{{0,80}}?){_CLOSE})?",
-    re.IGNORECASE,
-)
-_SPECIAL = re.compile(rf"{_OPEN}\s?\|([^|<>\n]{{1,60}}?)\|\s?{_CLOSE}")
-_BRACKET = re.compile(
-    rf"\[\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>INST|SYS|(?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?)\s{{0,9}}(?P<end>[\]:：])",
-    re.IGNORECASE,
-)
-_SPEAKS = re.compile(rf"^[\s#*_>+•-]*((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_]{{0,3}}\s{{0,9}}[:：])", re.IGNORECASE)
-_HEADED = re.compile(rf"^\s*#{{1,6}}\s*((?:instruction|response|input|{_SPEAKER})s?\b)", re.IGNORECASE)
-_QUOTED = r"(quoted) \1"
-_LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
-# What the patterns of `_disarmed` begin with, but for the names of speakers.
-_SIGNS = "<&[#"
-_ASCII = re.compile(r"[\x00-\x7f]+")
-_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\x85\u2028\u2029‹⟨〈《«]")
-# Words of one line as names and ids are made of: none of the patterns above can match in them.
-_PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
-
 # Words of a question that mark a passage: longer ASCII words, pairs of other letters.
 _QUERY_WORD = re.compile(r"[A-Za-z0-9_]+|[^\W\x00-\x7f]{2}")
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def visible(text: str) -> str:
-    """The text without hidden characters and with nothing that passes for markup of the host or of a model.
-
-    Lines are kept. Idempotent.
-    """
-    return text if _is_plain(text) else _disarmed(text)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether none of the patterns can match, told without searching for each: most text is of this kind."""
-    ascii_part, beyond = text, ""
-    if not text.isascii():
-        # Most texts have few such characters, and a search through all costs ten times as much.
-        ascii_part, beyond = text.encode("ascii", "ignore").decode(), _ASCII.sub("", text)
-    odd = any(sign in ascii_part for sign in _SIGNS) or not ascii_part.replace("\n", "").replace("\t", "").isprintable()
-    return not odd and not _ODD.search(beyond) and not any(map(_SPEAKS.match, text.split("\n")))
-
-
-def _disarmed(text: str) -> str:
-    text = _HIDDEN.sub("", _LINE_END.sub("\n", _SURROGATE.sub("\ufffd", text)))
-    if not text.isascii():
-        text = _HIDDEN.sub("", _DISGUISED.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))
-    text = _SPECIAL.sub(r"(\1)", text)
-    text = _TAG.sub(lambda tag: f"({tag['slash']}{tag['name']}{(tag['rest'] or '').rstrip()})", text)
-    text = _BRACKET.sub(_without_bracket, text)
-    return "\n".join(_HEADED.sub(_QUOTED, _SPEAKS.sub(_QUOTED, line, 1), 1) for line in text.split("\n"))
-
-
-def _without_bracket(found: re.Match[str]) -> str:
-    if found["end"] == "]":
-        return f"({found['slash']}{found['name']})"
-    return f"(quoted) {found['name']}{found['end']}"
-
-
-def safe_line(text: str, max_chars: int) -> str:
-    """The text as one line of at most `max_chars` characters that is safe behind a bullet of ours. Idempotent.
-
-    Bullets and headings of its lines are flattened; a longer text is cut at a word and ends in `…`.
-    """
-    if _PLAIN.fullmatch(text):
-        return _cut_at_word(text, max_chars)
-    lines = (_LINE_MARKS.sub("", line, 1) if _LINE_MARKS.match(line) else line for line in visible(text).split("\n"))
-    # Putting lines together can bring a tag together, and a cut can leave the name of one of a longer word.
-    return _cut_at_word(visible(_cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)), max_chars)
-
-
-def _cut_at_word(text: str, max_chars: int) -> str:
-    if len(text) <= max_chars:
-        return text
-    if max_chars < 1:
-        return ""
-    head = text[: max_chars - 1]
-    space = head.rfind(" ")
-    if not text[max_chars - 1].isspace() and space > max_chars * 2 // 3:
-        head = head[:space]
-    return head.rstrip() + "…"
 
 
 def block(recall: Recall, *, chars_max: int, query: str = "") -> str:
@@ -153,7 +46,7 @@ def block(recall: Recall, *, chars_max: int, query: str = "") -> str:
     texts = [text for _, text in hits[: len(least)]]
     room -= sum(map(len, labels[: len(least)]))
     shares = _shares([min(len(text), max(_HIT_CHARS_MIN, chars_max // 2)) for text in texts], room)
-    bullets = [label + _cut_at_word(text, share) for label, text, share in zip(labels, texts, shares, strict=False)]
+    bullets = [label + cut_at_word(text, share) for label, text, share in zip(labels, texts, shares, strict=False)]
     return heading + "".join(bullets) + ending if bullets else ""
 
 
@@ -174,8 +67,10 @@ def _distinct(hits: Sequence[Hit], chars_max: int, query: str) -> list[tuple[Hit
 
 def _from_passage(text: str, query: str, room: int) -> str:
     """The text from shortly before the `room` characters that hold most words of the query; most often all of it."""
+    if len(text) <= room:
+        return text
     words = [word for word in _QUERY_WORD.findall(query)[:40] if not word.isascii() or len(word) > 3]
-    if len(text) <= room or not words:
+    if not words:
         return text
     found = re.finditer("|".join(map(re.escape, words)), text, re.IGNORECASE)
     places = [(place.start(), place[0].lower()) for place in islice(found, 300)]
@@ -300,7 +195,7 @@ def _cut_escaped(text: str, chars: int) -> str:
         return text
     end = bisect_right(range(len(text)), chars - 1, key=lambda end: _escaped_chars(text[:end]))
     # The last character alone can be too much: it may take six once it is escaped.
-    return _cut_at_word(text, min(end, len(text) - 1)) if end > 0 else ""
+    return cut_at_word(text, min(end, len(text) - 1)) if end > 0 else ""
 
 
 def _escaped_chars(text: str) -> int:

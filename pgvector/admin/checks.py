@@ -17,9 +17,9 @@ from .. import aside
 from ..backlog import Process, processes, total
 from ..embedding import factory
 from ..errors import PgvectorError, SettingsError
+from ..harmless import safe_line
 from ..home import Home
 from ..installation import pip_install
-from ..render import safe_line
 from ..settings import Settings
 from ..store.insight import Facts
 from ..store.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older

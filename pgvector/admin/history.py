@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.text import Text
 
 from ..errors import BadArgument, Refused
-from ..render import safe_line
+from ..harmless import safe_line
 from ..settings import load
 from ..store import entries
 from ..store.history import Past, past, restore

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..backlog import Backlog, processes, total
+from ..harmless import safe_line
 from ..home import Home
-from ..render import safe_line
 from ..settings import Settings, load
 from . import fleet
 from .console import Console, age, counted, facts_table, local, rows_table, size

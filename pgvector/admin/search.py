@@ -13,8 +13,8 @@ from rich.text import Text
 
 from .. import moments
 from ..errors import BadArgument, DatabaseUnavailable
+from ..harmless import safe_line
 from ..model import Hit, Recall, RecallRequest, Target
-from ..render import safe_line
 from ..runtime import Runtime, acquire, release
 from ..settings import Settings, load
 from ..store.postgres import Database

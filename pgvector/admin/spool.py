@@ -12,9 +12,9 @@ from .. import aside
 from ..aside import SetAside
 from ..backlog import Process, processes
 from ..errors import BadArgument
+from ..harmless import safe_line
 from ..home import Home
 from ..model import Counters, Event
-from ..render import safe_line
 from ..settings import Settings, load
 from ..themes import aliased, allowed, normalise, reserved
 from .console import Console, age, counted, json_default, local, rows_table, size

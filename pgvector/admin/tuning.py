@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..render import safe_line
+from ..harmless import safe_line
 from ..settings import load
 from ..store import schema, themeindex
 from ..store.preflight import ADMINISTRATOR, admin_connection

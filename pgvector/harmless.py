@@ -1,0 +1,149 @@
+"""Recalled text made harmless: quoted data that somebody else may have written. Pure.
+
+Before a model sees it, what is invisible is removed, and what could close the host's fence or pass for a note of the
+system becomes something visible and harmless.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+KNOWN_CHARS_MAX, KNOWN_TEXTS_MAX = 4096, 1024
+
+# Controls, soft hyphen, fillers, zero widths, bidi controls, variation selectors, BOM, non-characters, the tags block.
+_HIDDEN_CHARS = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_HIDDEN = re.compile(f"[{_HIDDEN_CHARS}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_END = re.compile("\r\n?|[\x85\u2028\u2029]")
+# Other drawings of ASCII letters, digits and brackets; the punctuation that Chinese is written with stays.
+_DISGUISED_CHARS = (
+    "\uff03\uff06\uff0d\uff0f-\uff19\uff1c\uff1e\uff21-\uff3d\uff3f\uff41-\uff5d"
+    "\ufe64\ufe65\u24b6-\u24e9\U0001d400-\U0001d7ff"
+)
+_DISGUISED = re.compile(f"[{_DISGUISED_CHARS}]")
+_DASH = r"[\s_\-\u2010-\u2015\u2212]{0,3}"
+_FENCE = rf"memory{_DASH}context"
+_SPEAKER = r"system|assistant|user|human|developer"
+_KIND = r"notes?|prompts?|messages?|reminders?|instructions?|calls?|results?|responses?|outputs?"
+_OPEN = r"(?:[<‹⟨〈《«]|&(?:amp;)?(?:lt|#0{0,6}60|#x0{0,6}3c|lsaquo);?)"
+_CLOSE = r"(?:[>›⟩〉》»]|&(?:amp;)?(?:gt|#0{0,6}62|#x0{0,6}3e|rsaquo);?)"
+_NAME = (
+    rf"{_FENCE}|(?:{_SPEAKER}|tool|function)(?:{_DASH}(?:{_KIND}))?|(?:important{_DASH})?instructions?|prompt"
+    rf"|im{_DASH}(?:start|end|sep)|sys|eot{_DASH}id|endoftext"
+)
+_TAG = re.compile(
+    rf"{_OPEN}\s{{0,9}}(?P<slash>[/!?|]?)\s{{0,9}}(?P<name>{_NAME})(?![^\W_])(?:(?P<rest>[^<>‹›⟨〈《«&\n]{{0,80}}?){_CLOSE})?",
+    re.IGNORECASE,
+)
+# A bar that begins or ends a special token of a model, `<|…|>`, and the operator `<|>`, which does neither.
+_BAR = re.compile(rf"<\|+>|(?P<begin>{_OPEN}\s?)?\|(?P<end>\s?{_CLOSE})?", re.IGNORECASE)
+_BRACKET = re.compile(
+    rf"\[\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>INST|SYS|(?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?)\s{{0,9}}(?P<end>[\]:：])",
+    re.IGNORECASE,
+)
+_SPEAKS = re.compile(rf"^[\s#*_>+•-]*((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_]{{0,3}}\s{{0,9}}[:：])", re.IGNORECASE)
+_HEADED = re.compile(rf"^\s*#{{1,6}}\s*((?:instruction|response|input|{_SPEAKER})s?\b)", re.IGNORECASE)
+_QUOTED = r"(quoted) \1"
+_LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
+# What the patterns of `_disarmed` begin with, but for the names of speakers.
+_SIGNS = "<&[#"
+_ASCII = re.compile(r"[\x00-\x7f]+")
+_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\x85\u2028\u2029‹⟨〈《«]")
+# Words of one line as names and ids are made of: none of the patterns above can match in them.
+_PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
+
+
+def visible(text: str) -> str:
+    """The text without hidden characters and with nothing that passes for markup of the host or of a model.
+
+    Lines are kept. Idempotent.
+    """
+    return _visible_if_known(text) if len(text) <= KNOWN_CHARS_MAX else _made_visible(text)
+
+
+def _made_visible(text: str) -> str:
+    return text if _is_plain(text) else _disarmed(text)
+
+
+@lru_cache(maxsize=KNOWN_TEXTS_MAX)
+def _visible_if_known(text: str) -> str:
+    """The same, remembered: what is recalled once is recalled again."""
+    return _made_visible(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether none of the patterns can match, told without searching for each: most text is of this kind."""
+    ascii_part, beyond = text, ""
+    if not text.isascii():
+        # Most texts have few such characters, and a search through all costs ten times as much.
+        ascii_part, beyond = text.encode("ascii", "ignore").decode(), _ASCII.sub("", text)
+    odd = any(sign in ascii_part for sign in _SIGNS) or not ascii_part.replace("\n", "").replace("\t", "").isprintable()
+    return not odd and not _ODD.search(beyond) and not any(map(_SPEAKS.match, text.split("\n")))
+
+
+def _disarmed(text: str) -> str:
+    text = _HIDDEN.sub("", _LINE_END.sub("\n", _SURROGATE.sub("\ufffd", text)))
+    if not text.isascii():
+        text = _HIDDEN.sub("", _DISGUISED.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))
+    text = _without_special_tokens(text)
+    text = _TAG.sub(lambda tag: f"({tag['slash']}{tag['name']}{(tag['rest'] or '').rstrip()})", text)
+    # A tag over two lines can have stood between a beginning and an end.
+    text = _BRACKET.sub(_without_bracket, _without_special_tokens(text))
+    return "\n".join(_HEADED.sub(_QUOTED, _SPEAKS.sub(_QUOTED, line, 1), 1) for line in text.split("\n"))
+
+
+def _without_special_tokens(text: str) -> str:
+    return "\n".join(map(_parenthesised, text.split("\n"))) if "|" in text else text
+
+
+def _parenthesised(line: str) -> str:
+    """The line with parentheses around its special tokens, however they are nested."""
+    bars = list(_BAR.finditer(line))
+    first = next((bar.start() for bar in bars if bar["begin"]), len(line))
+    last = next((bar.start() for bar in reversed(bars) if bar["end"]), -1)
+    if first >= last:
+        return line
+
+    def parenthesis(bar: re.Match[str]) -> str:
+        if bar["end"] and bar.start() > first:
+            return ")"
+        return "(" if bar["begin"] and bar.start() < last else bar[0]
+
+    return _BAR.sub(parenthesis, line)
+
+
+def _without_bracket(found: re.Match[str]) -> str:
+    if found["end"] == "]":
+        return f"({found['slash']}{found['name']})"
+    return f"(quoted) {found['name']}{found['end']}"
+
+
+def safe_line(text: str, max_chars: int) -> str:
+    """The text as one line of at most `max_chars` characters that is safe behind a bullet of ours. Idempotent.
+
+    Bullets and headings of its lines are flattened; a longer text is cut at a word and ends in `…`.
+    """
+    if _PLAIN.fullmatch(text):
+        return cut_at_word(text, max_chars)
+    lines = (_LINE_MARKS.sub("", line, 1) if _LINE_MARKS.match(line) else line for line in visible(text).split("\n"))
+    # Putting lines together can bring a tag together, and a cut can leave the name of one of a longer word.
+    return cut_at_word(visible(cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)), max_chars)
+
+
+def cut_at_word(text: str, max_chars: int) -> str:
+    """The text, or its beginning up to a word with `…`, of at most `max_chars` characters."""
+    if len(text) <= max_chars:
+        return text
+    if max_chars < 1:
+        return ""
+    head = text[: max_chars - 1]
+    space = head.rfind(" ")
+    if not text[max_chars - 1].isspace() and space > max_chars * 2 // 3:
+        head = head[:space]
+    return head.rstrip() + "…"
