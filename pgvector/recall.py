@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from math import isnan
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,8 @@ from .meaning import SERIAL, Near
 from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Row, Vector
 from .ports import Embedder
 from .remembered import Remembered
-from .scan import Key, Scan
+from .row_cache import Read, RowCache
+from .scan import Key, Scan, Version
 from .settings import Settings
 from .store import legs
 from .store.driver_errors import wrap_errors
@@ -55,11 +56,15 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found in how many rows: by the near leg, and by both legs with the neighbours."""
+    """What was found in how many rows: by the near leg, and by both legs with the neighbours.
+
+    `versions` are those of the rows of which they are known.
+    """
 
     rows: int
     near: Near
     line: Line[Key]
+    versions: Mapping[Key, Version]
 
 
 class _Best(NamedTuple):
@@ -99,6 +104,7 @@ class Recaller:
     def _remember(self) -> None:
         self._vectors = Remembered[str, Vector](QUERIES_REMEMBERED_MAX)
         self._terms = Terms()
+        self._rows = RowCache()
         self._sizes = Remembered[Where, Size](SCOPES_REMEMBERED_MAX, SIZE_AGE_S_MAX)
 
     def _recall(self, kind: Kind, request: RecallRequest) -> Recall:
@@ -156,7 +162,7 @@ class Recaller:
         ) as connection:
             found = self._found(connection, asked, size or self._size(connection, asked.where), whole=whole)
             searched = time.monotonic()
-            return found, _hits(connection, request, asked.where.kind, found), searched
+            return found, self._hits(connection, request, asked.where.kind, found), searched
 
     def _vector(self, query: str, budget_s: float) -> tuple[Vector | None, tuple[str, ...]]:
         embedder = self._embedder()
@@ -177,12 +183,13 @@ class Recaller:
         if scan is not None:
             size = replace(size, rows=len(scan.keys))
         near = self._near(connection, asked, size, scan)
+        versions: Mapping[Key, Version] = {} if scan is None else scan.version_of()
         # Neighbours of other times and sides are not among the rows of a scope that is narrowed to some.
         if scan is not None and (asked.where.kind == "entries" or not asked.where.scope.cuts_sessions):
-            return _Found(size.rows, near, scan.line(near.found, LEG_LIMIT))
+            return _Found(size.rows, near, scan.line(near.found, LEG_LIMIT), versions)
         words = scan.worded(LEG_LIMIT) if scan is not None else self._worded(connection, asked, terms, size)
         line = legs.relate(connection, asked.where.kind, asked.vector, near.found, words)
-        return _Found(size.rows, near, line)
+        return _Found(size.rows, near, line, versions)
 
     def _worded(
         self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size
@@ -197,7 +204,8 @@ class Recaller:
         try:
             with wrap_errors():
                 scan = legs.scan(connection, asked.where, terms, asked.vector, self._scanned_rows_max(asked))
-        except Unavailable as error:
+        except (Unavailable, SchemaNotApplied) as error:
+            # A view tells no versions, nor does a table of which the role may read some columns; the legs need none.
             raise _NotWhole(str(error)) from error
         if scan is None:
             raise _NotWhole("the scope has grown since it was counted")
@@ -229,21 +237,24 @@ class Recaller:
             self._sizes.put(where, size)
         return size
 
+    def _hits(self, connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
+        near = found.near.found.values()
+        scores = fuse(found.line, span=(min(near), max(near)) if near else None)
+        best = _distinct(partial(self._rows.of, connection, kind, found.versions), request, scores)
+        context = request.context if kind == "turns" and best else 0
+        beside = legs.around(connection, list(best), context) if context else {}
+        places = {key: place for place, key in enumerate(found.line.keys)}
+        chosen = [places[key] for key in best]
+        whys = zip(found.line.similarities[chosen].tolist(), found.line.worths[chosen].tolist(), strict=True)
+        return tuple(
+            _told(one, similarity, zip(found.line.words, worths, strict=True), beside.get(key, ()))
+            for (key, one), (similarity, worths) in zip(best.items(), whys, strict=True)
+        )
 
-def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
-    near = found.near.found.values()
-    scores = fuse(found.line, span=(min(near), max(near)) if near else None)
-    best = _distinct(connection, kind, request, scores)
-    context = request.context if kind == "turns" and best else 0
-    beside = legs.around(connection, list(best), context) if context else {}
-    places = {key: place for place, key in enumerate(found.line.keys)}
-    return tuple(_told(one, found.line, places[key], beside.get(key, ())) for key, one in best.items())
 
-
-def _told(best: _Best, line: Line[Key], place: int, context: tuple[Hit, ...]) -> Hit:
+def _told(best: _Best, similarity: float, worths: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:
     """The hit with why it was found."""
-    similarity = float(line.similarities[place])
-    words = sorted((-worth, word) for word, worth in zip(line.words, line.worths[place].tolist(), strict=True) if worth)
+    words = sorted((-worth, word) for word, worth in worths if worth)
     row = best.row
     return Hit(
         id=row.id, theme=row.theme, content=row.content, at=row.at, role=row.role, session_id=row.session_id,
@@ -254,24 +265,24 @@ def _told(best: _Best, line: Line[Key], place: int, context: tuple[Hit, ...]) ->
 
 
 def _distinct(
-    connection: Connection, kind: Kind, request: RecallRequest, scores: Mapping[Key, float]
+    fetch: Callable[[Sequence[Key]], dict[Key, Read]], request: RecallRequest, scores: Mapping[Key, float]
 ) -> dict[Key, _Best]:
     """The best rows of those that the request asks for, each text once, with how often it stands among those read.
 
     Neighbours of what the legs found come from other times and sides, too.
     """
     best: dict[Key, _Best] = {}
-    rows: dict[Key, Row] = {}
+    rows: dict[Key, Read] = {}
     weighed: dict[Key, float] = {}
     left, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
     while left:
         keys, left = left[:step], left[step:]
         # Growing, because all that were read are looked through again each time.
         step *= 2
-        rows |= legs.fetch(connection, kind, keys)
+        rows |= fetch(keys)
         for key in keys:
-            if key in rows and request.scope.holds(rows[key]):
-                weighed[key] = scores[key] * weight(rows[key].role, rows[key].content)
+            if key in rows and request.scope.holds(rows[key].row):
+                weighed[key] = scores[key] * weight(rows[key].row.role, rows[key].asking)
         best = _once(rows, weighed, request.limit)
         # Those that follow weigh no more than they score.
         most = scores[left[0]] if left else 0.0
@@ -280,23 +291,23 @@ def _distinct(
     return best
 
 
-def weight(role: str, content: str) -> float:
+def weight(role: str, asking: float) -> float:
     """What a row keeps of its score, up to 1: a turn that asks stands back for those that may answer it."""
-    return 1 - (1 - ASKING_SHARE) * utterance.asking(content) if role else 1.0
+    return 1 - (1 - ASKING_SHARE) * asking if role else 1.0
 
 
-def _once(rows: Mapping[Key, Row], scores: Mapping[Key, float], limit: int) -> dict[Key, _Best]:
+def _once(rows: Mapping[Key, Read], scores: Mapping[Key, float], limit: int) -> dict[Key, _Best]:
     """The `limit` best of these rows, those that say the same as a better one counted with it."""
     best: dict[Key, _Best] = {}
     alike: dict[str, list[Key]] = {}
-    said = cache(lambda key: utterance.said(rows[key].content))
+    said = cache(lambda key: utterance.said(rows[key].row.content))
     for key, score in sorted(scores.items(), key=lambda scored: -scored[1]):
-        others = alike.setdefault(utterance.opening(rows[key].content), [])
+        others = alike.setdefault(rows[key].opening, [])
         first = next((other for other in others if said(other) == said(key)), None)
         if first is not None:
             best[first] = best[first]._replace(said=best[first].said + 1)
         elif len(best) < limit:
-            best[key] = _Best(rows[key], score)
+            best[key] = _Best(rows[key].row, score)
             others.append(key)
     return best
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Key: TypeAlias = tuple[str, int]
+# The number of the transaction that wrote a row, and the time of the row.
+Version: TypeAlias = tuple[int, float]
 
 # Rows of a theme: its name and, in columns, a big-endian number for each row. Of a scope: id, session, time, cosine,
-# how many terms, and as bits which of the question's terms, the first BITS and those beyond.
-Columns: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+# how many terms, as bits which of the question's terms, the first BITS and those beyond, and version.
+Columns: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
 # Of candidates and their neighbours: id, session, time, cosine, and the id of the row before it in its session, or its
 # own where there is none.
 Family: TypeAlias = tuple[str, bytes, bytes, bytes, bytes, bytes]
@@ -39,7 +41,8 @@ class Scan:
     The rows of a session stand one behind the other; `sessions` has a number for each session of each theme. `cosines`
     are those to the question, NaN where there is no vector; `lengths` is how many different terms a row has, and `held`
     (rows × terms) which of the question's; `words` are those from which the terms were made. Of rows that are equally
-    good the ids decide.
+    good the ids decide. `versions` are the numbers of the transactions that wrote the rows, 0 where none is known, and
+    `times` are in seconds.
     """
 
     keys: Sequence[Key]
@@ -49,6 +52,16 @@ class Scan:
     lengths: NDArray[np.int32]
     held: NDArray[np.bool_]
     words: Sequence[str]
+    versions: NDArray[np.uint32]
+    times: NDArray[np.float64]
+
+    def version_of(self) -> dict[Key, Version]:
+        """The version of each row, which another state of it does not have; of a row of a foreign table there is none.
+
+        The time is part of it because a server that was restored gives ids and numbers of transactions once more.
+        """
+        told = zip(self.keys, self.versions.tolist(), self.times.tolist(), strict=True)
+        return {key: (number, time) for key, number, time in told if number}
 
     def near(self, limit: int) -> dict[Key, float]:
         """The `limit` rows nearest to the question with their cosines, the nearest first."""
@@ -117,9 +130,10 @@ def scanned(themes: Sequence[Columns], words: Sequence[str]) -> Scan:
     """The rows of these themes, those of a session in their order; `words` are those of the question's terms."""
     import numpy as np
 
-    keys, (ids, sessions, _, cosines, lengths, low, high) = _rows(themes, ("i8", "i8", "f8", "f8", "i4", "i8", "i8"))
+    types = "i8", "i8", "f8", "f8", "i4", "i8", "i8", "u4"
+    keys, (ids, sessions, times, cosines, lengths, low, high, versions) = _rows(themes, types)
     held = np.hstack([_bits(low, min(len(words), BITS)), _bits(high, max(0, len(words) - BITS))])
-    return Scan(keys, ids, sessions, cosines, lengths, held, words)
+    return Scan(keys, ids, sessions, cosines, lengths, held, words, versions, times)
 
 
 def related(themes: Sequence[Family], near: Mapping[Key, float], words: Mapping[Key, Mapping[str, float]]) -> Line[Key]:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from itertools import zip_longest
 from typing import Any, Literal, LiteralString, TypeAlias
 
@@ -196,9 +197,9 @@ def relate(
 
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:
-    """The rows themselves."""
+    """The rows themselves, their times in UTC wherever the server is."""
     found = tuples(connection, QUERIES[f"fetch_{kind}"], _columns(keys), binary=True)
-    return {(row.theme, row.id): row for row in map(Row._make, found)}
+    return {(row.theme, row.id): row._replace(at=row.at.astimezone(UTC)) for row in map(Row._make, found)}
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:

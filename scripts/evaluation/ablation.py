@@ -131,7 +131,7 @@ def _told(connection: psycopg.Connection[Any], theme: str) -> Told:
     nothing = np.zeros(len(rows))
     whole = Scan(
         keys, np.array(ids), np.array(sessions), nothing, np.array([len(of_row) for of_row in terms], dtype=np.int32),
-        np.zeros((len(rows), 0), dtype=bool), (),
+        np.zeros((len(rows), 0), dtype=bool), (), np.zeros(len(rows), dtype=np.uint32), nothing,
     )  # fmt: skip
     return Told(whole, dict(zip(keys, contents, strict=True)), np.array(vectors), [frozenset(of) for of in terms])
 
@@ -140,7 +140,9 @@ def _found(told: Told, rows: Scan, limit: int) -> list[str]:
     """The contents of the hits, best first, each text once."""
     near = rows.near(recall.LEG_LIMIT)
     scores = fusion.fuse(rows.line(near, recall.LEG_LIMIT), span=(min(near.values()), max(near.values())))
-    weighed = {key: score * recall.weight("a turn", told.contents[key]) for key, score in scores.items()}
+    weighed = {
+        key: score * recall.weight("a turn", utterance.asking(told.contents[key])) for key, score in scores.items()
+    }
     best: dict[str, str] = {}
     for key in sorted(weighed, key=weighed.__getitem__, reverse=True):
         best.setdefault(utterance.said(told.contents[key]), told.contents[key])

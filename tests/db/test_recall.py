@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from loopback import Endpoint, vector
 from psycopg.conninfo import conninfo_to_dict
 
-from hermes_memory_pgvector import meaning, utterance
+from hermes_memory_pgvector import meaning, row_cache, utterance
 from hermes_memory_pgvector.ambient import ambient
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
 from hermes_memory_pgvector.fitting import CALIBRATION_WAIT_S_MIN, Fitting
@@ -33,6 +33,7 @@ from hermes_memory_pgvector.ports import Embedder
 from hermes_memory_pgvector.recall import ASKING_SHARE, LEG_LIMIT, QUERY_CHARS_MAX, Recaller
 from hermes_memory_pgvector.remembered import Remembered
 from hermes_memory_pgvector.render import as_json
+from hermes_memory_pgvector.row_cache import METADATA_CHARS_MAX, ROW_CHARS_MAX
 from hermes_memory_pgvector.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
@@ -328,6 +329,110 @@ def test_a_row_of_another_theme_with_the_same_id_is_another_row(memory: Memory) 
         hits = memory.ask("kelp", scope).hits
         themes = scope.themes or ("ops", "billing", "lab")
         assert {(hit.theme, hit.content) for hit in hits} == {(theme, f"{theme} kelp") for theme in themes}
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each fetch asks for."""
+    numbers: list[int] = []
+    fetch = legs.fetch
+    monkeypatch.setattr(legs, "fetch", lambda *asked: numbers.append(len(asked[-1])) or fetch(*asked))
+    return numbers
+
+
+@pytest.mark.parametrize("kind", ["turns", "entries"])
+def test_a_text_that_was_recalled_before_is_not_fetched_again(memory: Memory, kind: Kind, fetched: list[int]) -> None:
+    memory.add(turn("the kelp"), turn("the lamp"), entry("the kelp"), entry("the lamp"))
+    first = memory.ask("kelp", kind=kind).hits
+    assert memory.ask("kelp", kind=kind).hits == first
+    memory.ask("lamp", kind=kind)
+    assert fetched == [2]
+    memory.add(turn("the frog"), entry("the frog"))
+    assert memory.found("frog", kind=kind)[0] == "the frog"
+    assert fetched == [2, 1]
+
+
+@pytest.mark.parametrize(("kind", "table"), [("turns", "conversations"), ("entries", "memory_entries")])
+def test_a_row_that_was_changed_or_deleted_since_it_was_recalled_is_told_as_it_is_now(
+    memory: Memory, kind: Kind, table: str
+) -> None:
+    memory.add(*(event for word in ("kelp", "lamp", "frog") for event in (turn(f"the {word}"), entry(f"the {word}"))))
+    assert set(memory.found("kelp", kind=kind)) == {"the kelp", "the lamp", "the frog"}
+    memory.run(f"update {table} set content = 'something else' where content = 'the kelp'")
+    memory.run(f"delete from {table} where content = 'the lamp'")
+    assert set(memory.found("kelp", kind=kind)) == {"something else", "the frog"}
+    memory.run(f"vacuum full freeze {table}")
+    assert set(memory.found("kelp", kind=kind)) == {"something else", "the frog"}
+
+
+def test_a_turn_and_an_entry_of_one_transaction_with_the_same_id_are_told_apart(memory: Memory) -> None:
+    memory.run(
+        "with turn as (insert into conversations (agent_identity, id, session_id, role, content, search) "
+        "overriding system value select 'ops', 7, 's', 'user', 'a turn of kelp', to_tsvector('english', 'kelp')) "
+        "insert into memory_entries (agent_identity, id, target, content, search) overriding system value "
+        "select 'ops', 7, 'memory', 'an entry of kelp', to_tsvector('english', 'kelp')"
+    )
+    for _ in range(2):
+        assert [hit.content for hit in memory.ask("kelp").hits] == ["a turn of kelp"]
+        assert [hit.content for hit in memory.ask("kelp", kind="entries").hits] == ["an entry of kelp"]
+
+
+def test_a_view_in_place_of_the_table_is_searched_all_the_same(memory: Memory) -> None:
+    memory.add(turn("the kelp"))
+    memory.run("alter table conversations rename to kept")
+    memory.run("create view conversations as select * from kept")
+    assert memory.found("kelp") == memory.found("kelp") == ["the kelp"]
+
+
+def test_no_more_rows_are_kept_than_there_is_room_for(
+    memory: Memory, fetched: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_REMEMBERED_MAX", 1)
+    memory.recaller.abandon()
+    memory.add(turn("the kelp"), turn("the lamp"))
+    assert memory.found("kelp") == memory.found("kelp")
+    assert fetched == [2, 1]
+
+
+def test_times_are_in_utc_wherever_the_server_is(memory: Memory, database: str) -> None:
+    memory.run(f"alter database \"{conninfo_to_dict(database)['dbname']}\" set timezone to 'Asia/Kolkata'")
+    memory.add(replace(turn("the kelp"), at=datetime(2026, 3, 1, 22, 30, tzinfo=UTC)))
+    (hit,) = memory.ask("kelp").hits
+    assert (hit.at.isoformat(), hit.at.tzinfo) == ("2026-03-01T22:30:00+00:00", UTC)
+
+
+def test_a_row_that_changes_while_it_is_recalled_is_told_as_it_is_then(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add(turn("the kelp"))
+    fetch = legs.fetch
+
+    def late(*asked: Any) -> Any:
+        memory.run("update conversations set content = 'something else'")
+        return fetch(*asked)
+
+    monkeypatch.setattr(legs, "fetch", late)
+    assert memory.found("kelp") == ["something else"]
+    monkeypatch.setattr(legs, "fetch", fetch)
+    memory.run("update conversations set content = 'a third thing'")
+    assert memory.found("kelp") == memory.found("kelp") == ["a third thing"]
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        TurnTaken(theme="ops", home="home", session_id="s", user="kelp " * ROW_CHARS_MAX, assistant=""),
+        TurnTaken(theme="ops", home="home", session_id="s" * ROW_CHARS_MAX, user="kelp", assistant=""),
+        TurnTaken(
+            theme="ops", home="home", session_id="s", user="kelp", assistant="",
+            metadata={"note": "x" * METADATA_CHARS_MAX},
+        ),
+    ],
+)  # fmt: skip
+def test_long_rows_are_fetched_each_time(memory: Memory, fetched: list[int], long: TurnTaken) -> None:
+    memory.add(long)
+    assert memory.found("kelp") == memory.found("kelp")
+    assert fetched == [1, 1]
 
 
 def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(make: Callable[..., Memory]) -> None:

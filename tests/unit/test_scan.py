@@ -27,11 +27,12 @@ class Row:
     cosine: float | None
     length: int
     held: frozenset[int]
+    version: int = 0
 
 
 def sent(rows: Sequence[Row]) -> list[Columns]:
     """The rows as the database sends them: the numbers of a theme one behind the other."""
-    themes: dict[str, list[bytes]] = defaultdict(lambda: [b""] * 7)
+    themes: dict[str, list[bytes]] = defaultdict(lambda: [b""] * 8)
     for row in rows:
         low, high = (sum(1 << bit - start for bit in row.held if start <= bit < start + BITS) for start in (0, BITS))
         numbers = (
@@ -42,8 +43,9 @@ def sent(rows: Sequence[Row]) -> list[Columns]:
             row.length,
             low,
             high,
+            row.version,
         )
-        for n, (sign, number) in enumerate(zip("qqddiqq", numbers, strict=True)):
+        for n, (sign, number) in enumerate(zip("qqddiqqI", numbers, strict=True)):
             themes[row.key[0]][n] += struct.pack(f">{sign}", number)
     return [(theme, *columns) for theme, columns in themes.items()]
 
@@ -64,6 +66,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
                 cosine=draw(st.none() | st.floats(-1, 1)),
                 length=len(held) + number % 3,
                 held=held,
+                version=draw(st.integers(0, 2**32 - 1)),
             )
         )
     return found
@@ -132,6 +135,11 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
     # Told row by row, each with who stands before it, they are the same.
     themes = [(theme, *columns) for theme, columns in told.items()]
     assert fuse(related(themes, {**near, gone: 1.0}, words), span=(0, 1)) == wanted
+
+
+@given(rows())
+def test_each_row_has_its_own_version(rows: list[Row]) -> None:
+    assert scan_of(rows).version_of() == {row.key: (row.version, row.at) for row in rows if row.version}
 
 
 def test_two_terms_of_one_word_add_up() -> None:

@@ -9,11 +9,13 @@ select agent_identity,
        string_agg(float8send(cosine), '') as cosines,
        string_agg(int4send(terms), '') as lengths,
        string_agg(int8send(held), '') as held,
-       string_agg(int8send(held_beyond), '') as held_beyond
+       string_agg(int8send(held_beyond), '') as held_beyond,
+       string_agg(xidsend(version), '') as versions
 from (
-  select agent_identity, session, at, id, cosine, coalesce(length(search), 0) as terms, $held
+  select agent_identity, session, at, id, version, cosine, coalesce(length(search), 0) as terms, $held
   from (
-    select agent_identity, id, hashtextextended($session, hashtextextended(agent_identity, 0)) as session,
+    select agent_identity, id, xmin as version,
+           hashtextextended($session, hashtextextended(agent_identity, 0)) as session,
            date_part('epoch', $time) as at,
            coalesce(1 - (embedding <=> %(vector)b::halfvec), 'NaN') as cosine,
            -- A copy of terms that are kept packed, as those of long texts are: each comparison would unpack them anew.
