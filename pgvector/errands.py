@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
@@ -25,40 +25,45 @@ class Errands:
     def __init__(self, name: str, threads_max: int) -> None:
         self._name = name
         self._threads_max = threads_max
-        self._lock = threading.Lock()
-        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._threads = self._waiting = 0
+        # The timeout of a SimpleQueue can pass without an end when two threads wait.
+        self._ready = threading.Condition(threading.Lock())
+        self._calls: deque[Callable[[], None]] = deque()
+        self._threads = self._running = 0
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the call soon; its result or its exception is in the future."""
+        """Run the call soon; its result or its exception is in the future.
+
+        Raises RuntimeError if it takes a new thread and none can be started.
+        """
         future: Future[T] = Future()
 
         def run() -> None:
             if future.set_running_or_notify_cancel():
                 _settle(future, call, args, kwargs)
 
-        with self._lock:
-            self._waiting += 1
-            self._queue.put(run)
-            if self._threads < min(self._threads_max, self._waiting):
+        with self._ready:
+            if self._threads < min(self._threads_max, self._running + len(self._calls) + 1):
                 name = f"{self._name}-{self._threads + 1}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
                 self._threads += 1
+            self._calls.append(run)
+            self._ready.notify()
         return future
 
     def _work(self) -> None:
-        while True:
-            try:
-                run = self._queue.get(timeout=IDLE_S_MAX)
-            except queue.Empty:
-                with self._lock:
-                    if not self._queue.empty():
-                        continue
-                    self._threads -= 1
-                    return
+        while (run := self._next()) is not None:
             run()
-            with self._lock:
-                self._waiting -= 1
+            with self._ready:
+                self._running -= 1
+
+    def _next(self) -> Callable[[], None] | None:
+        """The call to run next, or None when none has come for long and the thread shall go."""
+        with self._ready:
+            if not self._ready.wait_for(lambda: self._calls, IDLE_S_MAX):
+                self._threads -= 1
+                return None
+            self._running += 1
+            return self._calls.popleft()
 
 
 class _Hurry:

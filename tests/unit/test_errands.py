@@ -76,7 +76,7 @@ def test_one_thread_is_enough_for_calls_that_follow_each_other(name: str, monkey
     deadline = time.monotonic() + 20
     for _ in range(5):
         idents.add(errands.submit(threading.get_ident).result(20))
-        while errands._waiting and time.monotonic() < deadline:
+        while errands._running and time.monotonic() < deadline:
             time.sleep(0.001)
     assert len(idents) == 1
 
@@ -91,10 +91,10 @@ def test_idle_threads_end_and_the_next_call_starts_one(name: str) -> None:
 
 def test_no_call_is_lost_when_threads_end_all_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S_MAX", 0.0005)
-    errands = Errands(name, 2)
-    for number in range(300):
+    errands = Errands(name, 8)
+    for number in range(2000):
         future = errands.submit(abs, -number)
-        if number % 3 == 0:
+        if number % 7 == 0:
             assert future.result(20) == number
             time.sleep(0.001)
     assert errands.submit(abs, -5).result(20) == 5
@@ -104,13 +104,12 @@ def test_a_call_that_comes_as_the_last_thread_goes_is_run(name: str) -> None:
     errands = Errands(name, 1)
     errands.submit(abs, 1).result(20)
     deadline = time.monotonic() + 20
-    while errands._waiting and time.monotonic() < deadline:
+    while errands._running and time.monotonic() < deadline:
         time.sleep(0.001)
     ran = threading.Event()
-    with errands._lock:
+    with errands._ready:
         time.sleep(0.3)  # the idle thread has given up, and waits for the lock to say so
-        errands._waiting += 1
-        errands._queue.put(ran.set)
+        errands._calls.append(ran.set)
     assert ran.wait(20)
 
 
@@ -129,6 +128,7 @@ def test_a_cancelled_call_is_not_run(name: str) -> None:
 
 def test_a_thread_that_cannot_be_started_is_tried_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     errands = Errands(name, 1)
+    ran: list[int] = []
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -136,8 +136,9 @@ def test_a_thread_that_cannot_be_started_is_tried_again(name: str, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError):
-            errands.submit(abs, 1)
+            errands.submit(ran.append, 1)
     assert errands.submit(abs, -2).result(20) == 2
+    assert ran == []
 
 
 def test_unhurried_work_keeps_its_order() -> None:
