@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
+
+from .errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,7 +38,7 @@ class Errands:
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run the call soon; its result or its exception is in the future.
 
-        Raises RuntimeError if it takes a new thread and none can be started.
+        The exception is Unavailable when no thread is there and none can be started, as when the process ends.
         """
         future: Future[T] = Future()
 
@@ -42,28 +47,43 @@ class Errands:
                 _settle(future, call, args, kwargs)
 
         with self._ready:
-            if self._threads < min(self._threads_max, self._running + len(self._calls) + 1):
-                name = f"{self._name}-{self._threads + 1}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
-                self._threads += 1
             self._calls.append(run)
+            error = self._start_thread()
+            if error is not None and not self._threads:
+                self._calls.pop()
+                future.set_exception(Unavailable(f"no thread can be started: {error}"))
             self._ready.notify()
         return future
 
-    def _work(self) -> None:
-        while (run := self._next()) is not None:
-            run()
-            with self._ready:
-                self._running -= 1
+    def _start_thread(self) -> Exception | None:
+        """Start a thread if the calls need one more, or tell why that cannot be."""
+        if self._threads >= min(self._threads_max, self._running + len(self._calls)):
+            return None
+        name = f"{self._name}-{self._threads + 1}"
+        try:
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        except RuntimeError as error:
+            log.warning("no thread more can be started for work in the background: %s", error)
+            return error
+        self._threads += 1
+        return None
 
-    def _next(self) -> Callable[[], None] | None:
-        """The call to run next, or None when none has come for long and the thread shall go."""
+    def _work(self) -> None:
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """Run the next call; False when none has come for long, and the thread goes."""
         with self._ready:
             if not self._ready.wait_for(lambda: self._calls, IDLE_S_MAX):
                 self._threads -= 1
-                return None
+                return False
             self._running += 1
-            return self._calls.popleft()
+            run = self._calls.popleft()
+        run()
+        with self._ready:
+            self._running -= 1
+        return True
 
 
 class _Hurry:

@@ -58,13 +58,13 @@ class _Asked:
 class _Found:
     """What was found in how many rows: by the near leg, and by both legs with the neighbours.
 
-    `versions` are those of the rows of which they are known.
+    `version` tells that of a row if it is known.
     """
 
     rows: int
     near: Near
     line: Line[Key]
-    versions: Mapping[Key, Version]
+    version: Callable[[Key], Version | None]
 
 
 class _Best(NamedTuple):
@@ -183,13 +183,13 @@ class Recaller:
         if scan is not None:
             size = replace(size, rows=len(scan.keys))
         near = self._near(connection, asked, size, scan)
-        versions: Mapping[Key, Version] = {} if scan is None else scan.version_of()
+        version = scan.version if scan is not None else _unknown
         # Neighbours of other times and sides are not among the rows of a scope that is narrowed to some.
         if scan is not None and (asked.where.kind == "entries" or not asked.where.scope.cuts_sessions):
-            return _Found(size.rows, near, scan.line(near.found, LEG_LIMIT), versions)
+            return _Found(size.rows, near, scan.line(near.found, LEG_LIMIT), version)
         words = scan.worded(LEG_LIMIT) if scan is not None else self._worded(connection, asked, terms, size)
         line = legs.relate(connection, asked.where.kind, asked.vector, near.found, words)
-        return _Found(size.rows, near, line, versions)
+        return _Found(size.rows, near, line, version)
 
     def _worded(
         self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size
@@ -240,7 +240,7 @@ class Recaller:
     def _hits(self, connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
         near = found.near.found.values()
         scores = fuse(found.line, span=(min(near), max(near)) if near else None)
-        best = _distinct(partial(self._rows.of, connection, kind, found.versions), request, scores)
+        best = _distinct(partial(self._rows.of, connection, kind, found.version), request, scores)
         context = request.context if kind == "turns" and best else 0
         beside = legs.around(connection, list(best), context) if context else {}
         places = {key: place for place, key in enumerate(found.line.keys)}
@@ -250,6 +250,10 @@ class Recaller:
             _told(one, similarity, zip(found.line.words, worths, strict=True), beside.get(key, ()))
             for (key, one), (similarity, worths) in zip(best.items(), whys, strict=True)
         )
+
+
+def _unknown(key: Key) -> None:
+    """The version of a row of which none was read."""
 
 
 def _told(best: _Best, similarity: float, worths: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:

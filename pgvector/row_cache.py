@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import utterance
@@ -35,14 +35,11 @@ class RowCache:
         self._rows = Remembered[tuple[Kind, Key, Version], Read](ROWS_REMEMBERED_MAX)
 
     def of(
-        self, connection: Connection, kind: Kind, versions: Mapping[Key, Version], keys: Sequence[Key]
+        self, connection: Connection, kind: Kind, version: Callable[[Key], Version | None], keys: Sequence[Key]
     ) -> dict[Key, Read]:
         """Those of the rows that were there when their versions were read. One without a version is fetched."""
-        found = {
-            key: read
-            for key in keys
-            if (version := versions.get(key)) is not None and (read := self._rows.get((kind, key, version))) is not None
-        }
+        versions = {key: told for key in keys if (told := version(key)) is not None}
+        found = {key: read for key, told in versions.items() if (read := self._rows.get((kind, key, told))) is not None}
         missing = [key for key in keys if key not in found]
         if missing:
             for key, row in legs.fetch(connection, kind, missing).items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .fusion import Line
@@ -34,7 +35,7 @@ BITS = 60
 BM25_K1, BM25_B, IDF_POWER = 0.9, 0.4, 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scan:
     """The rows of a scope as a question sees them; a place of each sequence is a row.
 
@@ -55,13 +56,20 @@ class Scan:
     versions: NDArray[np.uint32]
     times: NDArray[np.float64]
 
-    def version_of(self) -> dict[Key, Version]:
-        """The version of each row, which another state of it does not have; of a row of a foreign table there is none.
+    @cached_property
+    def places(self) -> dict[Key, int]:
+        """The place of each row."""
+        return {key: place for place, key in enumerate(self.keys)}
+
+    def version(self, key: Key) -> Version | None:
+        """The version of this row, which no other state of it has; None if there is no such row or none is known.
 
         The time is part of it because a server that was restored gives ids and numbers of transactions once more.
         """
-        told = zip(self.keys, self.versions.tolist(), self.times.tolist(), strict=True)
-        return {key: (number, time) for key, number, time in told if number}
+        place = self.places.get(key)
+        if place is None or not self.versions[place]:
+            return None
+        return int(self.versions[place]), float(self.times[place])
 
     def near(self, limit: int) -> dict[Key, float]:
         """The `limit` rows nearest to the question with their cosines, the nearest first."""
@@ -85,13 +93,12 @@ class Scan:
         """
         import numpy as np
 
-        places = {key: place for place, key in enumerate(self.keys)}
-        nearest = {places[key]: cosine for key, cosine in near.items() if key in places}
+        nearest = {self.places[key]: cosine for key, cosine in near.items() if key in self.places}
         best, worths, words = self._worded(limit)
-        found = np.zeros(len(places), dtype=bool)
+        found = np.zeros(len(self.keys), dtype=bool)
         found[[*nearest, *best.tolist()]] = True
         # Whether a row stands behind another one of its session.
-        follows = np.zeros(len(places), dtype=bool)
+        follows = np.zeros(len(self.keys), dtype=bool)
         follows[1:] = self.sessions[1:] == self.sessions[:-1]
         family = found.copy()
         family[:-1] |= (found & follows)[1:]

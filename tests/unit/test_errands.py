@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
 
 from hermes_memory_pgvector import errands as module
 from hermes_memory_pgvector.errands import Errands, hurry, unhurried
+from hermes_memory_pgvector.errors import Unavailable
 
 
 @pytest.fixture
@@ -92,12 +95,13 @@ def test_idle_threads_end_and_the_next_call_starts_one(name: str) -> None:
 def test_no_call_is_lost_when_threads_end_all_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S_MAX", 0.0005)
     errands = Errands(name, 8)
+    futures = []
     for number in range(2000):
-        future = errands.submit(abs, -number)
+        futures.append(errands.submit(abs, -number))
         if number % 7 == 0:
-            assert future.result(20) == number
-            time.sleep(0.001)
-    assert errands.submit(abs, -5).result(20) == 5
+            assert futures[-1].result(20) == number
+            time.sleep(0.0007)
+    assert [future.result(20) for future in futures] == list(range(2000))
 
 
 def test_a_call_that_comes_as_the_last_thread_goes_is_run(name: str) -> None:
@@ -126,19 +130,52 @@ def test_a_cancelled_call_is_not_run(name: str) -> None:
     assert ran == [3]
 
 
-def test_a_thread_that_cannot_be_started_is_tried_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    errands = Errands(name, 1)
-    ran: list[int] = []
-
+@contextmanager
+def no_thread_more() -> Iterator[None]:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError):
-            errands.submit(ran.append, 1)
+        yield
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(name: str) -> None:
+    errands = Errands(name, 1)
+    ran: list[int] = []
+    with no_thread_more():
+        assert isinstance(errands.submit(ran.append, 1).exception(0), Unavailable)
     assert errands.submit(abs, -2).result(20) == 2
     assert ran == []
+
+
+def test_where_no_thread_more_can_be_started_those_there_do_the_work(name: str) -> None:
+    errands = Errands(name, 2)
+    hold = threading.Event()
+    first = errands.submit(hold.wait, 20)
+    with no_thread_more():
+        second = errands.submit(abs, -2)
+    hold.set()
+    assert (first.result(20), second.result(20)) == (True, 2)
+
+
+class Text(str):
+    """What a weak reference can be made to."""
+
+
+def test_an_idle_thread_is_woken_and_keeps_nothing_of_its_last_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S_MAX", 3)
+    errands = Errands(name, 1)
+    begun = time.monotonic()
+    for _ in range(3):
+        text = Text("a text")
+        there = weakref.ref(text)
+        assert errands.submit(len, text).result(20) == 6
+        del text
+        while there() is not None and time.monotonic() < begun + 2.5:
+            time.sleep(0.001)
+        assert there() is None
+    assert time.monotonic() < begun + 2.5
 
 
 def test_unhurried_work_keeps_its_order() -> None:

@@ -139,7 +139,9 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
 
 @given(rows())
 def test_each_row_has_its_own_version(rows: list[Row]) -> None:
-    assert scan_of(rows).version_of() == {row.key: (row.version, row.at) for row in rows if row.version}
+    scan = scan_of(rows)
+    assert [scan.version(row.key) for row in rows] == [(row.version, row.at) if row.version else None for row in rows]
+    assert scan.version(("nowhere", 1)) is None
 
 
 def test_two_terms_of_one_word_add_up() -> None:
