@@ -31,30 +31,38 @@ _DASH = r"[\s_\-\u2010-\u2015\u2212]{0,3}"
 _FENCE = rf"memory{_DASH}context"
 _SPEAKER = r"system|assistant|user|human|developer"
 _KIND = r"notes?|prompts?|messages?|reminders?|instructions?|calls?|results?|responses?|outputs?"
-_OPEN = r"(?:[<‹⟨〈《«]|&(?:amp;)?(?:lt|#0{0,6}60|#x0{0,6}3c|lsaquo);?)"
-_CLOSE = r"(?:[>›⟩〉》»]|&(?:amp;)?(?:gt|#0{0,6}62|#x0{0,6}3e|rsaquo);?)"
+_OPEN = r"(?:[<‹⟨\u2329〈《«]|&(?:amp;)*+(?:lt|#0*+60|#x0*+3c|lsaquo|laquo|lang);?)"
+_CLOSE = r"(?:[>›⟩\u232a〉》»]|&(?:amp;)*+(?:gt|#0*+62|#x0*+3e|rsaquo|raquo|rang);?)"
 _NAME = (
     rf"{_FENCE}|(?:{_SPEAKER}|tool|function)(?:{_DASH}(?:{_KIND}))?|(?:important{_DASH})?instructions?|prompt"
-    rf"|im{_DASH}(?:start|end|sep)|sys|eot{_DASH}id|endoftext"
+    rf"|im{_DASH}(?:start|end|sep)|sys|eot{_DASH}id|endoftext|(?:start|end){_DASH}of{_DASH}turn|think(?:ing)?"
 )
+# An address of mail is no tag.
 _TAG = re.compile(
-    rf"{_OPEN}\s{{0,9}}(?P<slash>[/!?|]?)\s{{0,9}}(?P<name>{_NAME})(?![^\W_])(?:(?P<rest>[^<>‹›⟨〈《«&\n]{{0,80}}?){_CLOSE})?",
+    rf"{_OPEN}\s*+(?P<slash>[/\\!?|]{{0,2}})\s*+(?P<name>{_NAME})(?![^\W_]|@)"
+    rf"(?:(?P<rest>[^<>‹›⟨\u2329〈《«&\n]{{0,80}}?){_CLOSE})?",
     re.IGNORECASE,
 )
-# A bar that begins or ends a special token of a model, `<|…|>`, and the operator `<|>`, which does neither.
-_BAR = re.compile(rf"<\|+>|(?P<begin>{_OPEN}\s?)?\|(?P<end>\s?{_CLOSE})?", re.IGNORECASE)
+# A bar that begins or ends a special token of a model, `<|…|>`. Those of the operators `<|`, `|>` and `<|>` do not.
+_BAR = re.compile(rf"(?P<begin>{_OPEN}\s?\|(?=[\w/]))|(?P<end>(?<=\w)\|\s?{_CLOSE})", re.IGNORECASE)
 _BRACKET = re.compile(
-    rf"\[\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>INST|SYS|(?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?)\s{{0,9}}(?P<end>[\]:：])",
+    rf"\[\s*+(?P<slash>/?)\s*+(?:(?P<name>INST|SYS|{_SPEAKER})\s*+(?P<end>[\]:：])"
+    rf"|(?P<note>(?:{_SPEAKER}|tool|function){_DASH}(?:{_KIND}))(?![^\W_])(?P<close>\s*+\])?)",
     re.IGNORECASE,
 )
-_SPEAKS = re.compile(rf"^[\s#*_>+•-]*((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_]{{0,3}}\s{{0,9}}[:：])", re.IGNORECASE)
-_HEADED = re.compile(rf"^\s*#{{1,6}}\s*((?:instruction|response|input|{_SPEAKER})s?\b)", re.IGNORECASE)
-_QUOTED = r"(quoted) \1"
+_SPEAKS = re.compile(
+    rf"^(\s*+)[\s#*_>+•-]*+((?:{_SPEAKER})(?:{_DASH}(?:{_KIND}))?[*_]{{0,3}}\s{{0,9}}[:：])", re.IGNORECASE
+)
+_HEADED = re.compile(
+    rf"^(\s*+)#{{1,6}}\s*+((?:instruction|response|input|{_SPEAKER})s?(?:{_DASH}(?:{_KIND}))?\s*+(?:[:：]|$))",
+    re.IGNORECASE,
+)
+_QUOTED = r"\1(quoted) \2"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
 # What the patterns of `_disarmed` begin with, but for the names of speakers.
 _SIGNS = "<&[#"
 _ASCII = re.compile(r"[\x00-\x7f]+")
-_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\x85\u2028\u2029‹⟨〈《«]")
+_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\x85\u2028\u2029\u2329‹⟨〈《«]")
 # Words of one line as names and ids are made of: none of the patterns above can match in them.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 
@@ -107,21 +115,20 @@ def _parenthesised(line: str) -> str:
     bars = list(_BAR.finditer(line))
     first = next((bar.start() for bar in bars if bar["begin"]), len(line))
     last = next((bar.start() for bar in reversed(bars) if bar["end"]), -1)
-    if first >= last:
-        return line
 
     def parenthesis(bar: re.Match[str]) -> str:
-        if bar["end"] and bar.start() > first:
-            return ")"
-        return "(" if bar["begin"] and bar.start() < last else bar[0]
+        if bar["begin"]:
+            return "(" if bar.start() < last else bar[0]
+        return ")" if bar.start() > first else bar[0]
 
-    return _BAR.sub(parenthesis, line)
+    return _BAR.sub(parenthesis, line) if first < last else line
 
 
 def _without_bracket(found: re.Match[str]) -> str:
-    if found["end"] == "]":
-        return f"({found['slash']}{found['name']})"
-    return f"(quoted) {found['name']}{found['end']}"
+    name = found["name"] or found["note"]
+    if found["close"] or found["end"] == "]":
+        return f"({found['slash']}{name})"
+    return f"(quoted) {name}{found['end'] or ''}"
 
 
 def safe_line(text: str, max_chars: int) -> str:

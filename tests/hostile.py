@@ -14,7 +14,9 @@ NASTY_PIECES = [*SAMPLES.split(), " ", "\n", "\r\n", "\u2028", "\t", "word "]
 NASTY = st.lists(st.sampled_from(NASTY_PIECES), max_size=30).map("".join) | ANY_TEXT
 # What the two hosts strip from a provider's text, and what models take for the voice of somebody else.
 HOST_FENCE = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
-VOICES = re.compile(r"<\|[^|<>\n]+\|>|\[/?INST\]|\[\s*system note|<\s*/?\s*(system|assistant|user)\s*>", re.IGNORECASE)
+VOICES = re.compile(
+    r"<\|[\w/][^|<>\n]*(?<=\w)\|>|\[/?INST\]|\[\s*system note\b|<\s*/?\s*(system|assistant|user)\s*>", re.IGNORECASE
+)
 HIDDEN = re.compile("[\0\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f\ud800-\udfff]")
 
 
