@@ -15,7 +15,9 @@ NASTY = st.lists(st.sampled_from(NASTY_PIECES), max_size=30).map("".join) | ANY_
 # What the two hosts strip from a provider's text, and what models take for the voice of somebody else.
 HOST_FENCE = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
 VOICES = re.compile(
-    r"<\|[\w/][^|<>\n]*(?<=\w)\|>|\[/?INST\]|\[\s*system note\b|<\s*/?\s*(system|assistant|user)\s*>", re.IGNORECASE
+    r"<\|[\w/][^|<>\n]*(?<=\w)\|>|\[/?INST\]|\[\s*system note\b"
+    r"|<\s*[/|]?\s*(system|assistant|user|im_start|im_end)\s*\|?\s*>",
+    re.IGNORECASE,
 )
 HIDDEN = re.compile("[\0\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f\ud800-\udfff]")
 
