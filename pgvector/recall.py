@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from math import isnan
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from . import meaning, utterance
+from . import meaning
 from .errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from .fusion import Line, fuse
 from .meaning import SERIAL, Near
-from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Row, Vector
+from .model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
 from .ports import Embedder
 from .remembered import Remembered
-from .row_cache import Read, RowCache
+from .row_cache import RowCache
 from .scan import Key, Scan, Version
+from .selection import Best, select
 from .settings import Settings
 from .store import legs
 from .store.driver_errors import wrap_errors
@@ -35,9 +36,6 @@ SIZE_AGE_S_MAX = 60.0
 QUERY_CHARS_MAX = 4000
 EMBED_SHARE = 0.6
 SLICE_S_MIN = 0.05
-FETCHED_MIN = 20
-# What a turn keeps of its score when all of it is questions.
-ASKING_SHARE = 0.4
 
 
 class _NotWhole(Exception):
@@ -65,14 +63,6 @@ class _Found:
     near: Near
     line: Line[Key]
     version: Callable[[Key], Version | None]
-
-
-class _Best(NamedTuple):
-    """One of the best rows: what it scores, and how many of those read say the same."""
-
-    row: Row
-    score: float
-    said: int = 1
 
 
 # What was found, the hits, and when the search was over (monotonic).
@@ -240,7 +230,7 @@ class Recaller:
     def _hits(self, connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
         near = found.near.found.values()
         scores = fuse(found.line, span=(min(near), max(near)) if near else None)
-        best = _distinct(partial(self._rows.of, connection, kind, found.version), request, scores)
+        best = select(partial(self._rows.of, connection, kind, found.version), request, scores)
         context = request.context if kind == "turns" and best else 0
         beside = legs.around(connection, list(best), context) if context else {}
         places = {key: place for place, key in enumerate(found.line.keys)}
@@ -256,7 +246,7 @@ def _unknown(key: Key) -> None:
     """The version of a row of which none was read."""
 
 
-def _told(best: _Best, similarity: float, worths: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:
+def _told(best: Best, similarity: float, worths: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:
     """The hit with why it was found."""
     words = sorted((-worth, word) for word, worth in worths if worth)
     row = best.row
@@ -266,54 +256,6 @@ def _told(best: _Best, similarity: float, worths: Iterable[tuple[str, float]], c
         similarity=None if isnan(similarity) else similarity, words=-sum(worth for worth, _ in words),
         matched=tuple(word for _, word in words),
     )  # fmt: skip
-
-
-def _distinct(
-    fetch: Callable[[Sequence[Key]], dict[Key, Read]], request: RecallRequest, scores: Mapping[Key, float]
-) -> dict[Key, _Best]:
-    """The best rows of those that the request asks for, each text once, with how often it stands among those read.
-
-    Neighbours of what the legs found come from other times and sides, too.
-    """
-    best: dict[Key, _Best] = {}
-    rows: dict[Key, Read] = {}
-    weighed: dict[Key, float] = {}
-    left, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
-    while left:
-        keys, left = left[:step], left[step:]
-        # Growing, because all that were read are looked through again each time.
-        step *= 2
-        rows |= fetch(keys)
-        for key in keys:
-            if key in rows and request.scope.holds(rows[key].row):
-                weighed[key] = scores[key] * weight(rows[key].row.role, rows[key].asking)
-        best = _once(rows, weighed, request.limit)
-        # Those that follow weigh no more than they score.
-        most = scores[left[0]] if left else 0.0
-        if len(best) == request.limit and all(one.score >= most for one in best.values()):
-            break
-    return best
-
-
-def weight(role: str, asking: float) -> float:
-    """What a row keeps of its score, up to 1: a turn that asks stands back for those that may answer it."""
-    return 1 - (1 - ASKING_SHARE) * asking if role else 1.0
-
-
-def _once(rows: Mapping[Key, Read], scores: Mapping[Key, float], limit: int) -> dict[Key, _Best]:
-    """The `limit` best of these rows, those that say the same as a better one counted with it."""
-    best: dict[Key, _Best] = {}
-    alike: dict[str, list[Key]] = {}
-    said = cache(lambda key: utterance.said(rows[key].row.content))
-    for key, score in sorted(scores.items(), key=lambda scored: -scored[1]):
-        others = alike.setdefault(rows[key].opening, [])
-        first = next((other for other in others if said(other) == said(key)), None)
-        if first is not None:
-            best[first] = best[first]._replace(said=best[first].said + 1)
-        elif len(best) < limit:
-            best[key] = _Best(rows[key].row, score)
-            others.append(key)
-    return best
 
 
 def _bounded(query: str) -> str:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
-from . import utterance
 from .model import Row
 from .remembered import Remembered
 from .scan import Key, Version
+from .selection import Read
 from .store import legs
 from .store.postgres import Connection
 from .store.queries import Kind
 
 # Metadata take some 25 bytes a character.
 ROWS_REMEMBERED_MAX, ROW_CHARS_MAX, METADATA_CHARS_MAX = 1024, 4096, 512
-
-
-class Read(NamedTuple):
-    """A row with what its text is compared and weighed by: its first words, and how much of it asks."""
-
-    row: Row
-    opening: str
-    asking: float
 
 
 class RowCache:
@@ -43,7 +34,7 @@ class RowCache:
         missing = [key for key in keys if key not in found]
         if missing:
             for key, row in legs.fetch(connection, kind, missing).items():
-                found[key] = read = Read(row, utterance.opening(row.content), utterance.asking(row.content))
+                found[key] = read = Read.of(row)
                 # A row that was changed after its version was told is kept by one that nobody is told again.
                 if key in versions and _is_short(row):
                     self._rows.put((kind, key, versions[key]), read)

@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from hermes_memory_pgvector import fusion, recall, scan, utterance
+from hermes_memory_pgvector import fusion, recall, scan, selection, utterance
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
 from hermes_memory_pgvector.scan import Key, Scan
 from hermes_memory_pgvector.terms import Terms
@@ -43,10 +43,10 @@ CHANGES: dict[str, Sequence[Change]] = {
     "one step instead of three": ((fusion, "STEPS", 1),),
     "two steps": ((fusion, "STEPS", 2),),
     "four steps": ((fusion, "STEPS", 4),),
-    "a turn that asks keeps all of its score": ((recall, "ASKING_SHARE", 1.0),),
-    "a turn that asks keeps 0.2 instead of 0.4": ((recall, "ASKING_SHARE", 0.2),),
-    "a turn that asks keeps 0.3": ((recall, "ASKING_SHARE", 0.3),),
-    "a turn that asks keeps 0.5": ((recall, "ASKING_SHARE", 0.5),),
+    "a turn that asks keeps all of its score": ((selection, "ASKING_SHARE", 1.0),),
+    "a turn that asks keeps 0.2 instead of 0.4": ((selection, "ASKING_SHARE", 0.2),),
+    "a turn that asks keeps 0.3": ((selection, "ASKING_SHARE", 0.3),),
+    "a turn that asks keeps 0.5": ((selection, "ASKING_SHARE", 0.5),),
     "the usual weight of rare words, not its square": ((scan, "IDF_POWER", 1),),
     "the cube of the weight of rare words": ((scan, "IDF_POWER", 3),),
     "50 rows a leg instead of 100": ((recall, "LEG_LIMIT", 50),),
@@ -141,7 +141,7 @@ def _found(told: Told, rows: Scan, limit: int) -> list[str]:
     near = rows.near(recall.LEG_LIMIT)
     scores = fusion.fuse(rows.line(near, recall.LEG_LIMIT), span=(min(near.values()), max(near.values())))
     weighed = {
-        key: score * recall.weight("a turn", utterance.asking(told.contents[key])) for key, score in scores.items()
+        key: score * selection.weight("a turn", utterance.asking(told.contents[key])) for key, score in scores.items()
     }
     best: dict[str, str] = {}
     for key in sorted(weighed, key=weighed.__getitem__, reverse=True):

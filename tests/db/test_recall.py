@@ -30,11 +30,12 @@ from hermes_memory_pgvector.home import Home
 from hermes_memory_pgvector.meaning import INDEXED
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.ports import Embedder
-from hermes_memory_pgvector.recall import ASKING_SHARE, LEG_LIMIT, QUERY_CHARS_MAX, Recaller
+from hermes_memory_pgvector.recall import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
 from hermes_memory_pgvector.remembered import Remembered
 from hermes_memory_pgvector.render import as_json
 from hermes_memory_pgvector.row_cache import METADATA_CHARS_MAX, ROW_CHARS_MAX
 from hermes_memory_pgvector.scan import BM25_B, BM25_K1
+from hermes_memory_pgvector.selection import ASKING_SHARE
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import legs, rows
 from hermes_memory_pgvector.store.legs import Way, Where
