@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 FETCHED_MIN = 20
 # What a turn keeps of its score when all of it is questions.
-ASKING_SHARE = 0.4
+ASKING_SHARE = 1.0
 
 
 class Read(NamedTuple):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector import selection
 from hermes_memory_pgvector.model import RecallRequest, Row, Scope
-from hermes_memory_pgvector.selection import ASKING_SHARE, Best, Read
+from hermes_memory_pgvector.selection import Best, Read
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEXTS = ["it is blue", "It is: BLUE!", "it is red", "Is it red? It is.", "is it blue?", "is it", "?", ""]
@@ -85,17 +85,10 @@ def test_what_is_said_often_is_one_hit_with_a_count() -> None:
     ]
 
 
-def test_a_turn_that_asks_stands_back_and_an_entry_does_not() -> None:
+def test_a_question_keeps_its_whole_score() -> None:
     told = [(turn("is it blue?"), 90), (turn("what for?", role=""), 80), (turn("it is red"), 50)]
     assert [(one.row.content, one.score) for one in select(told, request(5)).values()] == [
+        ("is it blue?", 0.9),
         ("what for?", 0.8),
         ("it is red", 0.5),
-        ("is it blue?", pytest.approx(0.9 * ASKING_SHARE)),
     ]
-
-
-def test_turns_that_ask_do_not_keep_those_behind_them_unread() -> None:
-    told = [(turn("is it blue?"), 90), (turn("is it red?"), 80), (turn("it is red"), 70)]
-    fetches: list[Sequence[int]] = []
-    assert [one.row.content for one in select(told, request(1), fetches).values()] == ["it is red"]
-    assert fetches == [[0, 1], [2]]
