@@ -20,11 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from . import arguments, jobs
-from .admin import INTERRUPTED
+from .admin import INTERRUPTED, arguments, commands
 from .errors import BadArgument, PgvectorError, explained
-from .host import hermes_home
-from .installation import pip_install
+from .hosts.environment import hermes_home
+from .hosts.installation import pip_install
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -57,10 +56,12 @@ def register_cli(parser: Parser) -> None:
     parser.add_argument("--version", action="version", version=f"hermes-pgvector {__version__}")
     parser.set_defaults(pgvector_job=None, pgvector_help=parser.format_help)
     arguments.add_common(parser, None, False)
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
 
     def add(name: str, job: Job, text: str) -> Parser:
-        command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
+        command = subparsers.add_parser(
+            name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False
+        )
         command.set_defaults(pgvector_job=job)
         common(command)
         return command
@@ -69,26 +70,32 @@ def register_cli(parser: Parser) -> None:
         # A default here would undo what was given before the command's name.
         arguments.add_common(command, argparse.SUPPRESS, argparse.SUPPRESS)
 
-    install = add("install", jobs.install, "link this package into HERMES_HOME/plugins, where the host looks for it")
+    install = add(
+        "install", commands.install, "link this package into HERMES_HOME/plugins, where the host looks for it"
+    )
     install.add_argument("--remove", action="store_true", help="take the link away again")
     arguments.add_setup(
-        add("setup", jobs.setup, "choose database and embedder, try them, save, activate, and prove that it works")
+        add("setup", commands.setup, "choose database and embedder, try them, save, activate, and prove that it works")
     )
-    arguments.add_migrate(add("migrate", jobs.migrate, "create or upgrade the tables, as the database's administrator"))
-    status = add("status", jobs.status, "show the database, its totals, and what waits on this host")
+    arguments.add_migrate(
+        add("migrate", commands.migrate, "create or upgrade the tables, as the database's administrator")
+    )
+    status = add("status", commands.status, "show the database, its totals, and what waits on this host")
     status.add_argument(
         "--themes", type=arguments.number(0), default=20, metavar="N", help="list the N biggest (default 20)"
     )
-    arguments.add_search(add("search", jobs.search, "search the memory as an agent would"))
-    add("doctor", jobs.doctor, "check everything and tell the remedies")
-    arguments.add_spool(add("spool", jobs.spool, "see and settle what was set aside, and what waits"), common)
-    arguments.add_server(add("server", jobs.server, "show, start or stop the embedded Postgres"))
-    arguments.add_backfill(add("backfill", jobs.backfill, "embed rows that have no vector yet, in the foreground"))
-    arguments.add_history(add("history", jobs.history, "show what entries said before they were replaced or removed"))
-    undo = add("undo", jobs.undo, "bring back an entry of the history")
+    arguments.add_search(add("search", commands.search, "search the memory as an agent would"))
+    add("doctor", commands.doctor, "check everything and tell the remedies")
+    arguments.add_spool(add("spool", commands.spool, "see and settle what was set aside, and what waits"), common)
+    arguments.add_server(add("server", commands.server, "show, start or stop the embedded Postgres"))
+    arguments.add_backfill(add("backfill", commands.backfill, "embed rows that have no vector yet, in the foreground"))
+    arguments.add_history(
+        add("history", commands.history, "show what entries said before they were replaced or removed")
+    )
+    undo = add("undo", commands.undo, "bring back an entry of the history")
     undo.add_argument("id", type=arguments.number(1), metavar="ID", help="its number in the history")
-    arguments.add_tune(add("tune", jobs.tune, "propose graph indexes for the largest themes, and build them"))
-    add("version", jobs.version, "show the version")
+    arguments.add_tune(add("tune", commands.tune, "propose graph indexes for the largest themes, and build them"))
+    add("version", commands.version, "show the version")
 
 
 def run(args: argparse.Namespace) -> int:

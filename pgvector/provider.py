@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from agent.memory_provider import MemoryProvider
 
-from . import capture, render
-from .ambient import ambient, begin, lasting, offered
 from .errors import SettingsError
-from .guard import failed_call, guarded, nothing
-from .host import hermes_home
-from .installation import pip_install
+from .hosts.environment import hermes_home
+from .hosts.guard import failed_call, guarded, nothing
+from .hosts.installation import pip_install
+from .recall import render
+from .recall.prefetch import ambient, begin, lasting, offered
+from .session import capture
+from .session.themes import Identity
 from .settings import Settings, load
-from .themes import Identity
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from .session.conversation import Conversation
 
 NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpcore", "httpx", "numpy")
 
@@ -64,8 +65,8 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(nothing)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Take part in a session. Returns at once; the database is reached in the background."""
-        from .conversation import Conversation
         from .runtime import acquire, release
+        from .session.conversation import Conversation
 
         home = kwargs.get("hermes_home") or hermes_home()
         runtime = acquire(load(home), home)
@@ -97,7 +98,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(str)
     def system_prompt_block(self) -> str:
         """The same few lines always, because they are part of the host's cached prompt."""
-        from .toolset import prompt
+        from .tools.toolset import prompt
 
         return prompt(self._settings()) if self._conversation is not None or self._inspected else ""
 
@@ -140,14 +141,14 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(list[dict[str, Any]])
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """The tools that the settings offer; hosts ask before `initialize`, too."""
-        from .toolset import schemas
+        from .tools.toolset import schemas
 
         return schemas(self._settings())
 
     @guarded(failed_call)
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ARG002
         """Run a tool; the answer is JSON, an error too."""
-        from .toolset import call
+        from .tools.toolset import call
 
         conversation = self._conversation
         if conversation is None:

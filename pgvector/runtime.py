@@ -19,24 +19,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from . import aside
-from .errands import Errands
+from .background import BackgroundExecutor
+from .embedding.compatibility import EmbedderCompatibility
+from .embedding.protocol import Embedder
 from .errors import BadArgument, PgvectorError
-from .filemirror import FileMirror
-from .fitting import Fitting
-from .guard import guarded, nothing
-from .home import Home
+from .hosts.guard import guarded, nothing
+from .mirror.home import Home
+from .mirror.reconcile import Reconciler
 from .model import Event, Recall, RecallRequest, Scope
-from .off_record import OffRecord
-from .person_key import NOT_MET
-from .ports import Embedder
-from .recall import Recaller
-from .remembered import Remembered
+from .outbox import dead_letters
+from .outbox.memory_queue import open_spool
+from .recall.cache import Remembered
+from .recall.recaller import Recaller
+from .session.off_record import OffRecord
+from .session.person_key import NOT_MET
+from .session.themes import Identity, allowed, author_of, hidden_pattern, home_theme, is_bench, readable, theme_of
 from .settings import Settings
 from .store.postgres import Database
-from .themes import Identity, allowed, author_of, hidden_pattern, home_theme, is_bench, readable, theme_of
-from .volatile import open_spool
-from .writer import AsyncWriter
+from .write.writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -68,12 +68,12 @@ class Runtime:
             window_max=settings.write_queue_maxsize,
             fsync=settings.spool_fsync,
         )
-        self.fitting = Fitting(settings, self.home, self.database)
-        self.files = FileMirror(self.home, self.accept)
+        self.fitting = EmbedderCompatibility(settings, self.home, self.database)
+        self.files = Reconciler(self.home, self.accept)
         self.off_record = OffRecord(self.home.state)
         self.writer = AsyncWriter(self._spool, self.home, self.database, self._make_ready, settings)
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
-        self._errands = Errands("hermes-pgvector-errand", 1)
+        self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
         self._reconciling: dict[str, Future[None]] = {}
         self._strangers: set[str] = set()
         self._looked_aside: tuple[int, frozenset[str]] = (0, frozenset())
@@ -195,8 +195,8 @@ class Runtime:
         self.database.abandon()
         self.writer.abandon()
         # The lock of the old one may be held by a thread that does not exist here; its sockets are the parent's.
-        self.fitting = Fitting(self.settings, self.home, self.database)
-        self._errands = Errands("hermes-pgvector-errand", 1)
+        self.fitting = EmbedderCompatibility(self.settings, self.home, self.database)
+        self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
         self._reconciling = {}
         self._ready = threading.Event()
         self.turn_lock = threading.Lock()
@@ -220,12 +220,12 @@ class Runtime:
 
     def _file_again(self, themes: Collection[str]) -> None:
         folder = self.home.aside_folder
-        for item in aside.kept(folder):
+        for item in dead_letters.kept(folder):
             if item.event and item.event.theme in themes and item.reason == NOT_MET and self.accept(item.event):
                 # The writer may have been as quick as to set it aside for another reason.
-                now = aside.read(folder, item.id)
+                now = dead_letters.read(folder, item.id)
                 if now is not None and now.reason == NOT_MET:
-                    aside.forget(folder, item.id)
+                    dead_letters.forget(folder, item.id)
 
     def _make_ready(self) -> Embedder | None:
         """Called by the drain thread before each batch: connect, migrate or verify, and match the embedder."""

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from hermes_memory_pgvector.settings import load
-from hermes_memory_pgvector.store.embedded import EmbeddedServer
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 
 INTRODUCTION = """\
 A fleet in one terminal: two hosts, [b]atlas[/] and [b]borealis[/], each with a HERMES_HOME of its own; two themes, \

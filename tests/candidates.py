@@ -8,7 +8,7 @@ from typing import Generic
 
 import numpy as np
 
-from hermes_memory_pgvector.fusion import K, Line
+from hermes_memory_pgvector.recall.fusion import K, Line
 
 
 @dataclass(frozen=True)

@@ -13,21 +13,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from .. import aside
-from ..backlog import Process, processes, total
 from ..embedding import factory
 from ..errors import PgvectorError, SettingsError
-from ..harmless import safe_line
-from ..home import Home
-from ..installation import pip_install
+from ..hosts.installation import pip_install
+from ..mirror.home import Home
+from ..outbox import dead_letters
+from ..outbox.inspection import Process, processes, total
 from ..settings import Settings
-from ..store.insight import Facts
 from ..store.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
+from ..store.statistics import Facts
+from ..text.sanitize import safe_line
 from ..version import __version__
 from . import fleet, link
 from .console import counted, size
+from .overview import Survey
 from .report import rows_line, spool_line
-from .survey import Survey
 
 Verdict = Literal["ok", "warning", "problem"]
 
@@ -206,7 +206,7 @@ def _provider(home: Path) -> Check:
 def _aside(home: Home) -> Check:
     number = 0
     reasons: dict[str, str] = {}
-    for number, item in enumerate(aside.kept(home.aside_folder), 1):  # noqa: B007
+    for number, item in enumerate(dead_letters.kept(home.aside_folder), 1):  # noqa: B007
         if item.reason not in reasons and len(reasons) < ASIDE_SHOWN:
             reasons[item.reason] = safe_line(item.reason, REASON_CHARS_MAX)
     if not number:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import PgvectorError, SettingsError
-from ..installation import pip_install
+from ..hosts.installation import pip_install
 from ..settings import Settings
 from ..store import schema
 from ..store.dsn import describe
-from ..store.embedded import EmbeddedServer, available
+from ..store.embedded.server import EmbeddedServer, available
 from ..store.postgres import no_database, unusable
 from ..store.preflight import migrate_command
 from ..store.probe import Found, PasswordWanted, has_password, probe, with_password

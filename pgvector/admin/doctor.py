@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import SettingsError
-from ..home import Home
+from ..mirror.home import Home
 from ..settings import load
 from . import checks
 from .checks import Check, Verdict
 from .console import Console, counted
-from .survey import survey
+from .overview import survey
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ..embedding import discovery, factory, models
 from ..errors import PgvectorError, SettingsError
-from ..installation import pip_install
+from ..hosts.installation import pip_install
 from ..model import WORDS_ONLY
 from ..settings import Settings, without_secrets
 from ..store.schema import SchemaState

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 
-from ..drain import Drain
-from ..errands import Errands
+from ..background import BackgroundExecutor
+from ..embedding.compatibility import EmbedderCompatibility
+from ..embedding.protocol import Embedder
 from ..errors import Unavailable
-from ..fitting import Fitting
-from ..home import Home
+from ..mirror.home import Home
 from ..model import Counters, Event
-from ..ports import Embedder
+from ..outbox.counters import Tally
+from ..outbox.spool import Spool
 from ..settings import Settings
-from ..spool import Spool
 from ..store.postgres import Database
-from ..tally import Tally
+from ..write.batches import BatchProcessor
 
 RETRY_S = 0.5
 EMBED_THREADS = 2
@@ -31,7 +31,7 @@ class Filing(AbstractContextManager["Filing"]):
     def __init__(self, settings: Settings, home: Home) -> None:
         self._settings = settings
         self._database = Database(settings, home.path)
-        self._fitting = Fitting(settings, home, self._database)
+        self._fitting = EmbedderCompatibility(settings, home, self._database)
         # Never the one in memory: what is filed by hand was on disk before.
         self._spool = Spool(
             home.spool,
@@ -40,8 +40,8 @@ class Filing(AbstractContextManager["Filing"]):
             fsync=settings.spool_fsync,
         )
         self._tally = Tally()
-        errands = Errands("hermes-pgvector-embed", EMBED_THREADS)
-        self._drain = Drain(self._spool, home, self._database, settings, errands, self._tally)
+        errands = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS)
+        self._drain = BatchProcessor(self._spool, home, self._database, settings, errands, self._tally)
 
     def __exit__(self, *_: object) -> None:
         self._drain.let_go()

@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
-from ..backlog import Process, summed, total
-from ..harmless import safe_line
 from ..model import Counters
+from ..outbox.inspection import Process, summed, total
+from ..text.sanitize import safe_line
 from .console import age, counted, rows_table
 
 PROBLEM_CHARS_MAX = 240

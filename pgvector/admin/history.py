@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.text import Text
 
 from ..errors import BadArgument, Refused
-from ..harmless import safe_line
+from ..session.themes import aliased, normalise
 from ..settings import load
 from ..store import entries
 from ..store.history import Past, past, restore
 from ..store.postgres import Connection, Database
-from ..themes import aliased, normalise
+from ..text.sanitize import safe_line
 from .console import Console, local, rows_table
 from .migration import start_server
 

@@ -10,7 +10,7 @@ from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
 from ..settings import Settings, load
 from ..store import schema
 from ..store.dsn import describe, parsed
-from ..store.embedded import EmbeddedServer
+from ..store.embedded.server import EmbeddedServer
 from ..store.postgres import Database
 from ..store.preflight import admin_connection
 from .console import Console

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from ..errors import SettingsError
-from ..home import Home
+from ..mirror.home import Home
 from ..settings import ENV_PREFIX, Settings, load, read_config, without_secrets
 
 OFFERED = {
@@ -99,8 +99,8 @@ def backups(home: Path) -> list[str]:
 
     The folder's name is one that hosts leave out when they copy the home, so that it is not in the backup twice.
     """
-    from ..store.dump import fresh_dump
-    from ..store.embedded import EmbeddedServer
+    from ..store.embedded.dump import fresh_dump
+    from ..store.embedded.server import EmbeddedServer
 
     settings = load(home)
     if settings.dsn.get_secret_value():

@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..backlog import Backlog, processes, total
-from ..harmless import safe_line
-from ..home import Home
+from ..mirror.home import Home
+from ..outbox.inspection import Backlog, processes, total
 from ..settings import Settings, load
+from ..text.sanitize import safe_line
 from . import fleet
 from .console import Console, age, counted, facts_table, local, rows_table, size
-from .survey import Survey, survey
+from .overview import Survey, survey
 
 THEME_CHARS_MAX = 40
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from rich.text import Text
 
-from .. import moments
 from ..errors import BadArgument, DatabaseUnavailable
-from ..harmless import safe_line
 from ..model import Hit, Recall, RecallRequest, Target
 from ..runtime import Runtime, acquire, release
+from ..session.themes import DEFAULT_THEME, aliased, allowed, normalise
 from ..settings import Settings, load
 from ..store.postgres import Database
 from ..store.queries import Kind
-from ..themes import DEFAULT_THEME, aliased, allowed, normalise
+from ..text import times
+from ..text.sanitize import safe_line
 from .console import Console, counted, local, rows_table
 from .migration import start_server
 
@@ -59,7 +59,7 @@ class Question:
             raise BadArgument("--target asks for entries, not for --kind turns")
         if self.role and self.kind == "memory":
             raise BadArgument("--role asks for turns, not for --kind memory")
-        moments.check_order(self.since, self.until, "--until")
+        times.check_order(self.since, self.until, "--until")
         if not allowed(self.own(settings), settings.allowed_themes):
             theme = self.own(settings)
             raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")

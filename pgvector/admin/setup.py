@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BadArgument, PgvectorError, SettingsError
 from ..settings import ENV_PREFIX, Settings, load
-from ..store.embedded import EmbeddedServer
+from ..store.embedded.server import EmbeddedServer
 from . import INTERRUPTED, configuration, database_choice, link, trial
 from .configuration import Saved
 from .console import Console

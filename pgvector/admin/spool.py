@@ -8,15 +8,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from .. import aside
-from ..aside import SetAside
-from ..backlog import Process, processes
 from ..errors import BadArgument
-from ..harmless import safe_line
-from ..home import Home
+from ..mirror.home import Home
 from ..model import Counters, Event
+from ..outbox import dead_letters
+from ..outbox.dead_letters import DeadLetter
+from ..outbox.inspection import Process, processes
+from ..session.themes import aliased, allowed, normalise, reserved
 from ..settings import Settings, load
-from ..themes import aliased, allowed, normalise, reserved
+from ..text.sanitize import safe_line
 from .console import Console, age, counted, json_default, local, rows_table, size
 from .filing import Filing
 
@@ -32,7 +32,7 @@ DAMAGED = "damaged"
 def show_all(home: Path, console: Console) -> int:
     """List the events that were set aside and the spools, without a word of what users said."""
     here = _home(home)
-    events = sorted((_summary(item) for item in aside.kept(here.aside_folder)), key=lambda row: row["set_aside"])
+    events = sorted((_summary(item) for item in dead_letters.kept(here.aside_folder)), key=lambda row: row["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     if events:
@@ -51,7 +51,7 @@ def show_all(home: Path, console: Console) -> int:
 
 def show(home: Path, console: Console, *, name: str) -> int:
     """Print one event whole; what a terminal would not print as it is stands there as an escape."""
-    item = aside.one(_home(home).aside_folder, name)
+    item = dead_letters.one(_home(home).aside_folder, name)
     document = {**_summary(item), "event": _whole(item)}
     console.data(document)
     console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=json_default)))
@@ -64,8 +64,8 @@ def retry(home: Path, console: Console, *, name: str, theme: str, wait_s: float)
     What is filed and not stored is set aside again, or waits in a spool. An event that was stored is not stored twice.
     """
     settings, here = load(home), _home(home)
-    with aside.held(here.aside_folder):
-        chosen = [aside.one(here.aside_folder, name).id] if name else _in_order(here)
+    with dead_letters.held(here.aside_folder):
+        chosen = [dead_letters.one(here.aside_folder, name).id] if name else _in_order(here)
         with Filing(settings, here) as filing, console.busy("storing"):
             filed, refused = _file(filing, here, settings, chosen, theme)
             problem = filing.store(wait_s) if filed else ""
@@ -97,7 +97,7 @@ def _file(
             refused[item.id] = "the spool is full, or cannot be written"
         else:
             # Not before it is durable elsewhere, and not after it may have been set aside again.
-            aside.forget(here.aside_folder, item.id)
+            dead_letters.forget(here.aside_folder, item.id)
             filed.append(event.id)
     return filed, refused
 
@@ -108,9 +108,9 @@ def drop(home: Path, console: Console, *, name: str, sure: bool) -> int:
     if not name and not sure:
         number = sum(1 for _ in folder.glob("*.json"))
         raise BadArgument(f"this deletes {counted(number, 'event')} for good; say --yes to do it")
-    with aside.held(folder):
-        chosen = [aside.one(folder, name).id] if name else [path.stem for path in folder.glob("*.json")]
-        dropped = [event_id for event_id in chosen if aside.forget(folder, event_id)]
+    with dead_letters.held(folder):
+        chosen = [dead_letters.one(folder, name).id] if name else [path.stem for path in folder.glob("*.json")]
+        dropped = [event_id for event_id in chosen if dead_letters.forget(folder, event_id)]
     console.data({"dropped": dropped})
     console.show(f"dropped {counted(len(dropped), 'event')}")
     return 0
@@ -152,13 +152,13 @@ def _home(home: Path) -> Home:
 
 def _in_order(here: Home) -> list[str]:
     """The ids of all events, oldest event first: a change must not overtake what it changes."""
-    found = ((item.event.at if item.event else item.at, item.id) for item in aside.kept(here.aside_folder))
+    found = ((item.event.at if item.event else item.at, item.id) for item in dead_letters.kept(here.aside_folder))
     return [name for _, name in sorted(found)]
 
 
-def _still(here: Home, names: list[str]) -> Iterator[SetAside]:
+def _still(here: Home, names: list[str]) -> Iterator[DeadLetter]:
     """Those of these ids that are set aside now."""
-    return (item for name in names if (item := aside.read(here.aside_folder, name)) is not None)
+    return (item for name in names if (item := dead_letters.read(here.aside_folder, name)) is not None)
 
 
 def _under(theme: str, event: Event | None, settings: Settings) -> Event | None:
@@ -176,7 +176,7 @@ def _refusal(event: Event | None, settings: Settings) -> str:
     return "" if allowed(event.theme, settings.allowed_themes) else NOT_ALLOWED
 
 
-def _summary(item: SetAside) -> dict[str, Any]:
+def _summary(item: DeadLetter) -> dict[str, Any]:
     event = item.event
     return {
         "id": item.id,
@@ -231,7 +231,7 @@ def _spool_cells(process: Process) -> tuple[str, ...]:
     )
 
 
-def _whole(item: SetAside) -> Any:
+def _whole(item: DeadLetter) -> Any:
     return asdict(item.event) if item.event else item.raw
 
 

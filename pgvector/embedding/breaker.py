@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from ..errors import EmbedderUnavailable, Refused
 from ..model import Vector
-from ..ports import Embedder
+from .protocol import Embedder
 from .vectors import TextRefused
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import mul
 
 from ..model import Vector
-from ..ports import Embedder
+from .protocol import Embedder
 
 # The share of unrelated pairs that lies below the floor. A mean with deviations fits worse: two texts in one rare
 # script are far outliers for some models. At this share nearly all true pairs stay above.

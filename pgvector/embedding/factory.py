@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from ..errors import SettingsError
-from ..installation import pip_install
-from ..ports import Embedder
+from ..hosts.installation import pip_install
 from ..settings import Settings
 from . import models
 from .breaker import Breaker
+from .protocol import Embedder
 
 _BUNDLED_NAMES = ("", models.BUNDLED)
 

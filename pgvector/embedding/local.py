@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
-from ..installation import pip_install
+from ..hosts.installation import pip_install
 from ..model import Vector
 from . import models
 from .pace import Pace

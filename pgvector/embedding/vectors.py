@@ -7,7 +7,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 
-from ..errands import unhurried
+from ..background import unhurried
 from ..errors import EmbedderMismatch
 from ..model import Vector
 

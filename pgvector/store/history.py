@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from .. import lexical
 from ..model import Metadata
+from ..text import tokenizer
 from .postgres import Connection
 from .queries import QUERIES
 
@@ -62,7 +62,7 @@ def restore(connection: Connection, entry: Past) -> int | None:
     parameters = {
         "theme": entry.theme,
         "id": entry.id,
-        "words": lexical.document(entry.content),
+        "words": tokenizer.document(entry.content),
         "metadata": json.dumps(metadata),
     }
     row = connection.execute(QUERIES["restore_entry"], parameters).fetchone()

@@ -10,8 +10,8 @@ from typing import LiteralString
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from .patience import PatientConnection
 from .queries import QUERIES
+from .socket_timeouts import TimedConnection
 
 # A kept plan goes by indexes alone: for a table of a few rows the planner would rather read all of it, and until the
 # next ANALYZE the plan would stay while the table grows.
@@ -25,7 +25,7 @@ KEPT_PLANS: dict[str, LiteralString] = {
 KEPT_PLANS_MAX = 32
 
 
-def allow_plans(connection: PatientConnection) -> None:
+def allow_plans(connection: TimedConnection) -> None:
     """Let a new connection keep plans if nothing forbids it."""
     row = connection.execute(QUERIES["may_keep_plans"]).fetchone()
     connection.keeps_plans = (
@@ -35,7 +35,7 @@ def allow_plans(connection: PatientConnection) -> None:
 
 
 @contextmanager
-def keeping_plans(connection: PatientConnection) -> Iterator[None]:
+def keeping_plans(connection: TimedConnection) -> Iterator[None]:
     """Prepare each statement of the block, which is a transaction, at its first use, if the connection may keep plans.
 
     They are planned by the settings of that moment, which should be KEPT_PLANS.
@@ -53,7 +53,7 @@ def keeping_plans(connection: PatientConnection) -> Iterator[None]:
             _forget_plans(connection)
 
 
-def _forget_plans(connection: PatientConnection) -> None:
+def _forget_plans(connection: TimedConnection) -> None:
     """End a transaction that has failed. A statement that failed at its first use stays, and the driver forgets it."""
     with contextlib.suppress(psycopg.Error):
         connection.rollback()

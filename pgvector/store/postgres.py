@@ -20,16 +20,16 @@ from psycopg_pool import ConnectionPool
 from pgvector.psycopg import register_vector
 
 from ..errors import DatabaseUnavailable, SettingsError
-from ..installation import pip_install
+from ..hosts.installation import pip_install
 from ..settings import Settings
 from . import schema
 from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
-from .embedded import EmbeddedServer, available
-from .patience import PatientConnection, patience, patience_left_s
+from .embedded.server import EmbeddedServer, available
 from .plans import KEPT_PLANS, allow_plans, keeping_plans
 from .preflight import first_line
 from .queries import QUERIES
+from .socket_timeouts import TimedConnection, patience, patience_left_s
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -48,7 +48,7 @@ class Database:
     def __init__(self, settings: Settings, hermes_home: Path) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[PatientConnection] | None = None
+        self._pool: ConnectionPool[TimedConnection] | None = None
         self._state: schema.SchemaState | None = None
         self._refusal = ""
         reason = unusable(settings)
@@ -116,7 +116,7 @@ class Database:
         answer_s: float = 0,
         opening: bytes = b"",
         kept_plans: bool = False,
-    ) -> Iterator[PatientConnection]:
+    ) -> Iterator[TimedConnection]:
         """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
 
         When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
@@ -200,7 +200,7 @@ class Database:
     def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
         self._refusal = first_line(failure) if failure else ""
 
-    def _opened(self) -> ConnectionPool[PatientConnection]:
+    def _opened(self) -> ConnectionPool[TimedConnection]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
@@ -215,7 +215,7 @@ class Database:
                         "prepare_threshold": None,
                         "tell": self._note_connecting,
                     },
-                    connection_class=PatientConnection,
+                    connection_class=TimedConnection,
                     min_size=0,
                     max_size=self._settings.pool_max,
                     max_idle=self._settings.pool_idle_s,
@@ -249,7 +249,7 @@ def _opened_with(statements: bytes, kept_plans: bool = False) -> Iterator[None]:
         _opening.statements, _opening.kept_plans = before
 
 
-def _check(connection: PatientConnection) -> None:
+def _check(connection: TimedConnection) -> None:
     """A connection made before the migrations learns the vector type when it is next used."""
     # A third of the time, so that a fresh connection can be had in the rest when this one is dead.
     with patience(min(CHECK_S_MAX, patience_left_s() / 3)):
@@ -259,7 +259,7 @@ def _check(connection: PatientConnection) -> None:
         _configure(connection)
 
 
-def _configure(connection: PatientConnection) -> None:
+def _configure(connection: TimedConnection) -> None:
     try:
         with patience(ANSWER_S_MAX):
             allow_plans(connection)

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied
-from . import insight, schema
+from . import schema, statistics
 from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
 from .postgres import Connection
@@ -56,7 +56,7 @@ def probe(dsn: str, timeout_s: float) -> Found:
     started = time.monotonic()
     with wrap_errors(), _connected(dsn, timeout_s) as connection:
         connect_s = time.monotonic() - started
-        facts = insight.facts(connection)
+        facts = statistics.facts(connection)
         stored, lacking, obstacle = _schema(connection, readable=not facts.missing)
         return Found(
             where=describe(dsn),

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal, LiteralString, TypeAlias
 
-from ..scan import BITS
+from ..recall.scan import BITS
 
 FOLDER = Path(__file__).parent / "sql"
 Kind: TypeAlias = Literal["entries", "turns"]

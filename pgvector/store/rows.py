@@ -13,12 +13,12 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from .. import lexical
-from ..errands import unhurried
+from ..background import unhurried
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
-from ..pieces import pieces
 from ..settings import Settings
-from . import changes, late
+from ..text import tokenizer
+from ..text.chunking import pieces
+from . import entry_changes, out_of_order
 from .postgres import Connection
 from .queries import QUERIES
 
@@ -74,7 +74,7 @@ def apply(connection: Connection, batch: Sequence[Planned]) -> int:
     Raises what `Database.connection` raises; BadEvent then means that some event of the batch can never be stored.
     """
     fresh = 0
-    late.lock(connection, (planned.event for planned in batch))
+    out_of_order.lock(connection, (planned.event for planned in batch))
     for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
         if is_turn:
             # A statement sees the ledger as it was before, so an event must not stand in it twice.
@@ -118,7 +118,7 @@ def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> 
     assert found is not None
     fresh = set(found["fresh"])
     if found["replayed"] or found["withdrawn"]:
-        late.settle(connection, theme, [turn for turn in turns if UUID(turn.id) in fresh])
+        out_of_order.settle(connection, theme, [turn for turn in turns if UUID(turn.id) in fresh])
     return len(fresh)
 
 
@@ -133,7 +133,7 @@ def _append_row(
     # The two sides of a turn share its time; a microsecond keeps them in order.
     columns["times"].append(turn.at + timedelta(microseconds=index))
     columns["embeddings"].append(half(vector))
-    columns["words"].append(lexical.document(passage.content))
+    columns["words"].append(tokenizer.document(passage.content))
     columns["metadatas"].append(json.dumps(dict(turn.metadata)))
 
 
@@ -151,9 +151,9 @@ def _apply_one(connection: Connection, planned: Planned) -> int:
         return 0
     match event:
         case Add() | Replace() | Remove():
-            changes.apply(connection, event, half(next(iter(planned.vectors), None)))
+            entry_changes.apply(connection, event, half(next(iter(planned.vectors), None)))
         case Withdrawn():
-            late.withdraw(connection, event)
+            out_of_order.withdraw(connection, event)
     return 1
 
 
@@ -166,7 +166,7 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
     missing = missing_turns(event.turns, {(row["question"], row["answer"]): row["times"] for row in stored})
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
-    turns = late.replayed(event, missing)
+    turns = out_of_order.replayed(event, missing)
     planned = [Planned(turn, found := passages(turn), (None,) * len(found)) for turn in turns]
     return min(1, _add_turns(connection, event.theme, planned))
 

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
-from ..installation import pip_install
+from ..hosts.installation import pip_install
 from .preflight import (
     Connection,
     admin_connection,

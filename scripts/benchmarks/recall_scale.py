@@ -26,12 +26,14 @@ import psycopg
 from recall_corpus import COMMON_WORD, DEEDS, TEXTS, THEMES, TOPICS, Array, Corpus, corpus, texts
 from throwaway import postgres, programs
 
-from hermes_memory_pgvector import lexical, runtime, toolset
+from hermes_memory_pgvector import runtime
 from hermes_memory_pgvector.model import Caller, RecallRequest, Scope, Vector
-from hermes_memory_pgvector.recall import Recaller
+from hermes_memory_pgvector.recall.recaller import Recaller
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import schema
 from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.text import tokenizer
+from hermes_memory_pgvector.tools import toolset
 from pgvector import HalfVector
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -89,7 +91,7 @@ def load(dsn: str, found: Corpus) -> None:
         with connection.cursor() as cursor:
             cursor.executemany(
                 "insert into bench_texts values (%s, %s, to_tsvector('english', %s))",
-                [(n, text, lexical.document(text)) for n, text in enumerate(pool)],
+                [(n, text, tokenizer.document(text)) for n, text in enumerate(pool)],
             )
         say("texts are there")
         _copy(connection, found)

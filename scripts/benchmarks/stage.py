@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.store.embedded import EmbeddedServer
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
 
 HERE = Path(__file__).resolve().parent

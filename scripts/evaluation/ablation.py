@@ -12,10 +12,10 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from hermes_memory_pgvector import fusion, recall, scan, selection, utterance
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
-from hermes_memory_pgvector.scan import Key, Scan
-from hermes_memory_pgvector.terms import Terms
+from hermes_memory_pgvector.recall import fusion, recaller, scan, selection, utterance
+from hermes_memory_pgvector.recall.scan import Key, Scan
+from hermes_memory_pgvector.recall.terms import Terms
 
 from .cases import Case, Question, matched
 from .measures import means, measures
@@ -49,8 +49,8 @@ CHANGES: dict[str, Sequence[Change]] = {
     "a turn that asks keeps 0.5": ((selection, "ASKING_SHARE", 0.5),),
     "the usual weight of rare words, not its square": ((scan, "IDF_POWER", 1),),
     "the cube of the weight of rare words": ((scan, "IDF_POWER", 3),),
-    "50 rows a leg instead of 100": ((recall, "LEG_LIMIT", 50),),
-    "200 rows a leg": ((recall, "LEG_LIMIT", 200),),
+    "50 rows a leg instead of 100": ((recaller, "LEG_LIMIT", 50),),
+    "200 rows a leg": ((recaller, "LEG_LIMIT", 200),),
     "BM25 b 0 instead of 0.4": ((scan, "BM25_B", 0.0),),
     "BM25 b 0.75": ((scan, "BM25_B", 0.75),),
     "BM25 k1 0.5 instead of 0.9": ((scan, "BM25_K1", 0.5),),
@@ -138,8 +138,8 @@ def _told(connection: psycopg.Connection[Any], theme: str) -> Told:
 
 def _found(told: Told, rows: Scan, limit: int) -> list[str]:
     """The contents of the hits, best first, each text once."""
-    near = rows.near(recall.LEG_LIMIT)
-    scores = fusion.fuse(rows.line(near, recall.LEG_LIMIT), span=(min(near.values()), max(near.values())))
+    near = rows.near(recaller.LEG_LIMIT)
+    scores = fusion.fuse(rows.line(near, recaller.LEG_LIMIT), span=(min(near.values()), max(near.values())))
     weighed = {
         key: score * selection.weight("a turn", utterance.asking(told.contents[key])) for key, score in scores.items()
     }

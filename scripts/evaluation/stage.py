@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.store.embedded import EmbeddedServer
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
 
 from .cases import Case

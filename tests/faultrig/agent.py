@@ -21,13 +21,14 @@ from typing import Any
 
 from faultrig import diary
 
-from hermes_memory_pgvector import healer, spool
-from hermes_memory_pgvector.conversation import Conversation
-from hermes_memory_pgvector.mirror import DELIMITER, parse
+from hermes_memory_pgvector.mirror.entries import DELIMITER, parse
 from hermes_memory_pgvector.model import RecallRequest, Scope
+from hermes_memory_pgvector.outbox import spool
 from hermes_memory_pgvector.runtime import acquire
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.themes import Identity
+from hermes_memory_pgvector.write import backfill
 
 THEMES = ("ops", "ops", "dev")
 ENTRIES_MAX = 30
@@ -189,7 +190,7 @@ def _run(plan: dict[str, Any]) -> None:
     # Small segments, so that they roll over in the few seconds that an agent lives.
     spool.SEGMENT_BYTES_MAX, spool.SPENT_SEGMENT_BYTES_MAX = 64 << 10, 8 << 10
     # Whoever heals holds a lease, which outlives a kill: the others should not wait for long.
-    healer.LEASE_S = 3.0
+    backfill.LEASE_S = 3.0
     agent = Agent(plan)
     agent.live(plan["acts"])
     if plan.get("idle"):

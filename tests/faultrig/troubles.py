@@ -12,7 +12,7 @@ from faultrig.agent import Agents
 from faultrig.postgres import freeze, thaw
 from loopback import Endpoint
 
-from hermes_memory_pgvector.store.embedded import EmbeddedServer
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 
 Mend = Callable[[], object]
 AGENTS_MAX = 3

@@ -6,7 +6,7 @@ import pytest
 from faultrig.agent import Agents
 from faultrig.postgres import own_postgres
 
-from hermes_memory_pgvector.store.embedded import EmbeddedServer, available
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 
 
 @pytest.fixture

@@ -21,16 +21,17 @@ from faultrig.postgres import freeze, thaw
 from loopback import Endpoint
 from waiting import wait_for
 
-from hermes_memory_pgvector import drain, fitting
-from hermes_memory_pgvector import spool as spool_module
-from hermes_memory_pgvector.adoption import orphans
-from hermes_memory_pgvector.conversation import Conversation
+from hermes_memory_pgvector.embedding import compatibility
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.outbox import spool as spool_module
+from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue
+from hermes_memory_pgvector.outbox.orphans import orphans
+from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.spool import Spool
-from hermes_memory_pgvector.themes import Identity
-from hermes_memory_pgvector.volatile import VolatileSpool
+from hermes_memory_pgvector.write import batches
 
 
 def turn(number: int) -> TurnTaken:
@@ -72,14 +73,14 @@ def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callabl
 def test_an_event_that_cannot_be_planned_is_set_aside_and_the_rest_is_stored(
     start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare = drain.prepare
+    prepare = batches.prepare
 
     def stumbles(event: Any, settings: Settings) -> Any:
         if event.user == "question 3":
             raise LookupError("nobody thought of this")
         return prepare(event, settings)
 
-    monkeypatch.setattr(drain, "prepare", stumbles)
+    monkeypatch.setattr(batches, "prepare", stumbles)
     runtime = start(batch_linger_s=0.5, retry_max_s=0.1)
     for number in range(6):
         assert runtime.accept(turn(number))
@@ -91,7 +92,7 @@ def test_an_event_that_cannot_be_planned_is_set_aside_and_the_rest_is_stored(
 
 
 def test_a_volatile_spool_that_was_closed_keeps_its_events_and_their_numbers() -> None:
-    spool = VolatileSpool(window_max=4)
+    spool = MemoryQueue(window_max=4)
     for number in range(3):
         assert spool.append(turn(number))
     on_its_way = spool.take(2)
@@ -243,7 +244,7 @@ def test_two_copies_of_the_package_in_one_process_keep_apart(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     ours = start()
-    package = Path(drain.__file__).parent
+    package = Path(batches.__file__).parent
     spec = importlib.util.spec_from_file_location(
         "another_copy", package / "__init__.py", submodule_search_locations=[str(package)]
     )
@@ -327,7 +328,7 @@ def test_a_home_that_cannot_be_written_still_remembers_and_recalls(
 def test_an_endpoint_that_served_another_model_at_the_start_is_tried_again(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "REMATCH_S", 1.0)
+    monkeypatch.setattr(compatibility, "REMATCH_S", 1.0)
     endpoint.dimensions = 200
     runtime = start()
     assert runtime.accept(turn(0))

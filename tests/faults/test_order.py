@@ -13,9 +13,9 @@ import pytest
 from faultrig.memory import QUICK, entries
 from loopback import Endpoint
 
-from hermes_memory_pgvector import filemirror
-from hermes_memory_pgvector.filemirror import FileMirror
-from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.mirror import reconcile
+from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
@@ -95,10 +95,10 @@ def test_changes_of_a_home_are_as_new_as_their_place_in_the_snapshot(
         taken.append(event)
         return True
 
-    mirror = FileMirror(Home(tmp_path), take)
+    mirror = Reconciler(Home(tmp_path), take)
     first, second = add("one", 1, theme="ops", target="memory"), remove("one", 0, theme="ops", target="memory")
     clock: list[datetime] = [now(), START]
-    monkeypatch.setattr(filemirror, "now", lambda: clock.pop(0))
+    monkeypatch.setattr(reconcile, "now", lambda: clock.pop(0))
     assert mirror.change(first)
     assert mirror.change(second)
     assert taken[0].at < taken[1].at
@@ -111,9 +111,9 @@ def test_changes_of_a_home_are_as_new_as_their_place_in_the_snapshot_for_all_its
     taken: list[Event] = []
     right, ahead = now(), now() + timedelta(days=900)
 
-    def process(clock: datetime) -> FileMirror:
-        monkeypatch.setattr(filemirror, "now", lambda: clock)
-        return FileMirror(Home(tmp_path), lambda event: taken.append(event) is None)
+    def process(clock: datetime) -> Reconciler:
+        monkeypatch.setattr(reconcile, "now", lambda: clock)
+        return Reconciler(Home(tmp_path), lambda event: taken.append(event) is None)
 
     (tmp_path / "memories").mkdir()
     common: dict[str, Any] = {"theme": "ops", "target": "memory"}

@@ -18,13 +18,13 @@ from faultrig.memory import QUICK
 from faultrig.pgbouncer import SERVERS_MAX, Pooler, pooled
 from loopback import Endpoint
 
-from hermes_memory_pgvector import toolset
 from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.model import Add, Caller, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.tools import toolset
 
 
 @pytest.fixture

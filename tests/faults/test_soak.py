@@ -16,10 +16,10 @@ from faultrig.memory import QUICK, entries, settle, turns_are_those_of
 from faultrig.troubles import Troubles
 from loopback import Endpoint
 
-from hermes_memory_pgvector.mirror import parse
+from hermes_memory_pgvector.mirror.entries import parse
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store.embedded import EmbeddedServer
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 
 SECONDS = float(os.environ.get("PG_TEST_SOAK_S", "120"))
 SEED = int(os.environ.get("PG_TEST_SOAK_SEED", "0")) or int.from_bytes(os.urandom(4))

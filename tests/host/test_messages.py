@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_memory_pgvector.transcript import text_of
+from hermes_memory_pgvector.hosts.transcript import text_of
 
 if TYPE_CHECKING:
     from conftest import Host

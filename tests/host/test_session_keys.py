@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes_memory_pgvector import themes
 from hermes_memory_pgvector.errors import BadArgument
+from hermes_memory_pgvector.session import themes
 
 if TYPE_CHECKING:
     from conftest import Host

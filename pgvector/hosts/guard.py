@@ -1,0 +1,44 @@
+"""The guard of the hooks: whatever happens inside, the agent goes on."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from ..errors import BadArgument, SettingsError
+
+log = logging.getLogger("hermes.pgvector")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def nothing() -> None:
+    """The answer of a hook that has none."""
+
+
+def failed_call() -> str:
+    """What a tool answers when it failed."""
+    return json.dumps({"error": "the memory failed; the log of the agent says why"})
+
+
+def guarded(fallback: Callable[[], T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Answer `fallback()` whatever happens inside: a hook must never disturb the agent. The log says what happened."""
+
+    def decorate(hook: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(hook)
+        def safe(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return hook(*args, **kwargs)
+            except Exception as error:
+                shown = f": {error}" if isinstance(error, BadArgument | SettingsError) else ""
+                log.warning("%s failed with %s%s", hook.__name__, type(error).__name__, shown)
+                log.debug("%s failed", hook.__name__, exc_info=error)
+                return fallback()
+
+        return safe
+
+    return decorate

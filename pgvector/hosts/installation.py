@@ -1,0 +1,35 @@
+"""Where this package was installed from. By its name alone, pip fetches an earlier package that is called the same."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+NAME = "hermes-memory-pgvector"
+UNKNOWN = "in a clone of its repository, as the README says"
+
+
+def pip_install(extra: str = "", python: str = "") -> str:
+    """The command that installs this very package, for another `python` if one is named."""
+    pip = f"{shlex.quote(python)} -m pip install" if python else "pip install"
+    folder, wanted = _source(), f"[{extra}]" if extra else ""
+    return f"{pip} {shlex.quote(f'{folder}{wanted}')}" if folder else f"{pip} {shlex.quote(f'.{wanted}')}, {UNKNOWN}"
+
+
+def _source() -> Path | None:
+    """The clone that this file is in, else the folder that pip installed the package from, if it is still there."""
+    folders = [Path(__file__).resolve().parents[2], *_told_by_pip()]
+    return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), None)
+
+
+def _told_by_pip() -> list[Path]:
+    # The hosts run this module before anybody needs it, and these take their time.
+    import json
+    from importlib import metadata
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        url = json.loads(metadata.distribution(NAME).read_text("direct_url.json") or "{}").get("url", "")
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        return []
+    return [Path(unquote(urlsplit(url).path))] if url.startswith("file://") else []

@@ -1,0 +1,3 @@
+"""MEMORY.md and USER.md: their entries, the snapshot, and the comparison with the database."""
+
+from __future__ import annotations

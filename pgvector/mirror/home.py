@@ -1,0 +1,120 @@
+"""One HERMES_HOME: its id, its folders, its memory files, and the snapshot of them as last reconciled."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import socket
+from pathlib import Path
+from uuid import uuid4
+
+from ..files import create, overwrite, read
+from ..hosts.environment import scrubber
+from ..model import Target
+from ..outbox import dead_letters
+from ..outbox.codec import make_private
+from ..session.person_key import PersonKey
+from ..settings import person_key
+from .entries import parse
+from .snapshot import Snapshot
+
+log = logging.getLogger("hermes.pgvector")
+
+FILE_BYTES_MAX = 4 << 20
+ASIDE_FILES_MAX, ASIDE_BYTES_MAX = 10_000, 256 << 20
+_FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+
+
+class Home:
+    """The files of one home. Safe for several processes."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spool_dir: str = "",
+        *,
+        aside_files_max: int = ASIDE_FILES_MAX,
+        aside_bytes_max: int = ASIDE_BYTES_MAX,
+    ) -> None:
+        self.path = Path(path).expanduser().resolve()
+        self.state = self.path / "pgvector"
+        self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
+        self.aside_folder = self.state / "aside"
+        self.snapshot = Snapshot(self.state)
+        self._id = ""
+        self._aside_room = dead_letters.Room(self.aside_folder, aside_files_max, aside_bytes_max)
+        self.person_key = PersonKey(self.state, person_key(self.path))
+
+    def _name_among_homes(self) -> str:
+        """A folder of its own in a shared one: what one host or home has spooled is for itself to store."""
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        return f"{socket.gethostname()}-{digest}"
+
+    @property
+    def id(self) -> str:
+        """A random id kept in the home; empty when the home cannot be written."""
+        if not self._id:
+            self._id = self._read_or_make_id()
+        return self._id
+
+    def entries(self, target: Target) -> tuple[str, ...] | None:
+        """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it cannot be read."""
+        path = f"{self.path}/memories/{_FILES[target]}"
+        try:
+            content = read(path, FILE_BYTES_MAX)
+            return None if content is None else tuple(map(scrubber(), parse(content.decode())))
+        except FileNotFoundError:
+            return ()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = type(error).__name__
+            log.warning("%s cannot be read (%s); nothing is removed because of it", _FILES[target], reason)
+            return None
+
+    def set_aside(self, event_id: str, reason: str, raw: str, *, share: float = 1.0) -> bool:
+        """Keep an event that cannot be stored where an operator finds it. False when this share of the room is full."""
+        try:
+            make_private(self.aside_folder)
+            return self._aside_room.keep(event_id, json.dumps({"reason": reason, "event": raw}), share)
+        except OSError:
+            return False
+
+    def aside(self) -> list[tuple[str, str]]:
+        """Events set aside, as (id, reason)."""
+        return [(item.id, item.reason) for item in dead_letters.kept(self.aside_folder)]
+
+    def remember(self, name: str, value: object) -> None:
+        """Keep a small value in the home's state folder; lost when the home cannot be written."""
+        with contextlib.suppress(OSError):
+            make_private(self.state)
+            overwrite(self.state / f"{name}.json", json.dumps(value))
+
+    def recollect(self, name: str) -> object:
+        """What `remember` kept; None when there is nothing."""
+        try:
+            value: object = json.loads((self.state / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return value
+
+    def _read_or_make_id(self) -> str:
+        path = self.state / "home_id"
+        try:
+            make_private(self.state)
+            if not path.exists():
+                create(path, uuid4().hex)
+            if not _saved_id(path):
+                log.warning("%s is damaged: the home gets a new id, and what it stored until now stays", path)
+                overwrite(path, uuid4().hex)
+            return _saved_id(path)
+        except OSError:
+            return ""
+
+
+def _saved_id(path: Path) -> str:
+    """The id in this file; empty when it holds none. Raises OSError."""
+    found = path.read_bytes().strip()
+    return found.decode() if re.fullmatch(b"[0-9a-f]{32}", found) else ""

@@ -1,0 +1,3 @@
+"""The durable queue on local disk between the hooks and Postgres."""
+
+from __future__ import annotations

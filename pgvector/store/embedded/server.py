@@ -1,0 +1,310 @@
+"""The embedded Postgres: one private server for a home, started on demand and shared by all its processes.
+
+A server lives in a *state folder* outside the home, because the host's backup would zip a live data folder torn:
+
+    lock  server.log  pg_hba.conf  pg_ident.conf    ours
+    data/                                           Postgres' own
+    run/                                            the socket; elsewhere when it cannot have this path
+
+It listens on the socket only and takes nobody but its owner and root, whom it knows by their user id. It outlives the
+process that started it. Tuning is in data/postgresql.conf and stays as the operator leaves it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ...errors import DatabaseUnavailable, SettingsError
+from . import cluster, os_account
+from .os_account import Account, as_root
+from .programs import server_programs, wheel_folder
+
+_SOCKET_PATH_MAX = 100
+_POLL_S = 0.02
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+# Larger than any process id can be, so it is never alive.
+_NO_PROCESS = str(2**31 - 1)
+
+# What the rest of a killed server may still hold for a moment.
+_HELD = ("shared memory block", f"{cluster.SOCKET}.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The folders of one server."""
+
+    state: Path
+    data: Path
+    sockets: Path
+
+    @property
+    def log(self) -> Path:
+        """What the server says; at most about 10 MiB of it are kept."""
+        return self.state / "server.log"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What is known of a server now. `version` and `account` are empty while there is no data folder."""
+
+    running: bool
+    pid: int | None
+    data_dir: Path
+    socket_dir: Path
+    version: str
+    size_bytes: int
+    account: str
+
+
+def available() -> bool:
+    """Whether the embedded Postgres is installed."""
+    return wheel_folder() is not None
+
+
+class EmbeddedServer:
+    """The server of one home. Holds nothing but its paths: safe in any number of threads and processes."""
+
+    def __init__(self, hermes_home: str | os.PathLike[str], data_dir: str = "") -> None:
+        """`data_dir` replaces the home's state folder. Raises SettingsError unless it is absolute or starts with ~."""
+        self.paths = _paths(Path(hermes_home).expanduser().resolve(), data_dir)
+
+    @property
+    def dsn(self) -> str:
+        """Where to connect, as libpq's key=value pairs; there is no password."""
+        pairs = {"host": str(self.paths.sockets), "hostaddr": "", "port": str(cluster.PORT)}
+        pairs |= {"dbname": cluster.DATABASE, "user": cluster.ROLE}
+        if not as_root():
+            # A folder below /tmp can vanish, and be made anew by anybody, while no server runs.
+            pairs["requirepeer"] = Account.of(os.geteuid()).name
+        return " ".join(f"{key}={cluster.quoted(value)}" for key, value in pairs.items())
+
+    def check_made(self) -> None:
+        """Raise SettingsError while there is nothing to start, for those who must not make it."""
+        if not self.paths.data.exists():
+            raise SettingsError(
+                f"this home has no memory yet: there is no {self.paths.data}; the first session makes it. For another "
+                "home, give --home"
+            )
+
+    def ensure_running(self, timeout_s: float = 60.0) -> bool:
+        """Start the server unless it runs, making it on first use, and wait until it answers.
+
+        Returns whether this call started it. Raises SettingsError when it cannot run as things are set, and
+        DatabaseUnavailable, with the last lines of its log, when it does not come up.
+        """
+        if self._answers():
+            cluster.bound_log(self.paths.log)
+            return False
+        deadline = time.monotonic() + timeout_s
+        with self._locked(deadline):
+            return not self._answers() and self._make_and_start(deadline)
+
+    def stop(self, timeout_s: float = 30.0, mode: Literal["smart", "fast", "immediate"] = "fast") -> bool:
+        """Stop the server and wait until it is gone. Returns False when none was running.
+
+        Raises DatabaseUnavailable when it does not stop in time.
+        """
+        if not self.paths.data.exists():
+            return False
+        deadline = time.monotonic() + timeout_s
+        with self._locked(deadline):
+            pid = self._postmaster()
+            if pid is None:
+                return False
+            with suppress(ProcessLookupError):
+                os.kill(pid, _SIGNALS[mode])
+            while os_account.runs(pid, str(self.paths.data)):
+                if time.monotonic() > deadline:
+                    raise DatabaseUnavailable(
+                        f"the embedded server (process {pid}) did not stop within {timeout_s:g} s: stop it with mode "
+                        "immediate, which the next start recovers from"
+                    )
+                time.sleep(_POLL_S)
+            return True
+
+    def status(self) -> ServerStatus:
+        """Look at the server without changing anything. Walks its data folder."""
+        running, data = self._answers(), self.paths.data
+        return ServerStatus(
+            running=running,
+            pid=self._pid_file()[0] if running else self._postmaster(),
+            data_dir=data,
+            socket_dir=self.paths.sockets,
+            version=(self._running_version() if running else "") or cluster.made_by(data),
+            size_bytes=_size_bytes(data),
+            account=Account.of(data.stat().st_uid).name if data.exists() else "",
+        )
+
+    def _answers(self) -> bool:
+        """Whether the server takes connections now; costs a fraction of a millisecond."""
+        return self._pid_file()[1] and self._socket_answers()
+
+    def _pid_file(self) -> tuple[int | None, bool]:
+        """The process id that Postgres noted, and whether it noted that it takes connections."""
+        try:
+            with (self.paths.data / "postmaster.pid").open(errors="replace") as file:
+                lines = file.read(4096).splitlines()
+            return int(lines[0]), len(lines) > 7 and lines[7].strip() == "ready"
+        except (OSError, ValueError, IndexError):
+            return None, False
+
+    def _socket_answers(self) -> bool:
+        try:
+            if not as_root() and self.paths.sockets.lstat().st_uid != os.geteuid():
+                return False
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.settimeout(1.0)
+                probe.connect(str(self.paths.sockets / cluster.SOCKET))
+        except OSError:
+            return False
+        return True
+
+    def _postmaster(self) -> int | None:
+        """The process id of the live server of this data folder, ready or not."""
+        pid, _ = self._pid_file()
+        return pid if pid is not None and os_account.runs(pid, str(self.paths.data)) else None
+
+    @contextmanager
+    def _locked(self, deadline: float) -> Iterator[None]:
+        state = self.paths.state
+        try:
+            if (state / "PG_VERSION").exists():
+                raise SettingsError(
+                    f"data_dir is {state}, the data folder of another Postgres: name a new or empty folder"
+                )
+            with os_account.locked(state / "lock", deadline):
+                yield
+        except OSError as error:
+            raise DatabaseUnavailable(f"the embedded server cannot use {state}: {error}") from error
+
+    def _make_and_start(self, deadline: float) -> bool:
+        paths = self.paths
+        account = os_account.server_account(paths.data, deadline)
+        programs = server_programs(deadline)
+        os_account.check_reachable(paths.state, account, deadline)
+        if paths.sockets.parent != paths.state:
+            os_account.make_folder(paths.sockets.parent)
+        os_account.make_private_folder(paths.sockets, account)
+        admitted = {Account.of(os.geteuid()).name, Account.of(0).name}
+        cluster.write_authentication(paths.state, admitted, 0o644 if as_root() else 0o600)
+        cluster.sweep(paths.data)
+        if not paths.data.exists():
+            cluster.create(paths.data, account, programs, deadline)
+        cluster.check_version(paths.data)
+        return self._start(account, programs, deadline)
+
+    def _start(self, account: Account, programs: Path, deadline: float) -> bool:
+        cluster.bound_log(self.paths.log)
+        log = os.open(self.paths.log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        command = cluster.command(self.paths.data, self.paths.sockets, self.paths.state, programs)
+        try:
+            while True:
+                if self._postmaster() is not None:
+                    if self._wait(None, deadline):
+                        return False
+                    continue
+                self._clear_stale(deadline)
+                offset = os.fstat(log).st_size
+                pid = os_account.run_detached(account, command, log, deadline)
+                if self._wait(pid, deadline):
+                    return True
+                said = os.pread(log, 2**16, offset).decode(errors="replace")
+                if not any(text in said for text in _HELD) or time.monotonic() > deadline:
+                    raise DatabaseUnavailable(
+                        f"the embedded server did not start: {cluster.tail(said)}; its log is {self.paths.log}"
+                    )
+                time.sleep(10 * _POLL_S)
+        finally:
+            os.close(log)
+
+    def _wait(self, pid: int | None, deadline: float) -> bool:
+        """Wait until the server answers; False when the started process is gone and no other took its place."""
+        while not self._answers():
+            alive = self._postmaster()
+            if alive is None and (pid is None or not os_account.runs(pid, str(self.paths.data))):
+                return False
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable(
+                    f"the embedded server (process {alive or pid}) runs but does not answer in {self.paths.sockets}: "
+                    f"it may be recovering from a crash, or see another {self.paths.sockets.parent} than we do; "
+                    f"try again later, and read {self.paths.log}"
+                )
+            time.sleep(_POLL_S)
+        return True
+
+    def _clear_stale(self, deadline: float) -> None:
+        """Take away what a dead server left and Postgres would trip over when a new process has its number."""
+        while self._socket_answers():
+            # On its way out it removes whatever socket is there, so a new one has to wait for it.
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable(
+                    f"an older server whose data folder is gone still listens in {self.paths.sockets}: "
+                    "it notices within a minute, so try again then"
+                )
+            time.sleep(10 * _POLL_S)
+        for name in (cluster.SOCKET, f"{cluster.SOCKET}.lock"):
+            (self.paths.sockets / name).unlink(missing_ok=True)
+        pid, _ = self._pid_file()
+        if pid is None or not os_account.exists(pid):
+            return
+        # The rest of the file stays: by it Postgres finds backends of the dead server that still run.
+        handle = os.open(self.paths.data / "postmaster.pid", os.O_RDWR | os.O_NOFOLLOW)
+        with open(handle, "r+") as file:
+            rest = file.read(4096).partition("\n")[2]
+            file.seek(0)
+            file.truncate()
+            file.write(f"{_NO_PROCESS}\n{rest}")
+
+    def _running_version(self) -> str:
+        import psycopg
+
+        try:
+            with psycopg.connect(self.dsn, connect_timeout=3, autocommit=True) as connection:
+                number = connection.info.server_version
+        except psycopg.Error:
+            return ""
+        return f"{number // 10_000}.{number % 10_000}"
+
+
+def _paths(home: Path, data_dir: str) -> Paths:
+    if data_dir:
+        state = Path(data_dir).expanduser()
+        if not state.is_absolute():
+            raise SettingsError(f"data_dir is {data_dir!r}: it must be an absolute path, or start with ~")
+    elif as_root():
+        state = os_account.system_folder() / _digest(home)
+    else:
+        given = os.environ.get("XDG_DATA_HOME", "")
+        base = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
+        state = base / "hermes-pgvector" / _digest(home)
+    state = state.resolve()
+    sockets = state / "run"
+    too_long = len(os.fsencode(sockets / f"{cluster.SOCKET}.lock")) > _SOCKET_PATH_MAX
+    # libpq takes a comma for the end of a host's name.
+    if too_long or "," in str(sockets):
+        short = os_account.system_folder() / "run" if as_root() else Path(f"/tmp/hermes-pgvector-{os.geteuid()}")
+        sockets = short / _digest(state)
+    return Paths(state, state / "data", sockets)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+
+
+def _size_bytes(folder: Path) -> int:
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total

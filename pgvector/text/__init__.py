@@ -1,0 +1,3 @@
+"""Pure functions on text: cleaning, normalization, tokens, chunks, sanitizing, times."""
+
+from __future__ import annotations

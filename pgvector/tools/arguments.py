@@ -1,0 +1,88 @@
+"""The arguments of a tool call, which a model has written: each is taken as it was meant, or named in a BadArgument."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+from ..errors import BadArgument
+
+Arguments = Mapping[str, Any]
+Name = TypeVar("Name", bound=str)
+
+
+def check(schema: Mapping[str, Any], arguments: Any) -> None:
+    """That the arguments are an object and hold nothing that the tool does not take."""
+    if not isinstance(arguments, Mapping):
+        raise BadArgument(f"the arguments are a {type(arguments).__name__}; they must be an object")
+    known = schema["parameters"]["properties"]
+    for name in arguments:
+        if name not in known:
+            raise BadArgument(f"unknown argument {str(name)[:60]!r}; {schema['name']} takes {', '.join(known)}")
+
+
+def text(arguments: Arguments, name: str) -> str:
+    """A string, empty when it is missing."""
+    value = arguments.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadArgument(f"{name} is a {type(value).__name__}; it must be a string")
+    return value
+
+
+def choice(arguments: Arguments, name: str, choices: Collection[Name]) -> Name | None:
+    """One of `choices`; None when it is missing or empty."""
+    value = text(arguments, name)
+    for known in choices:
+        if value == known:
+            return known
+    if value:
+        raise BadArgument(f"{name} is {value[:40]!r}; it must be one of {', '.join(choices)}")
+    return None
+
+
+def whole(arguments: Arguments, name: str, least: int, most: int) -> int | None:
+    """A whole number from `least` to `most`, also as the text of one; None when it is missing."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = least - 1
+    exact = not isinstance(value, bool) and (not isinstance(value, float) or value.is_integer())
+    if not exact or not least <= number <= most:
+        raise BadArgument(f"{name} is {_shown(value)}; it must be a whole number from {least} to {most}")
+    return number
+
+
+def switch(arguments: Arguments, name: str) -> bool:
+    """True or false, also as a word; false when it is missing."""
+    value = arguments.get(name)
+    known = {True: True, False: False, None: False, "true": True, "false": False, "": False}
+    try:
+        return known[value.strip().lower() if isinstance(value, str) else value]
+    except (KeyError, TypeError):
+        raise BadArgument(f"{name} is {_shown(value)}; it must be true or false") from None
+
+
+def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
+    """An object of at most `chars_max` characters as JSON, empty when it is missing."""
+    value = arguments.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BadArgument(f"{name} is a {type(value).__name__}; it must be an object")
+    try:
+        chars = len(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise BadArgument(f"{name} is not JSON; it may hold texts, finite numbers, lists and objects") from None
+    if chars > chars_max:
+        raise BadArgument(f"{name} has {chars} characters as JSON; it may have {chars_max}")
+    return dict(value)
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:40] if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"

@@ -1,0 +1,110 @@
+"""The tools by which an agent asks its memory: recall_memory, recall_conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..errors import BadArgument
+from ..model import TARGETS, Caller, RecallRequest, Scope
+from ..recall.render import as_json
+from ..runtime import Runtime
+from ..session.capture import clean
+from ..text import times
+from . import arguments as given
+
+LIMIT_DEFAULT = 10
+CONTEXT_MAX = 3
+ROLES = ("user", "assistant")
+
+_QUERY = {"type": "string", "description": "What to look for, in plain words or as a question"}
+_SCOPE = {
+    "type": "string",
+    "description": "current: this theme (usual); session: this conversation; all: every theme that may be read; "
+    "or the name of a theme",
+}
+_LIMIT = {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"}
+_SINCE = {
+    "type": "string",
+    "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
+}
+_UNTIL = {"type": "string", "description": "Nothing newer: as since; a date counts to its end"}
+
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "recall_memory",
+        "description": "Search the durable memory that all agents of this theme share: facts, preferences and notes "
+        "that were saved with the memory tool, here or on another host.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": _QUERY,
+                "scope": _SCOPE,
+                "target": {
+                    "type": "string",
+                    "enum": list(TARGETS),
+                    "description": "memory: notes about the work; user: facts about the user; leave out for both",
+                },
+                "since": _SINCE,
+                "until": _UNTIL,
+                "limit": _LIMIT,
+            },
+            "required": ["query"],
+        },
+    },
+    {
+        "name": "recall_conversation",
+        "description": "Search past conversation turns of this theme, of earlier sessions and other hosts too: what "
+        "was asked, answered, decided or tried.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": _QUERY,
+                "scope": _SCOPE,
+                "since": _SINCE,
+                "until": _UNTIL,
+                "role": {
+                    "type": "string",
+                    "enum": list(ROLES),
+                    "description": "Only what the user or only what the assistant said; leave out for both",
+                },
+                "context": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": CONTEXT_MAX,
+                    "description": "Turns before and after each hit to bring with it (default 0)",
+                },
+                "limit": _LIMIT,
+            },
+            "required": ["query"],
+        },
+    },
+)
+
+
+def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """Run one of the tools of SCHEMAS and return its answer. Raises PgvectorError."""
+    given.check(next(schema for schema in SCHEMAS if schema["name"] == name), arguments)
+    query = clean(given.text(arguments, "query")).strip()
+    if not query:
+        raise BadArgument("query is missing or empty; say what to look for")
+    settings = runtime.settings
+    scope_name = given.text(arguments, "scope") or settings.scope_default
+    most = settings.recall_limit_max
+    request = RecallRequest(
+        query=query,
+        scope=_narrowed(runtime.scope(caller.theme, scope_name, caller.session_id), arguments),
+        limit=given.whole(arguments, "limit", 1, most) or min(LIMIT_DEFAULT, most),
+        context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
+        budget_s=settings.recall_budget_s,
+        target=given.choice(arguments, "target", TARGETS),
+    )
+    recall = runtime.recall("entries" if name == "recall_memory" else "turns", request)
+    return as_json(recall, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
+
+
+def _narrowed(scope: Scope, arguments: Mapping[str, Any]) -> Scope:
+    since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
+    times.check_order(since, until)
+    return replace(scope, since=since, until=until, role=given.choice(arguments, "role", ROLES) or "")

@@ -1,0 +1,3 @@
+"""From the outbox into rows: the writer thread, batches, validation, backfill of vectors and words."""
+
+from __future__ import annotations

@@ -1,0 +1,369 @@
+"""The command line as a process sees it: words in, text and exit codes out. No database is needed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from commandline import Outcome, hermes_pgvector
+
+import hermes_memory_pgvector
+from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.outbox.spool import Spool
+
+PACKAGE = Path(hermes_memory_pgvector.__file__ or "").resolve().parent
+IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
+# Nothing listens on the port of the discard protocol.
+DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
+
+
+def in_a_process(*arguments: str, **environment: str) -> Outcome:
+    """Run a command line as a shell does."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith("HERMES_")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector", *arguments],
+        env={**known, "PYTHONPATH": IMPORTED_FROM, **environment},
+        capture_output=True, text=True, timeout=60, cwd="/",
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home whose database is dead."""
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", DEAD_DSN)
+    return tmp_path
+
+
+def test_importing_the_command_line_imports_nothing_heavy() -> None:
+    code = "import sys, hermes_memory_pgvector.cli as c; print(*sys.modules); c.register_cli"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"]},
+        capture_output=True, text=True, timeout=60, cwd="/", check=True,
+    )  # fmt: skip
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded & {"psycopg", "httpx", "rich", "pydantic", "numpy", "yaml", "pgvector"} == set()
+
+
+def test_without_a_command_the_help_is_shown_on_stderr() -> None:
+    shown = hermes_pgvector()
+    assert shown.code == 2
+    assert shown.out == ""
+    assert "doctor" in shown.err
+
+
+def test_the_host_gets_the_same_commands_under_its_own_name() -> None:
+    import argparse
+
+    root = argparse.ArgumentParser(prog="hermes")
+    ours = root.add_subparsers(dest="command").add_parser("pgvector")
+    cli.register_cli(ours)
+    ours.set_defaults(func=cli.pgvector_command)
+    args = root.parse_args(["pgvector", "--home", "/tmp", "version", "--json"])
+    assert args.func is cli.pgvector_command
+    assert args.command == "pgvector"
+    out = io.StringIO()
+    with redirect_stdout(out):
+        args.func(args)
+    assert set(json.loads(out.getvalue())) == {"version"}
+
+
+def test_a_failing_command_of_the_host_ends_with_its_exit_code() -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    cli.register_cli(parser)
+    with redirect_stderr(io.StringIO()), pytest.raises(SystemExit) as end:
+        cli.pgvector_command(parser.parse_args([]))
+    assert end.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["backfill", "--batch", "0"],
+        ["migrate", "--dimensions", "4001"],
+        ["search"],
+        ["server"],
+        ["nonsense"],
+        ["search", "x", "--kind", "z"],
+        ["status", "--home", "/etc/passwd"],
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
+    outcome = hermes_pgvector(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "  "],
+        ["search", "x", "--top-k", "51"],
+        ["search", "x", "--target", "memory", "--kind", "turns"],
+        ["search", "x", "--role", "user", "--kind", "memory"],
+    ],
+)
+def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments: list[str]) -> None:
+    outcome = hermes_pgvector("--home", str(home), *arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith("hermes-pgvector: ")
+
+
+@pytest.mark.parametrize("theme", [[], ["--theme", "Bil-ing"]])
+def test_search_refuses_a_theme_in_which_no_agent_recalls_anything(
+    home: Path, monkeypatch: pytest.MonkeyPatch, theme: list[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["billing"]')
+    outcome = hermes_pgvector("--home", str(home), "search", "x", *theme)
+    assert outcome.code == 2
+    assert "this theme is not in allowed_themes: " in outcome.err
+
+
+def test_home_and_json_may_stand_before_or_after_the_command(home: Path) -> None:
+    before = hermes_pgvector("--home", str(home), "--json", "status")
+    after = hermes_pgvector("status", "--home", str(home), "--json")
+    assert before.document["home"] == after.document["home"] == str(home)
+
+
+def test_status_of_a_dead_database_says_so_and_shows_the_spool(home: Path) -> None:
+    spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 20, window_max=5)
+    for number in range(7):
+        assert spool.append(TurnTaken(theme="t", user=f"question {number}", assistant="answer"))
+    outcome = hermes_pgvector("status", "--home", str(home), "--json")
+    assert outcome.code == 1
+    assert outcome.document["database"]["reachable"] is False
+    assert outcome.document["spool"]["events"] == 7
+    assert outcome.document["spool"]["processes"] == 1
+    assert outcome.document["rows"] is None
+    assert "hunter2" not in outcome.out + outcome.err
+    told = hermes_pgvector("status", "--home", str(home))
+    assert "7 events" in told.out
+    assert "does not answer" in told.err
+    spool.close()
+
+
+@pytest.mark.parametrize("command", [["search", "x"], ["migrate"], ["backfill", "--limit", "1"], ["history"]])
+def test_a_dead_database_gives_one_line_and_no_traceback(home: Path, command: list[str]) -> None:
+    outcome = in_a_process(*command, "--home", str(home), HERMES_PGVECTOR_DSN=DEAD_DSN)
+    assert outcome.code == 1
+    assert outcome.out == ""
+    assert outcome.err.startswith("hermes-pgvector: ")
+    assert len(outcome.err.splitlines()) == 1
+    assert "127.0.0.1" in outcome.err
+    assert "refused" in outcome.err
+    assert "hunter2" not in outcome.err
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    outcome = in_a_process("migrate", "--home", str(tmp_path), "--dsn", DEAD_DSN, HERMES_PGVECTOR_DEBUG="1")
+    assert outcome.code == 1
+    assert "Traceback" in outcome.err
+    assert "hunter2" not in outcome.err
+
+
+def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_POOL_MAX=99\n")
+    outcome = in_a_process("status", "--home", str(tmp_path))
+    assert outcome.code == 1
+    assert "HERMES_PGVECTOR_POOL_MAX" in outcome.err
+    assert "99" in outcome.err
+    assert "20" in outcome.err
+
+
+def test_the_environment_file_of_the_home_counts_for_every_variable(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"HERMES_PGVECTOR_ADMIN_DSN={DEAD_DSN}\n")
+    outcome = in_a_process("migrate", "--home", str(tmp_path))
+    assert outcome.code == 1
+    assert "port 9" in outcome.err
+
+
+def test_hermes_home_is_the_home_when_none_is_named(tmp_path: Path) -> None:
+    outcome = in_a_process("status", "--json", HERMES_HOME=str(tmp_path), HERMES_PGVECTOR_DSN=DEAD_DSN)
+    assert outcome.document["home"] == str(tmp_path.resolve())
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector", "version"],
+        env={"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "HERMES_HOME": str(tmp_path)},
+        stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, cwd="/",
+    )  # fmt: skip
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["version", "status"])
+def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "hermes_memory_pgvector", command],
+            env={"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "HERMES_HOME": str(tmp_path)},
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd="/",
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "hermes-pgvector: stdout cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+
+
+def test_piped_output_has_no_colours(home: Path) -> None:
+    outcome = in_a_process("doctor", "--home", str(home), HERMES_PGVECTOR_DSN=DEAD_DSN)
+    assert "\x1b" not in outcome.out + outcome.err
+    assert "✗ database" in outcome.out
+
+
+def test_doctor_tells_a_remedy_for_every_trouble(home: Path) -> None:
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    checks = {check["name"]: check for check in outcome.document["checks"]}
+    assert outcome.code == 1
+    assert checks["database"]["verdict"] == "problem"
+    assert checks["provider"]["verdict"] == "problem"
+    assert checks["plugin"]["verdict"] == "problem"
+    assert checks["settings"]["verdict"] == "ok"
+    assert all(check["remedy"] for check in checks.values() if check["verdict"] != "ok")
+
+
+def test_doctor_goes_on_to_what_it_can_see_when_a_setting_is_wrong(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_POOL_MAX", "99")
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    checks = {check["name"]: check["verdict"] for check in outcome.document["checks"]}
+    assert outcome.code == 1
+    assert checks["settings"] == "problem"
+    assert checks["package"] == "ok"
+
+
+def test_doctor_sees_events_set_aside_and_a_plugin_in_use(home: Path) -> None:
+    aside = home / "pgvector" / "aside"
+    aside.mkdir(parents=True)
+    (aside / "1.json").write_text(json.dumps({"reason": "Postgres refuses the data", "event": "{}"}))
+    (home / "config.yaml").write_text("memory:\n  provider: pgvector\n")
+    assert hermes_pgvector("install", "--home", str(home)).code == 0
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    checks = {check["name"]: check for check in outcome.document["checks"]}
+    assert checks["set aside"]["verdict"] == "warning"
+    assert "refuses the data" in checks["set aside"]["found"]
+    assert checks["provider"]["verdict"] == checks["plugin"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("processes", "bytes_each", "verdict"), [(3, 300_000, "ok"), (2, 600_000, "problem")], ids=["many", "full"]
+)
+def test_doctor_holds_the_spool_of_each_process_against_its_limit(
+    home: Path, monkeypatch: pytest.MonkeyPatch, processes: int, bytes_each: int, verdict: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_SPOOL_MAX_MB", "1")
+    for _ in range(processes):
+        spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 20, window_max=5)
+        assert spool.append(TurnTaken(theme="t", user="question", assistant="x" * bytes_each))
+        spool.close()
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    (check,) = (check for check in outcome.document["checks"] if check["name"] == "spool")
+    assert check["verdict"] == verdict, check["found"]
+
+
+@pytest.mark.parametrize(
+    ("host", "config", "verdict"),
+    [
+        ("hermes_agent.memory_providers", "{}", "ok"),
+        ("hermes_agent.memory_providers", "{plugins: {isolation: host}}", "problem"),
+        ("folders only", "{}", "problem"),
+    ],
+)
+def test_without_a_link_the_plugin_is_missing_unless_the_host_finds_its_entry_point(
+    home: Path, host: str, config: str, verdict: str
+) -> None:
+    (home / "config.yaml").write_text(config)
+    memory = home / "site" / "plugins" / "memory"
+    memory.mkdir(parents=True)
+    (memory / "__init__.py").write_text(f"GROUP = {host!r}")
+    seen = in_a_process("doctor", "--home", str(home), "--json", PYTHONPATH=f"{memory.parent.parent}:{IMPORTED_FROM}")
+    assert {check["name"]: check["verdict"] for check in seen.document["checks"]}["plugin"] == verdict
+
+
+@pytest.mark.parametrize("command", ["doctor", "install"])
+def test_nobody_is_told_to_overwrite_a_config_that_cannot_be_read(home: Path, command: str) -> None:
+    (home / "config.yaml").write_text("model: x\nmemory: {provider: pgvector\nother: y\n")
+    outcome = hermes_pgvector(command, "--home", str(home))
+    assert outcome.code == 1
+    assert "config.yaml cannot be read: ParserError in line 3; mend the file" in outcome.shown
+    assert "config set" not in outcome.shown
+
+
+def test_the_embedded_server_is_not_started_for_a_home_with_a_server_of_its_own(home: Path) -> None:
+    outcome = hermes_pgvector("server", "start", "--home", str(home))
+    assert outcome.code == 1
+    assert "127.0.0.1" in outcome.err
+    assert "hunter2" not in outcome.err
+
+
+# The link of the plugin
+
+
+def test_install_links_the_package_and_says_what_is_next(tmp_path: Path) -> None:
+    outcome = hermes_pgvector("install", "--home", str(tmp_path))
+    assert outcome.code == 0
+    assert (tmp_path / "plugins" / "pgvector").resolve() == PACKAGE
+    assert "hermes config set memory.provider pgvector" in outcome.err
+
+
+def test_installing_twice_changes_nothing(tmp_path: Path) -> None:
+    assert hermes_pgvector("install", "--home", str(tmp_path), "--json").document["changed"] is True
+    assert hermes_pgvector("install", "--home", str(tmp_path), "--json").document["changed"] is False
+
+
+def test_a_link_to_a_python_that_is_gone_is_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "plugins" / "pgvector"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "gone" / "site-packages" / "hermes_memory_pgvector")
+    assert hermes_pgvector("install", "--home", str(tmp_path)).code == 0
+    assert link.resolve() == PACKAGE
+
+
+def test_a_link_to_another_copy_of_the_package_is_replaced(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "hermes_memory_pgvector"
+    (other / "admin").mkdir(parents=True)
+    (other / "admin" / "link.py").touch()
+    link = tmp_path / "plugins" / "pgvector"
+    link.parent.mkdir()
+    link.symlink_to(other)
+    assert hermes_pgvector("install", "--home", str(tmp_path)).code == 0
+    assert link.resolve() == PACKAGE
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+@pytest.mark.parametrize("extra", [[], ["--remove"]])
+def test_what_is_not_ours_is_left_alone(tmp_path: Path, kind: str, extra: list[str]) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "__init__.py").write_text("theirs = 1\n")
+    link = tmp_path / "plugins" / "pgvector"
+    link.parent.mkdir()
+    if kind == "folder":
+        foreign.rename(link)
+    else:
+        link.symlink_to(foreign)
+    outcome = hermes_pgvector("install", "--home", str(tmp_path), *extra)
+    assert outcome.code != 0
+    assert str(link) in outcome.err
+    assert (link / "__init__.py").read_text() == "theirs = 1\n"
+
+
+def test_removing_takes_the_link_away_and_nothing_else(tmp_path: Path) -> None:
+    hermes_pgvector("install", "--home", str(tmp_path))
+    assert hermes_pgvector("install", "--remove", "--home", str(tmp_path)).code == 0
+    assert list((tmp_path / "plugins").iterdir()) == []
+    assert (PACKAGE / "__init__.py").is_file()
+    assert hermes_pgvector("install", "--remove", "--home", str(tmp_path)).code == 0

@@ -1,0 +1,582 @@
+"""The commands of operators on real databases, with an embedding endpoint on loopback."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from commandline import Outcome, hermes_pgvector
+from loopback import Endpoint, vector
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
+from hermes_memory_pgvector.store.schema import migration_files
+
+IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
+MIGRATIONS = [migration.name for migration in migration_files()]
+SPOILT = "zebra"
+ADMINISTRATORS = "hermes-pgvector migrate --dsn postgresql://ADMIN@HOST/DATABASE --runtime-role {role}"
+
+
+class PickyEndpoint(Endpoint):
+    """Answers only zeros for texts with a certain word, as a broken model does, and dies after `texts_max` texts."""
+
+    texts_max = 1 << 30
+
+    def _answer(self, texts: list[str]) -> dict[str, Any]:
+        if self.texts + len(texts) > self.texts_max:
+            self.status = 503
+        answer = super()._answer(texts)
+        for text, item in zip(texts, answer["data"], strict=True):
+            if SPOILT in text:
+                item["embedding"] = [0.0] * self.dimensions
+        return answer
+
+
+@pytest.fixture
+def endpoint() -> Iterator[PickyEndpoint]:
+    running = PickyEndpoint()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, database: str, endpoint: PickyEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    """Run a command line for a home that uses the database and the endpoint."""
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", endpoint.url)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "words")
+
+    def run(*arguments: str) -> Outcome:
+        return hermes_pgvector("--home", str(tmp_path), *arguments)
+
+    return run
+
+
+def add_turns(dsn: str, contents: list[str], theme: str = "ops", session: str = "s1") -> None:
+    with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO conversations (agent_identity, session_id, role, content) VALUES (%s, %s, 'user', %s)",
+            [(theme, session, content) for content in contents],
+        )
+
+
+def value(dsn: str, statement: str) -> Any:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(statement.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def unembedded(dsn: str) -> int:
+    return int(value(dsn, "SELECT count(*) FROM conversations WHERE embedding IS NULL"))
+
+
+@pytest.fixture
+def make_role(database: str) -> Iterator[Callable[[], str]]:
+    """Make login roles without any right."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"hermes_cli_{uuid.uuid4().hex[:8]}")
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(made[-1])))
+        return made[-1]
+
+    yield make
+    for role in made:
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+# migrate
+
+
+def test_migrate_applies_every_file_once(run: Callable[..., Outcome], empty_database: str) -> None:
+    first = run("migrate", "--dsn", empty_database, "--json")
+    assert first.code == 0
+    assert first.document["applied"] == MIGRATIONS
+    for name in MIGRATIONS:
+        assert name in first.err
+    again = run("migrate", "--dsn", empty_database)
+    assert again.code == 0
+    assert "nothing to do" in again.out
+
+
+def test_migrate_takes_the_vector_length_of_the_embedder_unless_told(
+    run: Callable[..., Outcome], endpoint: PickyEndpoint, make_database: Callable[..., str]
+) -> None:
+    asked, told = make_database(dimensions=None), make_database(dimensions=None)
+    endpoint.dimensions = 96
+    assert run("migrate", "--dsn", asked).code == 0
+    assert run("migrate", "--dsn", told, "--dimensions", "128").code == 0
+    length = "SELECT atttypmod FROM pg_attribute WHERE attrelid = 'conversations'::regclass AND attname = 'embedding'"
+    assert value(asked, length) == 96
+    assert value(told, length) == 128
+    again = run("migrate", "--dsn", told, "--dimensions", "96")
+    assert "nothing to do" in again.out
+    assert "--dimensions 96 was ignored" in again.err
+    assert "have 128 numbers" in again.err
+    assert run("migrate", "--dsn", told, "--dimensions", "128").err == ""
+
+
+def test_migrate_guesses_no_vector_length_while_the_embedder_is_away(
+    run: Callable[..., Outcome], endpoint: PickyEndpoint, empty_database: str
+) -> None:
+    endpoint.status = 503
+    outcome = run("migrate", "--dsn", empty_database)
+    assert outcome.code == 1
+    assert "--dimensions" in outcome.err
+    assert value(empty_database, "SELECT to_regclass('conversations') IS NULL")
+
+
+def test_migrate_prefers_the_administrators_variable_to_the_settings(
+    run: Callable[..., Outcome], empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", empty_database)
+    assert run("migrate", "--json").document["applied"] == MIGRATIONS
+
+
+def test_a_runtime_role_gets_what_agents_need(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = make_role()
+    monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", database)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=role))
+    assert run("status").code == 1
+    assert run("migrate", "--runtime-role", role).code == 0
+    assert run("status").code == 0
+    checks = {check["name"]: check for check in run("doctor", "--json").document["checks"]}
+    assert checks["role"]["verdict"] == "ok"
+
+
+# status and doctor
+
+
+def test_status_counts_rows_by_theme(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, [f"turn {number}" for number in range(5)], theme="billing")
+    add_turns(database, ["one more"], theme="ops")
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content) "
+            "VALUES ('ops', 'memory', 'a'), ('ops', 'user', 'b')"
+        )
+        connection.execute(
+            "UPDATE conversations SET embedding = %s::halfvec WHERE agent_identity = 'ops'", [str(vector("x"))]
+        )
+    outcome = run("status", "--json")
+    assert outcome.code == 0
+    found = outcome.document
+    assert found["rows"] == {
+        "entries": 2, "entries_without_vector": 2, "turns": 6, "turns_without_vector": 5, "themes": 2,
+    }  # fmt: skip
+    themes = {row["theme"]: (row["entries"], row["turns"], row["without_vector"]) for row in found["themes"]}
+    assert themes == {"billing": (0, 5, 5), "ops": (2, 1, 2)}
+    assert [row["theme"] for row in run("status", "--themes", "1", "--json").document["themes"]] == ["billing"]
+    assert found["vectors"]["dimensions"] == 384
+    assert found["graph_index"] is None
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE conversations SET embedding = %s::halfvec", [str(vector("x"))])
+    assert run("status", "--json").document["graph_index"] == {"questions": 3, "share": 1.0}
+    assert "finds 100.0% of the ten nearest turns (3 questions made up)" in run("status").out
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE conversations SET embedding = NULL WHERE agent_identity = 'billing'")
+    shown = run("status").out
+    assert "2 entries and 6 turns in 2 themes" in shown
+    assert "7 rows, found by words only" in shown
+
+
+def test_status_of_a_database_without_tables_names_the_command(
+    run: Callable[..., Outcome], empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", empty_database)
+    outcome = run("status", "--json")
+    assert outcome.code == 1
+    assert outcome.document["database"]["reachable"] is True
+    assert outcome.document["database"]["schema_version"] is None
+    assert "hermes-pgvector migrate" in outcome.err
+
+
+def test_doctor_finds_nothing_broken_in_a_sound_installation(
+    run: Callable[..., Outcome], tmp_path: Path, database: str
+) -> None:
+    (tmp_path / "config.yaml").write_text("memory:\n  provider: pgvector\n")
+    run("install")
+    outcome = run("doctor", "--json")
+    checks = {check["name"]: check["verdict"] for check in outcome.document["checks"]}
+    assert outcome.code == 0
+    assert {name for name, verdict in checks.items() if verdict == "problem"} == set()
+    assert all(checks[name] == "ok" for name in ("database", "pgvector", "schema", "embedder", "model", "rows"))
+    assert checks["role"] == "warning", "the tests connect as a superuser"
+
+
+def test_doctor_names_the_rights_that_a_role_lacks(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = make_role()
+    run("migrate", "--dsn", database, "--runtime-role", role)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("REVOKE DELETE ON memory_entries FROM {}").format(sql.Identifier(role)))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=role))
+    outcome = run("doctor", "--json")
+    check = next(check for check in outcome.document["checks"] if check["name"] == "role")
+    assert outcome.code == 1
+    assert check["verdict"] == "problem"
+    assert "delete on memory_entries" in check["found"]
+    assert check["remedy"] == ADMINISTRATORS.format(role=role)
+
+
+def test_doctor_names_one_command_that_makes_a_bare_database_ready_for_the_role(
+    run: Callable[..., Outcome], empty_database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = make_role()
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(empty_database, user=role))
+    checks = {check["name"]: check for check in run("doctor", "--json").document["checks"]}
+    assert checks["schema"]["remedy"] == ADMINISTRATORS.format(role=role)
+    assert "run:" not in checks["schema"]["found"]
+    assert "is on the server, and not yet in this database" in checks["pgvector"]["found"]
+    command = ADMINISTRATORS.format(role=role).replace("postgresql://ADMIN@HOST/DATABASE", shlex.quote(empty_database))
+    try:
+        assert run(*shlex.split(command)[1:]).code == 0
+        verdicts = {check["name"]: check["verdict"] for check in run("doctor", "--json").document["checks"]}
+        assert {verdicts[name] for name in ("pgvector", "schema", "role")} == {"ok"}
+    finally:
+        with psycopg.connect(empty_database, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
+
+
+def test_doctor_sees_vectors_of_another_model(
+    run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO hermes_pgvector_settings (name, value) VALUES ('embedding_model', 'other')")
+    check = next(check for check in run("doctor", "--json").document["checks"] if check["name"] == "model")
+    assert check["verdict"] == "problem"
+    assert "other" in check["found"]
+    endpoint.dimensions = 96
+    check = next(check for check in run("doctor", "--json").document["checks"] if check["name"] == "model")
+    assert check["verdict"] == "problem"
+    assert "96" in check["found"]
+
+
+def test_doctor_changes_nothing_in_the_database(run: Callable[..., Outcome], database: str) -> None:
+    run("doctor")
+    run("status")
+    assert value(database, "SELECT count(*) FROM hermes_pgvector_settings WHERE name = 'embedding_model'") == 0
+    assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
+
+
+# search
+
+
+def test_search_finds_what_an_agent_of_the_theme_would_find(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, ["the kittens are in the kitchen", "the invoices are in the cellar"], theme="ops")
+    add_turns(database, ["the kittens of billing are in the barn"], theme="billing")
+    run("backfill")
+    found = run("search", "where are the kittens", "--theme", "Ops", "--kind", "turns", "--json")
+    assert found.code == 0
+    assert set(found.document) == {"query", "theme", "scope", "turns"}
+    hits = found.document["turns"]["hits"]
+    assert hits[0]["content"] == "the kittens are in the kitchen"
+    assert {hit["theme"] for hit in hits} == {"ops"}
+    assert found.document["turns"]["explanation"]["rows"] == 2
+    everywhere = run("search", "kittens", "--theme", "ops", "--scope", "all", "--json").document
+    assert {hit["theme"] for hit in everywhere["turns"]["hits"]} == {"ops", "billing"}
+    assert everywhere["memory"]["hits"] == []
+
+
+def test_a_known_model_becomes_that_of_the_database_when_it_has_answered_and_not_before(
+    run: Callable[..., Outcome],
+    make_database: Callable[..., str],
+    endpoint: PickyEndpoint,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = make_database(dimensions=768)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", empty)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "nomic-embed-text")
+    endpoint.dimensions = 768
+    endpoint.close()
+    asked = run("search", "kittens")
+    assert asked.code == 0
+    assert "degraded: by words only: " in asked.err
+    assert run("backfill").code == 1
+    assert run("status", "--json").document["vectors"] == {"dimensions": 768, "model": None}
+    endpoint.reopen()
+    assert "degraded" not in run("search", "kittens").err
+    assert run("status", "--json").document["vectors"]["model"] == "nomic-embed-text"
+
+
+def test_search_explains_how_its_answer_came_about(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, ["the kittens are in the kitchen"], theme="default")
+    run("backfill")
+    shown = run("search", "kittens", "--explain").out
+    for word in ("1 row in scope", "plan: exact", "similarity 0.", "BM25", "embed", "session s1"):
+        assert word in shown
+
+
+def test_search_prints_no_control_characters_of_a_memory(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, ["kittens \x1b[31mred\x1b[0m \x9b2J [bold]all[/bold] \u202e over"], theme="default")
+    run("backfill")
+    shown = run("search", "kittens").out
+    assert "[bold]all[/bold]" in shown
+    assert not set("\x1b\x9b\u202e") & set(shown)
+    assert run("search", "kittens", "--json").out.isascii()
+
+
+def test_search_says_when_it_had_to_do_without_meaning(
+    run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO conversations (agent_identity, role, content, search) "
+            "VALUES ('default', 'user', 'kittens in the kitchen', to_tsvector('english', 'kittens in the kitchen'))"
+        )
+    endpoint.status = 503
+    outcome = run("search", "kittens", "--kind", "turns")
+    assert outcome.code == 0
+    assert "kittens in the kitchen" in outcome.out
+    assert "degraded: " in outcome.err
+
+
+def test_search_stores_what_a_dead_process_left_behind(
+    run: Callable[..., Outcome], tmp_path: Path, database: str
+) -> None:
+    code = (
+        "import os, sys, pathlib; from hermes_memory_pgvector.spool import Spool;"
+        "from hermes_memory_pgvector.model import TurnTaken;"
+        "s = Spool(pathlib.Path(sys.argv[1]), bytes_max=1 << 20, window_max=5);"
+        "say = lambda text: s.append(TurnTaken(theme='default', session_id='z', user=text, assistant=''));"
+        "[say(f'cupboard {number} is empty') for number in range(500)];"
+        "say('lost kittens are in the kitchen');"
+        "os._exit(0)"
+    )
+    spool = tmp_path / "pgvector" / "spool"
+    subprocess.run(
+        [sys.executable, "-P", "-c", code, str(spool)], env={"PYTHONPATH": IMPORTED_FROM}, check=True, cwd="/"
+    )
+    assert run("status", "--json").document["spool"]["events"] == 501
+    assert "lost kittens" in run("search", "kittens", "--kind", "turns").out
+    assert run("status", "--json").document["spool"]["events"] == 0
+
+
+# backfill
+
+
+def test_backfill_embeds_every_row_and_can_be_resumed(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, [f"turn number {number}" for number in range(25)])
+    first = run("backfill", "--limit", "10", "--batch", "4", "--json")
+    assert first.code == 0
+    assert first.document == {"embedded": 10, "left": 15, "refused": [], "interrupted": False}
+    assert unembedded(database) == 15
+    assert run("backfill", "--json").document["embedded"] == 15
+    assert unembedded(database) == 0
+    assert "nothing to do" in run("backfill").out
+    assert value(database, "SELECT count(*) FROM conversations WHERE search IS NULL") == 0
+    assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
+
+
+def test_backfill_names_rows_that_the_embedder_refuses_and_does_the_others(
+    run: Callable[..., Outcome], database: str
+) -> None:
+    for number in range(20):
+        # A session each: a turn is embedded together with the one before it.
+        add_turns(database, [f"{SPOILT if number in (3, 17) else 'horse'} number {number}"], session=f"s{number}")
+    outcome = run("backfill", "--json")
+    assert outcome.code == 1
+    assert outcome.document["embedded"] == 18
+    assert outcome.document["left"] == 2
+    assert len(outcome.document["refused"]) == 2
+    assert (
+        value(database, f"SELECT count(*) FROM conversations WHERE embedding IS NULL AND content LIKE '{SPOILT}%'") == 2
+    )
+
+
+def test_backfill_stops_when_the_embedder_is_away_and_keeps_what_is_done(
+    run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
+) -> None:
+    add_turns(database, [f"turn number {number}" for number in range(9)])
+    endpoint.texts_max = 6
+    outcome = run("backfill", "--batch", "2")
+    assert outcome.code == 1
+    assert "4 rows done, run again" in outcome.err
+    assert unembedded(database) == 5
+    assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
+    endpoint.status, endpoint.texts_max = 200, 1 << 30
+    assert run("backfill").code == 0
+    assert unembedded(database) == 0
+
+
+def test_backfill_puts_no_vectors_of_another_model_into_a_database(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, ["a turn"])
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO hermes_pgvector_settings (name, value) VALUES ('embedding_model', 'other')")
+    outcome = run("backfill")
+    assert outcome.code == 1
+    assert "other" in outcome.err
+    assert unembedded(database) == 1
+
+
+def test_backfill_goes_ahead_beside_an_agent_that_makes_no_progress(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, ["a turn"])
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO hermes_pgvector_leases VALUES ('heal', 'somebody', now() + interval '10 minutes')"
+        )
+    outcome = run("backfill", "--wait", "0")
+    assert outcome.code == 0
+    assert "going ahead" in outcome.err
+    assert unembedded(database) == 0
+    assert value(database, "SELECT holder FROM hermes_pgvector_leases") == "somebody"
+
+
+def test_backfill_waits_for_a_lease_that_runs_out(run: Callable[..., Outcome], database: str) -> None:
+    add_turns(database, ["a turn"])
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO hermes_pgvector_leases VALUES ('heal', 'somebody', now() + interval '1 second')"
+        )
+    outcome = run("backfill", "--wait", "100")
+    assert outcome.code == 0
+    assert "watching" in outcome.err
+    assert unembedded(database) == 0
+
+
+def test_an_interrupted_backfill_keeps_what_is_done_and_frees_its_lease(
+    tmp_path: Path, database: str, endpoint: PickyEndpoint
+) -> None:
+    add_turns(database, [f"turn number {number}" for number in range(200)])
+    endpoint.delay_s = 0.2
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector", "backfill", "--batch", "2", "--home", str(tmp_path)],
+        env={
+            "PATH": os.environ["PATH"], "PYTHONPATH": IMPORTED_FROM, "HERMES_PGVECTOR_DSN": database,
+            "HERMES_PGVECTOR_EMBED_URL": endpoint.url, "HERMES_PGVECTOR_EMBED_MODEL": "words",
+        },
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while unembedded(database) > 196 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    left = unembedded(database)
+    assert 0 < left <= 196
+    assert f"{left} rows left" in out
+    assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
+
+
+# server
+
+
+@pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
+@pytest.mark.parametrize("command", [["history"], ["undo", "1"], ["backfill"], ["tune"], ["search", "x"]])
+def test_who_looks_or_mends_makes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DATA_DIR", str(tmp_path / "server"))
+    outcome = hermes_pgvector("--home", str(tmp_path / "mistyped"), *command)
+    assert outcome.code == 1
+    assert "no memory yet" in outcome.err
+    assert "--home" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
+def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HERMES_PGVECTOR_DSN", raising=False)
+    with tempfile.TemporaryDirectory(prefix="hpg", dir="/tmp") as folder:
+        data = Path(folder) / "server"
+        monkeypatch.setenv("HERMES_PGVECTOR_DATA_DIR", str(data))
+        Path(folder).chmod(0o755)
+
+        def run(*arguments: str) -> Outcome:
+            return hermes_pgvector("--home", f"{folder}/home", "--json", *arguments)
+
+        try:
+            assert run("server", "status").code == 1
+            assert run("status").code == 1
+            assert not data.exists()
+            assert run("server", "start").document["started"] is True
+            assert run("server", "start").document["started"] is False
+            assert run("migrate").document["applied"] == []
+            with psycopg.connect(EmbeddedServer(f"{folder}/home", str(data)).dsn) as connection:
+                connection.execute("DELETE FROM hermes_pgvector_migrations WHERE version = 5")
+            checks = {check["name"]: check["remedy"] for check in run("doctor").document["checks"]}
+            assert checks["schema"] == "hermes-pgvector server start"
+            with psycopg.connect(EmbeddedServer(f"{folder}/home", str(data)).dsn) as connection:
+                connection.execute("INSERT INTO hermes_pgvector_migrations VALUES (5, '005_words')")
+            shown = run("status")
+            assert shown.code == 0
+            assert shown.document["database"]["embedded"] is True
+            assert run("server", "status").document["running"] is True
+            assert run("server", "stop").document["stopped"] is True
+            assert run("server", "stop").document["stopped"] is False
+        finally:
+            EmbeddedServer(f"{folder}/home", str(data)).stop(mode="immediate")
+
+
+# tune
+
+
+def test_tune_proposes_and_builds_what_large_themes_earn(
+    run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (agent_identity, role, content, embedding) "
+            "SELECT CASE WHEN n % 5 < 2 THEN 'large' ELSE 'other ' || n % 5 END, 'user', 'x', "
+            "(SELECT array_agg(random()) FROM generate_series(1, 384) WHERE n > 0)::vector::halfvec "
+            "FROM generate_series(1, 3000) AS n"
+        )
+    assert "nothing to do" in run("tune").out
+    proposed = run("tune", "--rows-min", "1000", "--json").document
+    (index,) = proposed["indexes"]
+    assert (index["theme"], index["rows"], index["step"], proposed["applied"]) == ("large", 1200, "build", False)
+    told = run("tune", "--rows-min", "1000", "--dsn", database).err
+    assert told.endswith(
+        "hermes-pgvector tune --apply --rows-min 1000 --indexes-max 24 --dsn postgresql://ADMIN@HOST/DATABASE\n"
+    )
+    assert run("tune", "--rows-min", "1000", "--apply").code == 0
+    assert value(database, f"SELECT count(*) FROM pg_indexes WHERE indexname = '{index['name']}'") == 1
+    again = run("tune", "--rows-min", "1000", "--apply", "--json").document
+    assert [(index["step"], index["bytes"] > 0) for index in again["indexes"]] == [("keep", True)]
+
+    monkeypatch.setenv("HERMES_PGVECTOR_EXACT_ROWS_MAX", "1000")
+    shown = run("search", "x", "--theme", "large", "--kind", "turns", "--explain")
+    assert "plan: theme's own index" in shown.out
+    assert run("tune", "--apply", "--indexes-max", "0").code == 0
+    assert value(database, f"SELECT count(*) FROM pg_indexes WHERE indexname = '{index['name']}'") == 0
+
+
+def test_tune_needs_a_role_that_may_make_indexes(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str]
+) -> None:
+    role = make_role()
+    assert run("migrate", "--runtime-role", role).code == 0
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (agent_identity, role, content, embedding) "
+            "SELECT 'theme ' || n % 3, 'user', 'x', array_fill(1, array[384])::vector::halfvec "
+            "FROM generate_series(1, 3000) AS n"
+        )
+    outcome = run("tune", "--dsn", make_conninfo(database, user=role), "--rows-min", "1000", "--apply")
+    assert outcome.code == 1
+    assert "must be owner" in outcome.err
+    assert "--dsn postgresql://ADMIN@HOST/DATABASE" in outcome.err

@@ -1,0 +1,48 @@
+"""The command that gets this package tells the place that it came from, never its name alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.hosts import installation
+
+
+class Installed:
+    """A distribution as pip leaves it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return json.dumps({"url": self._url}) if self._url else None
+
+
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, url: str) -> None:
+    monkeypatch.setattr(installation, "__file__", str(folder / "hermes_memory_pgvector" / "hosts" / "installation.py"))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _name: Installed(url))
+
+
+def test_in_a_clone_it_is_the_clone() -> None:
+    root = Path(__file__).resolve().parents[2]
+    assert shlex.split(installation.pip_install("embedded")) == ["pip", "install", f"{root}[embedded]"]
+
+
+def test_what_pip_built_tells_where_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clone = tmp_path / "a clone"
+    clone.mkdir()
+    (clone / "pyproject.toml").touch()
+    install(monkeypatch, tmp_path, clone.as_uri())
+    assert shlex.split(installation.pip_install()) == ["pip", "install", str(clone)]
+    there = ["/opt/hermes/bin/python", "-m", "pip", "install", f"{clone}[embedded]"]
+    assert shlex.split(installation.pip_install("embedded", there[0])) == there
+
+
+@pytest.mark.parametrize("url", ["", "file:///gone", "git+https://example.org/x.git"])
+def test_of_an_unknown_place_it_says_where_to_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str) -> None:
+    install(monkeypatch, tmp_path, url)
+    assert installation.pip_install("embedded") == f"pip install '.[embedded]', {installation.UNKNOWN}"

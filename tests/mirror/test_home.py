@@ -1,0 +1,591 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from hermes_memory_pgvector import files
+from hermes_memory_pgvector.mirror import home as module
+from hermes_memory_pgvector.mirror import snapshot
+from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.mirror.reconcile import Reconciler
+from hermes_memory_pgvector.mirror.snapshot import Entries
+from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
+from hermes_memory_pgvector.outbox import dead_letters
+from hermes_memory_pgvector.outbox.dead_letters import UNREADABLE
+from hermes_memory_pgvector.session.off_record import OffRecordEntries
+
+
+def in_processes(count: int, script: str, *arguments: str) -> list[str]:
+    """Run a script in several processes at once and return what each printed."""
+    prologue = "import sys\nfrom hermes_memory_pgvector.home import Home\nhome = Home(sys.argv[1])\n"
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", prologue + textwrap.dedent(script), *arguments, str(number)],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    printed = [process.communicate(timeout=60)[0].strip() for process in running]
+    assert [process.returncode for process in running] == [0] * count
+    return printed
+
+
+def read_only(tmp_path: Path) -> Home:
+    """A home in which nothing can be made, not even by root: its state folder's place is taken."""
+    (tmp_path / "pgvector").write_text("a file")
+    return Home(tmp_path)
+
+
+def write_memory(home: Home, content: str | bytes, name: str = "MEMORY.md") -> None:
+    path = home.path / "memories" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def note(home: Home, *lines: str, events: Sequence[Event] = ()) -> None:
+    """Put these entries of MEMORY.md into the snapshot, and these events, as yet in no spool."""
+    with home.snapshot.held(5):
+        home.snapshot.note({"memory": lines, "user": ()}, events)
+
+
+def noted(path: Path) -> tuple[Entries, tuple[Event, ...]]:
+    """What a process that begins now finds in the snapshot."""
+    home = Home(path)
+    with home.snapshot.held(5):
+        return home.snapshot.entries, home.snapshot.begun
+
+
+@pytest.fixture
+def kept_open(tmp_path: Path) -> Iterator[Home]:
+    """A home as a process has it that takes part in a session."""
+    home = Home(tmp_path)
+    home.snapshot.kept_open = True
+    yield home
+    home.snapshot.close()
+
+
+def key_of(home: Home) -> str:
+    """The key by which persons' themes are named now, as hexadecimal digits."""
+    return home.person_key.theme(lambda key: key.hex())
+
+
+# --- identity and key
+
+
+def test_a_home_keeps_its_id(tmp_path: Path) -> None:
+    assert Home(tmp_path).id == Home(tmp_path).id != ""
+    assert Home(tmp_path / "other").id != Home(tmp_path).id
+
+
+def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path: Path) -> None:
+    key = "home.person_key.theme(lambda key: key.hex())"
+    printed = in_processes(5, f"print(home.id, {key})", str(tmp_path))
+    assert len(set(printed)) == 1
+    assert printed[0] == f"{Home(tmp_path).id} {key_of(Home(tmp_path))}"
+    assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == [
+        "home_id", "person_key.names", "person_key.provisional"
+    ]  # fmt: skip
+
+
+def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_path: Path) -> None:
+    home = read_only(tmp_path)
+    assert home.id == ""
+    assert len(key_of(home)) == 64
+    assert not home.set_aside("x", "reason", "raw")
+    assert home.aside() == []
+    home.remember("name", 1)
+    assert home.recollect("name") is None
+    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.held(1):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "abcd", "not hexadecimal", "00" * 31])
+def test_a_damaged_key_is_told_and_replaced_by_the_databases_alone(
+    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = Home(tmp_path)
+    home.person_key.settle(lambda offer: offer)
+    key = key_of(home)
+    home.person_key.path.write_text(content)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        damaged = Home(tmp_path)
+        assert key_of(damaged) == key_of(damaged) == ""
+    assert caplog.text.count("person_key is damaged") == 1
+    assert not content or content not in caplog.text
+    damaged.person_key.settle(lambda offer: offer)
+    assert home.person_key.path.read_text() == content
+    again = Home(tmp_path)
+    again.person_key.settle(lambda offer: offer or key)
+    assert key_of(again) == key_of(Home(tmp_path)) == key
+
+
+def test_a_key_of_the_operator_is_told_to_nobody(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_PERSON_KEY=a long random text\n")
+    home = Home(tmp_path)
+    home.person_key.settle(lambda offer: pytest.fail("the database was asked"))
+    assert key_of(home) == b"a long random text".hex()
+    assert not home.state.exists()
+
+
+def test_state_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        home = Home(tmp_path)
+        assert home.id
+        key_of(home)
+        home.person_key.settle(lambda offer: offer)
+        OffRecordEntries(home.state).keep("memory", "a")
+        home.remember("calibration", {"a": 1})
+        home.set_aside("event", "reason", "raw")
+        note(home, "a")
+    finally:
+        os.umask(before)
+    for path in [home.state, *home.state.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path.name
+
+
+# --- the memory files
+
+
+def test_entries_of_the_files_are_read_apart(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert (home.entries("memory"), home.entries("user")) == ((), ())
+    write_memory(home, "first\n§\nsecond line\nof two\n§\nfirst")
+    write_memory(home, "likes tea", "USER.md")
+    assert home.entries("memory") == ("first", "second line\nof two")
+    assert home.entries("user") == ("likes tea",)
+
+
+def test_a_file_that_cannot_be_read_is_not_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path)
+    write_memory(home, b"caf\xe9")
+    assert home.entries("memory") is None
+    (tmp_path / "memories" / "USER.md").mkdir()
+    assert home.entries("user") is None
+    monkeypatch.setattr(module, "FILE_BYTES_MAX", 10)
+    write_memory(home, "a" * 11)
+    assert home.entries("memory") is None
+
+
+# --- the snapshot
+
+
+def test_a_snapshot_is_kept_between_visits(tmp_path: Path) -> None:
+    assert noted(tmp_path) == ({"memory": (), "user": ()}, ())
+    note(Home(tmp_path), "one", "zwei \ud800 三")
+    assert noted(tmp_path) == ({"memory": ("one", "zwei \ud800 三"), "user": ()}, ())
+
+
+@pytest.mark.parametrize("events", [(), (Add(theme="ops", target="memory", content="kelp"),)])
+def test_a_home_that_is_open_sees_what_another_process_notes(kept_open: Home, events: tuple[Event, ...]) -> None:
+    note(kept_open, "one")
+    note(Home(kept_open.path), "two", events=events)
+    with kept_open.snapshot.held(1):
+        assert (kept_open.snapshot.entries["memory"], kept_open.snapshot.begun) == (("two",), events)
+
+
+@pytest.mark.parametrize("lost", ["snapshot.jsonl", "."])
+def test_a_snapshot_that_somebody_deletes_is_begun_anew(kept_open: Home, lost: str) -> None:
+    note(kept_open, "one")
+    (kept_open.state / lost).resolve().rename(kept_open.path / "away")
+    with kept_open.snapshot.held(1):
+        assert kept_open.snapshot.entries["memory"] == ()
+    note(kept_open, "two")
+    assert noted(kept_open.path)[0]["memory"] == ("two",)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_events_are_handed_over_again_until_they_are_told_to_be_in_a_spool(tmp_path: Path, finished: bool) -> None:
+    events = (Add(theme="ops", target="memory", content="one"), Remove(theme="ops", target="memory", previous="zwei"))
+    home = Home(tmp_path)
+    note(home, "one", events=events)
+    assert noted(tmp_path)[1] == events
+    with home.snapshot.held(1):
+        if finished:
+            home.snapshot.finish()
+    assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
+    with (home.state / "snapshot.jsonl").open("ab") as file:
+        file.write(b'\n{"memory": ["torn')
+    assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
+
+
+def test_what_the_dead_began_and_nobody_takes_keeps_the_living_from_nothing(tmp_path: Path) -> None:
+    def die(event: Event) -> bool:
+        raise SystemExit
+
+    def accept(event: Event) -> bool:
+        taken.append(event)
+        return event.theme != "stranger"
+
+    home = Home(tmp_path)
+    common = {"home": home.id, "target": "memory"}
+    with pytest.raises(SystemExit):
+        Reconciler(home, die).change(Add(theme="stranger", content="a", **common))
+    taken: list[Event] = []
+    mirror = Reconciler(home, accept)
+    assert mirror.change(Add(theme="ops", content="b", **common))
+    assert mirror.change(Add(theme="ops", content="c", **common))
+    assert [event.theme for event in taken] == ["stranger", "ops", "ops"]
+
+
+def test_an_entry_off_the_record_stays_unknown_though_the_removal_of_its_old_text_is_refused(tmp_path: Path) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    note(home, "an old secret")
+    write_memory(home, "a new secret")
+    change = Replace(theme="ops", home=home.id, target="memory", content="a new secret", previous="an old secret")
+    assert not Reconciler(home, lambda _: False).change(change, stored=False)
+    write_memory(home, "a new secret\n§\nkelp")
+    Reconciler(Home(tmp_path), lambda event: taken.append(event) is None).reconcile("ops", "s")
+    assert [(type(event), getattr(event, "content", "")) for event in taken] == [(Remove, ""), (Add, "kelp")]
+    assert noted(tmp_path)[0]["memory"] == ("a new secret", "kelp")
+
+
+def test_an_entry_off_the_record_that_is_written_while_the_files_are_read_stays_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_slowly(home: Home, target: Target) -> tuple[str, ...] | None:
+        if not written:
+            written.append("a secret")
+            write_memory(home, "a secret")
+            assert Reconciler(Home(tmp_path), accept).change(secret, stored=False)
+        return read(home, target)
+
+    def accept(event: Event) -> bool:
+        pytest.fail(f"{type(event).__name__} was told")
+
+    read, written, secret = Home.entries, list[str](), Add(theme="ops", target="memory", content="a secret")
+    monkeypatch.setattr(Home, "entries", read_slowly)
+    for _ in range(3):
+        Reconciler(Home(tmp_path), accept).reconcile("ops", "s")
+    assert written == ["a secret"]
+    write_memory(Home(tmp_path), "kelp")
+    Reconciler(Home(tmp_path), lambda _: True).reconcile("ops", "s")
+    assert list((tmp_path / "pgvector" / "unrecorded").iterdir()) == []
+
+
+@pytest.mark.parametrize("lost", [b"caf\xe9", "memory: {memory_enabled: false}"])
+def test_an_entry_off_the_record_waits_for_a_file_that_is_not_read(tmp_path: Path, lost: bytes | str) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    mirror = Reconciler(home, lambda event: taken.append(event) is None)
+    with Home(tmp_path).snapshot.held(1):
+        write_memory(home, "a secret")
+        assert mirror.change(Add(theme="ops", target="memory", content="a secret"), stored=False)
+    if isinstance(lost, bytes):
+        write_memory(home, lost)
+    else:
+        (tmp_path / "config.yaml").write_text(lost)
+    mirror.reconcile("ops", "s")
+    (tmp_path / "config.yaml").unlink(missing_ok=True)
+    write_memory(home, "a secret")
+    mirror.reconcile("ops", "s")
+    assert taken == []
+
+
+def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    event = Add(theme="ops", target="memory", content="one")
+    note(home, "one", events=[event])
+    path = home.state / "snapshot.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"begun": [', b'"begun": ["{}", '))
+    assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, (event,))
+
+
+def test_the_time_of_the_newest_event_outlasts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "SPENT_BYTES_MAX", 0)
+    older, newer = (Add(theme="ops", target="memory", content=content) for content in ("one", "two"))
+    note(Home(tmp_path), "one", "two", events=[newer, older])
+    note(Home(tmp_path), "one")
+    for _ in range(2):
+        home = Home(tmp_path)
+        with home.snapshot.held(1):
+            assert home.snapshot.last == newer.at
+            home.snapshot.shorten()
+
+
+def test_a_snapshot_of_an_older_version_is_read_and_takes_no_time_back(kept_open: Home) -> None:
+    event, older = Add(theme="ops", target="memory", content="one"), b'\n{"memory": ["older"], "user": []}\n\n'
+    note(kept_open, "one", events=[event])
+    with (kept_open.state / "snapshot.jsonl").open("ab") as file:
+        file.write(older)
+    for home, last in ((kept_open, event.at), (Home(kept_open.path), snapshot.NEVER)):
+        with home.snapshot.held(1):
+            assert home.snapshot.entries["memory"] == ("older",)
+            assert home.snapshot.last == last
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{\n", "[]\n", "5\n", '{"memory": 5}\n', '{"memory": null}\n', '{"begun": 5}\n', '{"last": 5}\n']
+)
+def test_a_damaged_snapshot_is_an_empty_one(tmp_path: Path, content: str) -> None:
+    home = Home(tmp_path)
+    home.state.mkdir()
+    (home.state / "snapshot.jsonl").write_text(content)
+    assert noted(tmp_path) == ({"memory": (), "user": ()}, ())
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"memory": ["torn', b"[]\n" * 10_000])
+@pytest.mark.parametrize("chars", [10, 100_000])
+def test_the_last_whole_line_of_a_long_snapshot_counts(tmp_path: Path, torn: bytes, chars: int) -> None:
+    home = Home(tmp_path)
+    for number in range(200):
+        note(home, str(number) * chars if number == 199 else str(number) * 100)
+    with (home.state / "snapshot.jsonl").open("ab") as file:
+        file.write(torn)
+    assert noted(tmp_path)[0]["memory"] == ("199" * chars,)
+
+
+def test_a_line_that_a_full_disk_has_cut_leaves_the_one_before_it_with_its_events(
+    kept_open: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Add(theme="ops", target="memory", content="two")
+    note(kept_open, "one", "two", events=[begun])
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, line: write(file, line[:5]))
+        with pytest.raises(OSError, match="disk is full"):
+            note(kept_open, "one")
+    assert noted(kept_open.path) == ({"memory": ("one", "two"), "user": ()}, (begun,))
+    note(kept_open, "one")
+    assert noted(kept_open.path)[0]["memory"] == ("one",)
+
+
+def test_a_file_that_somebody_else_has_closed_does_not_stop_a_fork(kept_open: Home) -> None:
+    note(kept_open, "one")
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").endswith("snapshot.jsonl"):
+                os.close(int(name))
+    kept_open.snapshot.abandon()
+    note(kept_open, "two")
+    assert noted(kept_open.path)[0]["memory"] == ("two",)
+
+
+def test_a_visit_reads_the_end_of_the_snapshot_alone_and_only_when_it_changed(
+    kept_open: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(400):
+        note(kept_open, str(number) * 100)
+    size, read, asked = (kept_open.state / "snapshot.jsonl").stat().st_size, os.pread, []
+    monkeypatch.setattr(os, "pread", lambda file, length, start: asked.append(length) or read(file, length, start))
+    note(kept_open, "own")
+    assert asked == []
+    assert noted(kept_open.path)[0]["memory"] == ("own",)
+    assert 0 < sum(asked) < size / 4
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_snapshot_stays_small_whoever_is_open_meanwhile(
+    kept_open: Home, monkeypatch: pytest.MonkeyPatch, patient: bool
+) -> None:
+    monkeypatch.setattr(snapshot, "FILE_BYTES_MAX", 1 << 20 if patient else 4096)
+    monkeypatch.setattr(snapshot, "SPENT_BYTES_MAX", 4096)
+    homes, event = [kept_open, Home(kept_open.path)], Add(theme="ops", target="memory", content="x")
+    for number in range(100):
+        home = homes[number % 2]
+        note(home, str(number) * 100, events=[event])
+        if patient:
+            with home.snapshot.held(1):
+                home.snapshot.shorten()
+        assert noted(kept_open.path) == ({"memory": (str(number) * 100,), "user": ()}, (event,))
+    assert [(path.name, path.stat().st_size < 5000) for path in kept_open.state.iterdir()] == [("snapshot.jsonl", True)]
+
+
+def test_a_snapshot_is_open_only_as_long_as_it_is_kept_open(tmp_path: Path) -> None:
+    def files() -> int:
+        return sum(os.path.realpath(path).startswith(str(tmp_path)) for path in Path("/proc/self/fd").iterdir())
+
+    home = Home(tmp_path)
+    note(home, "one")
+    assert files() == 0
+    home.snapshot.kept_open = True
+    note(home, "two")
+    assert files() == 1
+    with home.snapshot.held(1):
+        home.snapshot.close()
+        assert files() == 1
+    note(home, "three")
+    assert files() == 0
+
+
+def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(kept_open: Home) -> None:
+    def visit_in_a_child() -> int:
+        pid = os.fork()
+        if pid == 0:
+            kept_open.snapshot.abandon()
+            with contextlib.suppress(OSError), kept_open.snapshot.held(0):
+                os._exit(0)
+            os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    with kept_open.snapshot.held(1):
+        assert [visit_in_a_child(), visit_in_a_child()] == [1, 1]
+    assert visit_in_a_child() == 0
+
+
+def test_the_hosts_scrubbing_is_looked_for_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Looked(list[str]):
+        def find_spec(self, name: str, *_: object) -> None:
+            self.append(name)
+
+    looked = Looked()
+    write_memory(Home(tmp_path), "\n§\n".join(f"entry {number}" for number in range(50)))
+    monkeypatch.setattr(sys, "meta_path", [looked, *sys.meta_path])
+    assert len(Home(tmp_path).entries("memory") or ()) == 50
+    assert looked.count("agent") == 1
+
+
+def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    script = f"""
+        import pathlib, time
+        gate, until = pathlib.Path({str(gate)!r}), time.monotonic() + 30
+        (gate / sys.argv[2]).touch()
+        while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
+            pass
+        for n in range(50):
+            with home.snapshot.held(5):
+                entries = home.snapshot.entries
+                home.snapshot.note({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
+        """
+    in_processes(4, script, str(tmp_path))
+    entries = noted(tmp_path)[0]["memory"]
+    assert len(entries) == 200
+    for process in range(4):
+        assert [entry for entry in entries if entry.startswith(f"{process}-")] == [f"{process}-{n}" for n in range(50)]
+    assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["snapshot.jsonl"]
+
+
+# --- events set aside
+
+
+def test_what_is_set_aside_is_found_again_whole(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert home.aside() == []
+    assert home.set_aside("b2", "because", 'raw "text" \ud800\0')
+    assert home.set_aside("a1", "therefore", "")
+    assert home.set_aside("b2", "because of both", "again")
+    assert home.aside() == [("a1", "therefore"), ("b2", "because of both")]
+    assert json.loads((home.state / "aside" / "b2.json").read_text()) == {"reason": "because of both", "event": "again"}
+
+
+def test_room_for_events_set_aside_is_bounded_and_can_be_freed(tmp_path: Path) -> None:
+    home = Home(tmp_path, aside_files_max=4)
+    assert [home.set_aside(str(number), "r", "e") for number in range(6)] == [True] * 4 + [False] * 2
+    (home.state / "aside" / "0.json").unlink()
+    assert not home.set_aside("5", "r", "e", share=0.5)
+    assert home.set_aside("5", "r", "e")
+    assert [name for name, _ in home.aside()] == ["1", "2", "3", "5"]
+
+
+def test_a_full_room_is_counted_again_only_when_the_folder_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, counts = Home(tmp_path, aside_files_max=2), []
+    count = dead_letters._room_taken
+    monkeypatch.setattr(dead_letters, "_room_taken", lambda folder: counts.append(folder) or count(folder))
+    monkeypatch.setattr(dead_letters, "SAME_TIME_NS", 0)
+    assert [home.set_aside(str(number), "r", "e") for number in range(50)] == [True] * 2 + [False] * 48
+    assert len(counts) == 2
+    (home.state / "aside" / "0.json").unlink()
+    os.utime(home.state / "aside")
+    assert home.set_aside("5", "r", "e")
+
+
+def test_the_bytes_of_events_set_aside_are_bounded_over_processes(tmp_path: Path) -> None:
+    assert Home(tmp_path, aside_bytes_max=1000).set_aside("0", "r", "e" * 600)
+    home = Home(tmp_path, aside_bytes_max=1000)
+    assert [home.set_aside(name, "r", "e" * chars) for name, chars in (("1", 600), ("2", 200))] == [False, True]
+
+
+def test_what_a_full_disk_cut_short_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path, aside_files_max=2)
+    with monkeypatch.context() as full:
+        full.setattr(files.os, "fdopen", full_disk)
+        assert not any(home.set_aside(str(number), "r", "e") for number in range(5))
+    assert list(home.aside_folder.iterdir()) == []
+
+
+def full_disk(fd: int, *_: object, **__: object) -> NoReturn:
+    os.close(fd)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_killed_processes_cut_short_is_swept_and_takes_no_room(tmp_path: Path) -> None:
+    home = Home(tmp_path, aside_files_max=2)
+    home.aside_folder.mkdir(parents=True)
+    old, young = (home.aside_folder / f"{name}.json.0f" for name in ("old", "young"))
+    for torn in (old, young):
+        torn.write_text('{"rea')
+    os.utime(old, (0, 0))
+    assert [home.set_aside(str(number), "r", "e") for number in range(3)] == [True, True, False]
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "5", "null"])
+def test_a_damaged_file_among_them_is_told_and_hides_no_other(tmp_path: Path, content: str) -> None:
+    home = Home(tmp_path)
+    home.set_aside("good", "reason", "raw")
+    (home.state / "aside" / "bad.json").write_text(content)
+    assert home.aside() == [("bad", UNREADABLE), ("good", "reason")]
+
+
+# --- small values
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", [1, 2], {"model": 0.75}])
+def test_a_remembered_value_is_recollected(tmp_path: Path, value: Any) -> None:
+    Home(tmp_path).remember("name", value)
+    assert Home(tmp_path).recollect("name") == value
+
+
+def test_a_value_that_is_damaged_or_missing_is_none(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert home.recollect("name") is None
+    home.remember("name", 1)
+    (home.state / "name.json").write_text("{")
+    assert home.recollect("name") is None
+
+
+def test_the_spool_can_be_elsewhere(tmp_path: Path) -> None:
+    assert Home(tmp_path).spool == tmp_path.resolve() / "pgvector" / "spool"
+    one, two = (Home(tmp_path / name, str(tmp_path / "fast")).spool for name in ("one", "two"))
+    assert one.parent == two.parent == tmp_path / "fast"
+    assert one != two  # in a shared folder, each home stores what is its own
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00garbage", b"0" * 31, "ü".encode() * 16])
+def test_a_damaged_id_of_the_home_is_replaced_once(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = Home(tmp_path).id
+    (tmp_path / "pgvector" / "home_id").write_bytes(damage)
+    after = Home(tmp_path).id
+    assert len(after) == 32
+    assert after != before
+    assert "home_id is damaged" in caplog.text
+    assert Home(tmp_path).id == after
+
+
+@pytest.mark.parametrize("damage", ["[" * 200_000, '{"memory": ["a"], "last": "9999-12-31T23:59:59.999999+00:00"}'])
+def test_a_damaged_line_of_the_snapshot_stops_no_change(tmp_path: Path, damage: str) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    note(home, "kelp")
+    with (tmp_path / "pgvector" / "snapshot.jsonl").open("a") as file:
+        file.write(f"\n{damage}\n\n")
+    change = Add(theme="ops", home=home.id, target="memory", content="eels")
+    assert Reconciler(Home(tmp_path), lambda event: taken.append(event) is None).change(change)
+    assert len(taken) == 1
+    assert noted(tmp_path)[0]["memory"] == ("kelp", "eels")

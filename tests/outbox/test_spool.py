@@ -1,0 +1,877 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from hermes_memory_pgvector.model import Event, TurnTaken
+from hermes_memory_pgvector.outbox import spool as module
+from hermes_memory_pgvector.outbox.codec import Record, frame
+from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue, open_spool
+from hermes_memory_pgvector.outbox.orphans import OrphanSpool, orphans
+from hermes_memory_pgvector.outbox.spool import Spool
+
+SOURCE = str(Path(module.__file__).parent.parent)
+PROLOGUE = """
+import os, signal, sys, time
+from pathlib import Path
+from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.adoption import orphans
+from hermes_memory_pgvector.spool import Spool
+folder = Path(sys.argv[1])
+spool = Spool(folder, bytes_max=1 << 30, window_max=5)
+def turn(n, size=10):
+    return TurnTaken(theme="ops", user=str(n), assistant="x" * size)
+"""
+
+
+def turn(number: int, size: int = 10) -> TurnTaken:
+    return TurnTaken(theme="ops", user=str(number), assistant="x" * size)
+
+
+def numbers(batch: list[Record]) -> list[int]:
+    return [int(taken.event.user) for taken in batch if isinstance(taken.event, TurnTaken)]
+
+
+def make(folder: Path, bytes_max: int = 1 << 30, window_max: int = 5, **options: Any) -> Spool:
+    return Spool(folder, bytes_max=bytes_max, window_max=window_max, **options)
+
+
+def die(spool: Spool) -> None:
+    """What a kill leaves behind: the files as they are, and nobody who holds the lock."""
+    os.close(spool._fd)
+    os.close(spool._lock_fd)
+    spool._fd = spool._lock_fd = -1
+
+
+def drained(spool: Spool, limit: int = 7) -> list[int]:
+    found = []
+    while batch := spool.take(limit):
+        found += numbers(batch)
+        spool.acknowledge(batch)
+    return found
+
+
+def adopted(folder: Path) -> list[int]:
+    """What the next process finds, in order; it stores all of it."""
+    found = []
+    for orphan in orphans(folder):
+        found += drained(orphan)
+        orphan.close()
+    return found
+
+
+def folders(parent: Path) -> list[Path]:
+    return [path for path in parent.iterdir() if path.is_dir()]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def child() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Run a script in a process of its own, with a spool at hand; it is killed when the test ends."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(folder: Path, script: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROLOGUE + textwrap.dedent(script), str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": import_path()},
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def import_path() -> str:
+    """A folder on which the package has its name, as in this process."""
+    return os.pathsep.join(entry for entry in sys.path if entry)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+# --- order, batches, acknowledgement
+
+
+def test_events_come_out_in_order_whether_from_memory_or_from_disk(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=5)
+    for number in range(20):
+        assert spool.append(turn(number))
+    assert spool.pending == 20
+    assert drained(spool) == list(range(20))
+    assert spool.pending == 0
+    spool.close()
+
+
+def test_a_record_too_large_for_the_window_keeps_its_place(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=5)
+    for number in range(9):
+        assert spool.append(turn(number, size=module.WINDOW_RECORD_BYTES_MAX if number in (2, 6) else 10))
+    assert drained(spool, limit=2) == list(range(9))
+    spool.close()
+
+
+def test_the_window_is_used_again_once_the_disk_has_been_read(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=2)
+    expected = list(range(50))
+    found = []
+    for number in expected:
+        assert spool.append(turn(number))
+        if number % 5 == 4:
+            found += drained(spool, limit=2)
+            assert not spool._on_disk
+    assert found == expected
+    spool.close()
+
+
+def test_a_batch_is_given_out_once_until_rewound(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=3)
+    for number in range(8):
+        spool.append(turn(number))
+    first = spool.take(4)
+    spool.acknowledge(first[:2])
+    assert numbers(first) + drained_without_acknowledging(spool) == list(range(8))
+    spool.rewind()
+    spool.append(turn(8))
+    assert drained(spool) == list(range(2, 9))
+    spool.close()
+
+
+def drained_without_acknowledging(spool: Spool) -> list[int]:
+    found = []
+    while batch := spool.take(3):
+        found += numbers(batch)
+    return found
+
+
+@pytest.mark.parametrize("window_max", [1, 4, 10_000])
+def test_order_holds_under_many_writers_and_a_reader(
+    tmp_path: Path, window_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 4_000)
+    monkeypatch.setattr(module, "SPENT_SEGMENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(module, "WINDOW_RECORD_BYTES_MAX", 600)
+    writers, each = 4, 300
+    spool = make(tmp_path, window_max=window_max)
+
+    def write(writer: int) -> None:
+        for number in range(each):
+            assert spool.append(turn(writer * 10_000 + number, size=500 if number % 7 == 0 else 10))
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    found: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(found) < writers * each and time.monotonic() < deadline:
+        batch = spool.take(16)
+        assert all(taken.event is not None for taken in batch)
+        if len(found) % 5 == 0:
+            spool.rewind()
+            batch = spool.take(9)
+        found += numbers(batch)
+        spool.acknowledge(batch)
+    for thread in threads:
+        thread.join()
+    for writer in range(writers):
+        assert [number for number in found if number // 10_000 == writer] == [
+            writer * 10_000 + number for number in range(each)
+        ]
+    assert (spool.pending, spool.take(1)) == (0, [])
+    assert len(list(tmp_path.glob("*/*.log"))) == 1
+    spool.close()
+    assert not folders(tmp_path)
+
+
+def test_segments_roll_over_and_spent_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(module, "SPENT_SEGMENT_BYTES_MAX", 500)
+    spool = make(tmp_path, window_max=2)
+    for number in range(30):
+        assert spool.append(turn(number))
+    assert spool.folder is not None
+    assert len(list(spool.folder.glob("*.log"))) > 5
+    assert drained(spool, limit=4) == list(range(30))
+    assert sum(path.stat().st_size for path in spool.folder.glob("*.log")) == 0
+    assert spool.append(turn(30))
+    die(spool)
+    assert adopted(tmp_path) == [30]
+
+
+# --- bounds and full disks
+
+
+def test_past_the_bound_events_are_refused_until_room_is_made(tmp_path: Path) -> None:
+    size = len(frame(turn(0)))
+    spool = make(tmp_path, bytes_max=10 * size, window_max=3)
+    accepted = [spool.append(turn(number)) for number in range(15)]
+    assert accepted == [True] * 10 + [False] * 5
+    assert spool.pending == 10
+    spool.acknowledge(spool.take(3))
+    assert spool.append(turn(90))
+    assert drained(spool) == [3, 4, 5, 6, 7, 8, 9, 90]
+    assert spool.append(turn(91))
+    assert drained(spool) == [91]
+    spool.close()
+
+
+def test_the_bound_holds_across_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    spool = make(tmp_path, bytes_max=5_000, window_max=3)
+    number = 0
+    while spool.append(turn(number)):
+        number += 1
+    on_disk = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
+    assert 3_000 < on_disk < 6_500
+    assert drained(spool) == list(range(number))
+    assert spool.append(turn(number))
+    spool.close()
+
+
+def test_the_bound_holds_for_records_larger_than_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    spool = make(tmp_path, bytes_max=10_000, window_max=1)
+    assert [spool.append(turn(number, size=3_000)) for number in range(6)] == [True] * 3 + [False] * 3
+    spool.acknowledge(spool.take(1))
+    assert spool.append(turn(6, size=3_000))
+    assert not spool.append(turn(7, size=3_000))
+    assert drained(spool) == [1, 2, 6]
+    spool.close()
+
+
+def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = child(
+        tmp_path,
+        """
+        import resource
+        from hermes_memory_pgvector.records import frame
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(frame(turn(0))) * 7 // 2, most))
+        accepted = [n for n in range(6) if spool.append(turn(n))]
+        spool.acknowledge(spool.take(2))
+        accepted += [n for n in range(6, 8) if spool.append(turn(n))]
+        spool.acknowledge(spool.take(1))
+        accepted += [n for n in range(8, 13) if spool.append(turn(n))]
+        print(accepted, spool.pending, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert line(process) == "[0, 1, 2, 8, 9, 10] 3"
+    process.wait()
+    assert adopted(tmp_path) == [8, 9, 10]
+
+
+def test_refusals_are_said_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spool = make(tmp_path, bytes_max=1_000)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        assert not any(spool.append(turn(number, size=2_000)) for number in range(20))
+    assert len(caplog.records) == 1
+    spool.close()
+
+
+def test_an_event_larger_than_the_bound_is_refused_and_harmless(tmp_path: Path) -> None:
+    spool = make(tmp_path, bytes_max=1_000)
+    assert not spool.append(turn(1, size=2_000))
+    assert spool.append(turn(2))
+    assert drained(spool) == [2]
+    spool.close()
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_a_short_write_is_cut_back_and_later_events_are_kept(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[str]], fsync: bool
+) -> None:
+    process = child(
+        tmp_path,
+        f"""
+        import resource
+        spool = Spool(folder, bytes_max=1 << 30, window_max=1, fsync={fsync})
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        spool.append(turn(0))
+        size = os.stat(next(folder.glob("*/*.log"))).st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size * 5 // 2, most))
+        accepted = [n for n in range(1, 6) if spool.append(turn(n))]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        accepted += [n for n in range(6, 9) if spool.append(turn(n))]
+        taken = spool.take(9) + spool.take(9)
+        print(accepted, spool.pending, [int(item.event.user) for item in taken], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert line(process) == "[1, 6, 7, 8] 5 [0, 1, 6, 7, 8]"
+    process.wait()
+    assert adopted(tmp_path) == [0, 1, 6, 7, 8]
+
+
+def test_a_segment_that_cannot_be_made_refuses_the_event_and_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1)
+    spool = make(tmp_path, window_max=2)
+    for number in range(3):
+        assert spool.append(turn(number))
+    assert spool.folder is not None
+    in_the_way = spool.folder / f"{spool._end.segment + 1:08d}.log"
+    in_the_way.mkdir()
+    assert not spool.append(turn(3))
+    in_the_way.rmdir()
+    assert spool.append(turn(4))
+    assert drained(spool) == [0, 1, 2, 4]
+    spool.close()
+
+
+def test_a_folder_that_cannot_be_made_refuses_the_event_and_recovers(tmp_path: Path) -> None:
+    parent = tmp_path / "spool"
+    parent.write_text("in the way")
+    spool = make(parent)
+    assert not spool.append(turn(0))
+    assert spool.pending == 0
+    parent.unlink()
+    assert spool.append(turn(1))
+    assert drained(spool) == [1]
+    spool.close()
+
+
+# --- files
+
+
+def test_files_are_private_and_gone_after_a_clean_close(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        spool = make(tmp_path / "state" / "spool")
+        for number in range(20):
+            spool.append(turn(number))
+        spool.acknowledge(spool.take(3))
+    finally:
+        os.umask(before)
+    assert spool.folder is not None
+    assert mode(tmp_path / "state") == mode(tmp_path / "state" / "spool") == mode(spool.folder) == 0o700
+    files = {path.name: mode(path) for path in spool.folder.iterdir()}
+    assert set(files) == {"lock", "acknowledged", "00000001.log"}
+    assert set(files.values()) == {0o600}
+    assert drained(spool) == list(range(3, 20))
+    spool.close()
+    assert not list((tmp_path / "state" / "spool").iterdir())
+
+
+def test_nothing_is_made_before_the_first_event(tmp_path: Path) -> None:
+    spool = make(tmp_path / "spool")
+    assert spool.take(5) == []
+    spool.rewind()
+    spool.close()
+    assert not (tmp_path / "spool").exists()
+
+
+def test_closing_twice_is_harmless(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    spool.append(turn(1))
+    drained(spool)
+    spool.close()
+    spool.close()
+
+
+def test_what_is_pending_at_close_waits_for_its_adopter(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(12):
+        spool.append(turn(number))
+    spool.acknowledge(spool.take(5))
+    spool.take(2)
+    spool.close()
+    assert adopted(tmp_path) == list(range(5, 12))
+    assert not folders(tmp_path)
+
+
+def test_a_spool_that_was_closed_begins_anew_with_the_next_event(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=2)
+    for number in range(6):
+        spool.append(turn(number))
+    late = spool.take(4)
+    spool.close()
+    assert spool.append(turn(6))
+    # A batch of the folder that was closed is settled late: it says nothing about the new one.
+    spool.acknowledge(late)
+    assert spool.take(9)[0].event == turn_in(spool)
+    spool.rewind()
+    spool.append(turn(7))
+    die(spool)
+    assert sorted(adopted(tmp_path)) == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def turn_in(spool: Spool) -> Event | None:
+    """The first event on disk, read by itself."""
+    from hermes_memory_pgvector.outbox.codec import Position, read_records
+
+    assert spool.folder is not None
+    return read_records(spool.folder, Position(1, 0), spool._end, 1)[0].event
+
+
+def test_a_reused_spool_tells_what_it_has_left_to_an_adopter(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(3):
+        spool.append(turn(number))
+    spool.close()
+    assert (spool.pending, spool.handed_over) == (3, 0)
+    spool.append(turn(3))
+    assert (spool.pending, spool.handed_over) == (1, 3)
+    spool.close()
+    assert sorted(adopted(tmp_path)) == [0, 1, 2, 3]
+
+
+def test_a_reused_spool_counts_only_what_it_can_give_out(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    spool.append(turn(0))
+    spool.close()
+    spool.append(turn(1))
+    assert drained(spool) == [1]
+    assert spool.pending == 0
+    spool.close()
+    assert adopted(tmp_path) == [0]
+
+
+def test_what_was_taken_before_a_close_acknowledges_nothing_that_came_after(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(2):
+        spool.append(turn(number))
+    earlier = [spool.take(1), spool.take(1)]
+    spool.close()
+    spool.append(turn(2, size=10_000))
+    assert numbers(spool.take(1)) == [2]
+    for batch in earlier:
+        spool.acknowledge(batch)
+    assert spool.pending == 1
+    die(spool)
+    assert adopted(tmp_path) == [0, 1, 2]
+
+
+def test_a_spool_closed_while_it_is_read_gives_out_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = make(tmp_path, window_max=0)
+    for number in range(3):
+        spool.append(turn(number, size=1000))
+    read = module.read_records
+
+    def read_slowly(*arguments: Any) -> list[Record]:
+        batch = read(*arguments)
+        spool.close()
+        return batch
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "read_records", read_slowly)
+        spool.acknowledge(spool.take(10))
+    spool.append(turn(3))
+    assert (numbers(spool.take(10)), spool.pending) == ([3], 1)
+
+
+def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=1)
+    for number in range(5):
+        spool.append(turn(number))
+    assert spool.folder is not None
+    path = spool.folder / "00000001.log"
+    data = bytearray(path.read_bytes())
+    size = len(frame(turn(0)))
+    data[size : 3 * size] = bytes(2 * size)
+    path.write_bytes(data)
+    assert drained(spool) == [0, 3, 4]
+    assert spool.pending == 0
+    spool.close()
+    assert not folders(tmp_path)
+
+
+@pytest.mark.parametrize("window_max", [1, 50])
+def test_a_folder_deleted_behind_our_back_is_made_anew_with_all_that_is_pending(
+    tmp_path: Path, window_max: int
+) -> None:
+    spool = make(tmp_path / "spool", window_max=window_max)
+    for number in range(10):
+        spool.append(turn(number))
+    spool.acknowledge(spool.take(1))
+    late = spool.take(3)
+    shutil.rmtree(tmp_path / "spool")
+    assert spool.append(turn(10))
+    assert len(folders(tmp_path / "spool")) == 1
+    spool.acknowledge(late)
+    found = numbers(spool.take(3))
+    shutil.rmtree(tmp_path / "spool")
+    found += drained_without_acknowledging(spool)
+    assert spool.append(turn(11))
+    found += drained_without_acknowledging(spool)
+    assert found == list(range(1 + len(late), 12))
+    die(spool)
+    assert adopted(tmp_path / "spool") == found
+
+
+def test_a_deleted_folder_that_cannot_be_made_again_refuses_events(tmp_path: Path) -> None:
+    parent = tmp_path / "spool"
+    spool = make(parent)
+    assert spool.append(turn(0))
+    shutil.rmtree(parent)
+    parent.write_text("in the way")
+    assert not spool.append(turn(1))
+    parent.unlink()
+    assert spool.append(turn(2))
+    assert drained(spool) == [0, 2]
+    spool.close()
+    assert not folders(parent)
+
+
+# --- the death of a process
+
+
+def test_every_accepted_event_survives_a_kill(tmp_path: Path, child: Callable[..., subprocess.Popen[str]]) -> None:
+    process = child(
+        tmp_path,
+        """
+        for n in range(500):
+            spool.append(turn(n, size=n * 10))
+        spool.acknowledge(spool.take(3))
+        print("ready", flush=True)
+        time.sleep(60)
+        """,
+    )
+    assert line(process) == "ready"
+    assert list(orphans(tmp_path)) == [], "the owner is alive"
+    process.kill()
+    process.wait()
+    assert adopted(tmp_path) == list(range(3, 500))
+    assert not folders(tmp_path)
+
+
+def test_one_of_many_processes_adopts_an_orphan(tmp_path: Path, child: Callable[..., subprocess.Popen[str]]) -> None:
+    dead = make(tmp_path)
+    for number in range(10):
+        dead.append(turn(number))
+    die(dead)
+    script = """
+        print("ready", flush=True)
+        sys.stdin.readline()
+        found = list(orphans(folder))
+        print(len(found), flush=True)
+        time.sleep(60)
+        """
+    heirs = [child(tmp_path, script) for _ in range(4)]
+    for heir in heirs:
+        assert line(heir) == "ready"
+    for heir in heirs:
+        assert heir.stdin is not None
+        heir.stdin.write("\n")
+        heir.stdin.flush()
+    assert sorted(line(heir) for heir in heirs) == ["0", "0", "0", "1"]
+    # The one that adopted it dies as well, having stored nothing.
+    for heir in heirs:
+        heir.kill()
+        heir.wait()
+    assert adopted(tmp_path) == list(range(10))
+
+
+def test_a_forked_child_does_not_keep_its_parents_spool(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = child(
+        tmp_path,
+        """
+        for n in range(10):
+            spool.append(turn(n))
+        if os.fork() == 0:
+            spool.abandon()
+            assert (spool.pending, spool.take(5), spool.folder) == (0, [], None)
+            spool.append(turn(100))
+            print(os.getpid(), spool.folder.name, flush=True)
+            time.sleep(60)
+        time.sleep(60)
+        """,
+    )
+    pid, name = line(process).split()
+    try:
+        assert list(orphans(tmp_path)) == []
+        process.kill()
+        process.wait()
+        assert adopted(tmp_path) == list(range(10))
+        assert [path.name for path in folders(tmp_path)] == [name]
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while (found := adopted(tmp_path)) != [100]:
+        assert not found
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_crash_at_any_step_repeats_nothing_acknowledged_and_loses_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(module, "SPENT_SEGMENT_BYTES_MAX", 400)
+    appended: list[int] = []
+    stored: list[int] = []
+    crashes: list[tuple[Path, list[int], list[int]]] = []
+    spool = make(tmp_path / "live", window_max=3)
+
+    def crash() -> None:
+        copy = tmp_path / f"copy-{len(crashes)}"
+        if (tmp_path / "live").exists():
+            shutil.copytree(tmp_path / "live", copy)
+            crashes.append((copy, list(appended), list(stored)))
+
+    def step(name: str) -> None:
+        done = getattr(module, name)
+
+        def wrapped(*arguments: Any) -> Any:
+            crash()
+            result = done(*arguments)
+            crash()
+            return result
+
+        monkeypatch.setattr(module, name, wrapped)
+
+    step("save_acknowledged")
+    step("segments")
+    unlink = Path.unlink
+
+    def unlink_and_crash(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        if path.is_relative_to(tmp_path / "live"):
+            crash()
+
+    monkeypatch.setattr(Path, "unlink", unlink_and_crash)
+    number = 0
+    for take in (1, 4, 0, 9, 30, 2, 2, 30):
+        for _ in range(6):
+            assert spool.append(turn(number))
+            appended.append(number)
+            number += 1
+        crash()
+        if take:
+            batch = spool.take(take)
+            settled = numbers(batch)
+            before = len(crashes)
+            spool.acknowledge(batch)
+            # While the position is being saved, the batch may or may not be repeated.
+            crashes[before:] = [(copy, have, [*stored, *settled]) for copy, have, _ in crashes[before:]]
+            stored += settled
+        crash()
+    monkeypatch.undo()
+    assert len(crashes) > 40
+    for copy, have, done in crashes:
+        found = adopted(copy)
+        assert not set(have) - set(done) - set(found), "lost"
+        assert found == sorted(set(found)), "out of order or twice"
+        assert len(set(found) & set(done)) <= 30, "repeats no more than the batch of the crash"
+        assert not folders(copy), "left behind for ever"
+    spool.close()
+
+
+def test_a_crash_right_after_a_spent_segment_leaves_no_folder_that_is_adopted_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SPENT_SEGMENT_BYTES_MAX", 100)
+    spool = make(tmp_path)
+    spool.append(turn(1))
+    assert drained(spool) == [1]
+    assert spool.folder is not None
+    assert [path.name for path in spool.folder.glob("*.log")] == ["00000002.log"]
+    die(spool)
+    assert adopted(tmp_path) == []
+    assert not folders(tmp_path)
+
+
+def test_an_adopter_that_stops_half_way_leaves_the_rest_to_the_next(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(10):
+        spool.append(turn(number))
+    die(spool)
+    (orphan,) = orphans(tmp_path)
+    assert not orphan.append(turn(99))
+    orphan.acknowledge(orphan.take(4))
+    orphan.take(3)
+    assert orphan.pending == 3
+    orphan.close()
+    assert adopted(tmp_path) == list(range(4, 10))
+
+
+def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_goes(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for number in range(4):
+        spool.append(turn(number))
+    assert spool.folder is not None
+    path = spool.folder / "00000001.log"
+    os.truncate(path, path.stat().st_size - 5)
+    die(spool)
+    (orphan,) = orphans(tmp_path)
+    batch = orphan.take(10)
+    assert numbers(batch) == [0, 1, 2]
+    assert batch[-1].event is None
+    orphan.acknowledge(batch)
+    assert orphan.take(10) == []
+    orphan.close()
+    assert not folders(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"segment": "x"}', '{"segment": 1, "offset": null}'])
+def test_an_acknowledged_position_that_cannot_be_read_repeats_rather_than_loses(tmp_path: Path, content: str) -> None:
+    spool = make(tmp_path)
+    for number in range(4):
+        spool.append(turn(number))
+    spool.acknowledge(spool.take(2))
+    assert spool.folder is not None
+    (spool.folder / "acknowledged").write_text(content)
+    die(spool)
+    assert adopted(tmp_path) == [0, 1, 2, 3]
+
+
+def test_an_orphan_that_cannot_be_read_is_left_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1)
+    spool = make(tmp_path)
+    for number in range(3):
+        spool.append(turn(number))
+    assert spool.folder is not None
+    second = spool.folder / "00000002.log"
+    away = second.rename(tmp_path / "away")
+    second.mkdir()
+    die(spool)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        assert adopted(tmp_path) == []
+        assert adopted(tmp_path) == []
+    assert len(caplog.records) == 1
+    second.rmdir()
+    away.rename(second)
+    assert adopted(tmp_path) == [0, 1, 2]
+
+
+def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
+    foreign = tmp_path / "photos"
+    foreign.mkdir()
+    for name in ("lock", "00000001.log", "holiday.jpg"):
+        (foreign / name).write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("mine")
+    assert list(orphans(tmp_path)) == []
+    assert sorted(path.name for path in foreign.iterdir()) == ["00000001.log", "holiday.jpg", "lock"]
+    assert (tmp_path / "empty").is_dir()
+
+
+def test_what_a_crash_left_while_making_or_removing_a_folder_is_cleared_away(tmp_path: Path) -> None:
+    unborn = tmp_path / f".new-{uuid4().hex}"
+    unborn.mkdir()
+    (unborn / "lock").touch()
+    bare = tmp_path / uuid4().hex
+    bare.mkdir()
+    assert list(orphans(tmp_path)) == []
+    assert unborn.is_dir(), "it may still be in the making"
+    assert not bare.exists()
+    os.utime(unborn / "lock", (0, 0))
+    assert list(orphans(tmp_path)) == []
+    assert not unborn.exists()
+
+
+def test_orphans_of_a_missing_folder_are_none(tmp_path: Path) -> None:
+    assert list(orphans(tmp_path / "nowhere")) == []
+
+
+def test_the_oldest_orphan_comes_first(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        spool = make(tmp_path)
+        spool.append(turn(number))
+        assert spool.folder is not None
+        os.utime(spool.folder / "lock", (number, number))
+        # An adopter that stopped half-way has touched the folder since.
+        os.utime(spool.folder, (9 - number, 9 - number))
+        die(spool)
+    assert adopted(tmp_path) == [1, 2, 3]
+
+
+def test_an_adopted_spool_is_an_orphan_for_nobody_else(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    spool.append(turn(1))
+    die(spool)
+    (first,) = orphans(tmp_path)
+    assert isinstance(first, OrphanSpool)
+    assert list(orphans(tmp_path)) == []
+    first.close()
+    assert adopted(tmp_path) == [1]
+
+
+# --- without a disk
+
+
+def test_a_home_that_cannot_be_written_gets_a_volatile_spool(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        spool = open_spool(tmp_path / "file" / "spool", bytes_max=1, window_max=3, fsync=False)
+    assert isinstance(spool, MemoryQueue)
+    assert "volatile" in caplog.text
+
+
+def test_a_volatile_spool_keeps_order_and_its_bound() -> None:
+    spool = MemoryQueue(window_max=4)
+    assert [spool.append(turn(number)) for number in range(6)] == [True] * 4 + [False] * 2
+    first = spool.take(2)
+    assert numbers(first) == [0, 1]
+    assert not spool.append(turn(6)), "what is taken still counts"
+    spool.acknowledge(first[:1])
+    assert spool.append(turn(7))
+    spool.rewind()
+    assert drained(spool, limit=2) == [1, 2, 3, 7]
+    assert spool.pending == 0
+    spool.close()
+
+
+def test_a_volatile_spool_is_empty_in_a_forked_child() -> None:
+    spool = MemoryQueue(window_max=4)
+    for number in range(3):
+        spool.append(turn(number))
+    spool.take(2)
+    spool.abandon()
+    spool.rewind()
+    assert (spool.pending, spool.take(5)) == (0, [])
+
+
+def test_a_folder_that_can_be_written_gets_a_spool_on_disk(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "a" / "b", bytes_max=1 << 20, window_max=3, fsync=True)
+    assert type(spool) is Spool
+    assert spool.append(turn(1))
+    assert json.loads(json.dumps(drained(spool))) == [1]
+    spool.close()
+
+
+def test_a_segment_cut_short_behind_our_back_is_passed_over_once(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=1)
+    for number in range(5):
+        spool.append(turn(number))
+    assert spool.folder is not None
+    os.truncate(spool.folder / "00000001.log", 2 * len(frame(turn(0))))
+    found = [spool.take(50), spool.take(50), spool.take(50)]
+    assert [numbers(batch) for batch in found] == [[0], [1], []]
+    assert len(found[1]) == 2
+    for batch in found:
+        spool.acknowledge(batch)
+    assert spool.pending == 0
+    spool.append(turn(5))
+    spool.append(turn(6))
+    spool.close()

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from candidates import Candidate, lined_up
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.recall import fusion
+from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, MEANING_WEIGHT, NEIGHBOUR_SHARE, STEPS, K
+
+similarities = st.none() | st.floats(-1, 1)
+words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
+MOST = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**step for step in range(STEPS))
+
+
+def fuse(rows: Iterable[Candidate[K]], span: tuple[float, float] | None = None) -> dict[K, float]:
+    return fusion.fuse(lined_up(rows), span=span)
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> list[Candidate[int]]:
+    """Rows of some sessions; a row names the one before it, which may not have been found."""
+    rows: list[Candidate[int]] = []
+    for _ in range(draw(st.integers(0, 4))):
+        previous = None
+        for _ in range(draw(st.integers(1, 5))):
+            key = 10 * len(rows) + 1
+            rows.append(Candidate(key, draw(similarities), draw(words), previous))
+            previous = key if draw(st.booleans()) else key + 5
+    return rows
+
+
+@given(sessions(), st.none() | st.tuples(st.floats(-1, 0.3), st.floats(0.3, 1)))
+def test_scores_are_between_nothing_and_one_and_in_order(
+    rows: list[Candidate[int]], span: tuple[float, float] | None
+) -> None:
+    scores = fuse(rows, span=span)
+    assert set(scores) == {row.key for row in rows}
+    assert all(0 <= score <= 1 for score in scores.values())
+    assert all(first >= second for first, second in pairwise(scores.values()))
+
+
+@given(sessions(), st.randoms())
+def test_the_order_does_not_depend_on_who_came_first(rows: list[Candidate[int]], chance: random.Random) -> None:
+    shuffled = rows.copy()
+    chance.shuffle(shuffled)
+    first, second = fuse(rows), fuse(shuffled)
+    assert first.keys() == second.keys()
+    assert all(math.isclose(first[key], second[key], abs_tol=1e-12) for key in first)
+    assert list(fuse(rows)) == list(first)
+
+
+@given(st.lists(st.tuples(similarities, words), min_size=1, max_size=8), st.integers(0, 7), st.floats(0.01, 1))
+def test_a_row_that_gains_in_either_leg_does_not_fall(
+    rows: list[tuple[float | None, dict[str, float]]], chosen: int, gain: float
+) -> None:
+    chosen %= len(rows)
+    before = [Candidate(n, similarity, held) for n, (similarity, held) in enumerate(rows)]
+    similarity, held = rows[chosen]
+    more = Candidate(chosen, min(1.0, similarity + gain) if similarity is not None else None, held | {"new": gain})
+    after = [more if row.key == chosen else row for row in before]
+    span = (-1.0, 1.0)
+    assert list(fuse(after, span=span)).index(chosen) <= list(fuse(before, span=span)).index(chosen)
+
+
+def test_nothing_gives_nothing() -> None:
+    assert fuse([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("similarity", "held", "own"),
+    [
+        (0.4, {"x": 3.0}, 1.0),
+        (0.4, {}, MEANING_WEIGHT),
+        (None, {"x": 3.0}, 1 - MEANING_WEIGHT),
+        (None, {}, 0.0),
+    ],
+)
+def test_a_single_candidate_is_as_good_as_its_legs(
+    similarity: float | None, held: dict[str, float], own: float
+) -> None:
+    assert fuse([Candidate("a", similarity, held)]) == {"a": pytest.approx(own / MOST)}
+
+
+def test_without_vectors_the_words_decide() -> None:
+    scores = fuse([Candidate("a", None, {"x": 1.0}), Candidate("b", None, {"x": 1.0, "y": 3.0})])
+    assert list(scores) == ["b", "a"]
+    assert scores["b"] == pytest.approx(4 * scores["a"])
+
+
+def test_without_words_the_meaning_decides() -> None:
+    scores = fuse([Candidate("a", 0.70), Candidate("b", 0.90), Candidate("c", 0.80), Candidate("d", None)])
+    assert list(scores) == ["b", "c", "a", "d"]
+    assert scores["c"] == pytest.approx(scores["b"] / 2)
+    assert scores["d"] == 0
+
+
+def session(*rows: tuple[float, dict[str, float]]) -> list[Candidate[int]]:
+    """The rows of one session in their order."""
+    return [Candidate(n, similarity, held, n - 1 if n else None) for n, (similarity, held) in enumerate(rows)]
+
+
+def test_a_row_lends_a_share_of_its_score_that_halves_with_each_step() -> None:
+    silent: tuple[float, dict[str, float]] = (0.0, {})
+    scores = fuse(session(silent, (1.0, {}), silent, silent, silent, silent), span=(0, 1))
+    assert scores[0] == scores[2] == pytest.approx(NEIGHBOUR_SHARE * scores[1])
+    assert (scores[3], scores[4]) == (pytest.approx(scores[2] / 2), pytest.approx(scores[2] / 4))
+    assert scores[5] == 0
+
+
+def test_a_row_is_found_by_the_words_that_its_neighbour_holds() -> None:
+    answer = fuse([*session((0.0, {"x": 2.0}), (0.0, {"y": 2.0})), Candidate(9, 0.0, {"y": 2.0})])
+    assert answer[1] > answer[9] > 0
+    # A word that a row holds itself is worth no more because a neighbour holds it, too.
+    alone, together = Candidate(9, 0.0, {"x": 2.0}), session((0.0, {"x": 2.0}), (0.0, {"x": 2.0}))
+    both = fuse([*together, alone])
+    assert both[1] == pytest.approx((1 + NEIGHBOUR_SHARE) * both[9])
+    assert 0 < CONTEXT_SHARE < 1
+
+
+def test_a_previous_row_that_is_no_candidate_changes_nothing() -> None:
+    held = {"x": 1.0}
+    assert fuse([Candidate(1, 0.5, held, previous=99)], span=(0, 1)) == fuse([Candidate(1, 0.5, held)], span=(0, 1))
+
+
+def test_a_neighbour_that_is_nearer_than_the_near_leg_found_scores_no_more_than_the_nearest() -> None:
+    scores = fuse([Candidate("a", 0.90), Candidate("b", 0.80), Candidate("c", 0.99)], span=(0.80, 0.90))
+    assert scores["c"] == scores["a"]
+
+
+def test_the_span_of_the_near_leg_keeps_poor_neighbours_from_stretching_the_scale() -> None:
+    near = [Candidate("a", 0.90), Candidate("b", 0.80)]
+    scores = fuse([*near, Candidate("neighbour", 0.1)], span=(0.80, 0.90))
+    assert scores["b"] == scores["neighbour"] == 0
+    assert fuse(near, span=(0.80, 0.90))["a"] == scores["a"]
+
+
+def test_equal_scores_keep_the_order_of_their_keys() -> None:
+    assert list(fuse([Candidate(key, 0.5, {"x": 1.0}) for key in ("c", "a", "b")])) == ["a", "b", "c"]

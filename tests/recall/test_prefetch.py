@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.embedding.calibration import cosine, noise_floor
+from hermes_memory_pgvector.embedding.local import LocalEmbedder
+from hermes_memory_pgvector.model import Hit
+from hermes_memory_pgvector.recall.prefetch import relevant
+
+HIT = Hit(id=1, theme="ops", content="x", at=datetime(2026, 1, 1, tzinfo=UTC), score=0.5)
+SIMILARITIES = st.lists(st.none() | st.floats(-1, 1), max_size=8)
+
+
+def hits(*similarities: float | None) -> list[Hit]:
+    return [replace(HIT, id=n, similarity=similarity, score=1 / (n + 1)) for n, similarity in enumerate(similarities)]
+
+
+@given(SIMILARITIES, st.none() | st.floats(-1, 1))
+def test_what_is_kept_is_near_and_in_order(similarities: list[float | None], floor: float | None) -> None:
+    given_ = hits(*similarities)
+    kept = relevant(given_, floor)
+    assert [hit.id for hit in kept] == sorted(hit.id for hit in kept)
+    assert all(floor is None or hit.similarity is None or hit.similarity >= floor for hit in kept)
+    known = [similarity for similarity in similarities if similarity is not None]
+    if known and floor is not None and max(known) >= floor:
+        assert max(known) in [hit.similarity for hit in kept]
+
+
+def test_a_row_far_behind_the_nearest_is_not_shown() -> None:
+    assert [hit.similarity for hit in relevant(hits(0.90, 0.86, 0.80, 0.76), 0.77)] == [0.90, 0.86]
+    assert [hit.similarity for hit in relevant(hits(0.80, 0.79, 0.76), 0.77)] == [0.80, 0.79]
+
+
+def test_a_row_that_names_what_the_question_names_is_shown_however_far_it_is() -> None:
+    near, far = hits(0.9, 0.1)
+    assert relevant([near, replace(far, matched=("database",))], 0.8) == [near]
+    named = replace(far, matched=("database", "dbprod03"))
+    assert relevant([near, named], 0.8) == [near, named]
+
+
+def test_without_a_floor_or_vectors_everything_stays() -> None:
+    assert relevant(hits(0.1, -0.5), None) == hits(0.1, -0.5)
+    assert relevant(hits(None, None), 0.9) == hits(None, None)
+
+
+@pytest.mark.slow
+def test_most_of_what_is_related_is_shown_and_little_else() -> None:
+    data = json.loads((Path(__file__).parents[1] / "data" / "ambient.json").read_text(encoding="utf-8"))
+    embedder = LocalEmbedder()
+    floor = noise_floor(embedder, 200)
+    rows = {name: text for theme in data["themes"].values() for name, text in theme.items()}
+    vectors = dict(zip(rows, embedder.embed_passages(list(rows.values()), 200), strict=True))
+    shown = missed = unrelated = 0
+    for theme, question, evidence in data["questions"]:
+        vector = embedder.embed_query(question, 200)
+        found = [replace(HIT, content=name, similarity=cosine(vector, vectors[name])) for name in data["themes"][theme]]
+        kept = {hit.content for hit in relevant(found, floor)}
+        shown += len(kept & set(evidence))
+        missed += len(set(evidence) - kept)
+        unrelated += len(kept - set(evidence))
+    assert missed <= 2
+    assert unrelated < 2 * shown
+    # The floor alone shows 162 of them.
+    assert unrelated <= 70

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.rows import dict_row
+
+from hermes_memory_pgvector.recall.terms import Terms
+from hermes_memory_pgvector.text import tokenizer
+
+SAMPLES = "ab Z 0 19 é ß 数据 カ 한글 สวั हि 5e10 e db . - _ / : @ + # ' , \u0301 < & \\ * ? = 1.5 ½ 😀"
+PIECES = st.sampled_from(SAMPLES.split(" "))
+MESSY = st.lists(PIECES, min_size=1, max_size=30).map("".join)
+PROSE = """The Backups of db-prod-03 failed with ECONNREFUSED at 10.0.3.7:5432; see /etc/nginx/nginx.conf, user_id 42,
+maxRetryCount=5, foo.bar(), v1.2.3, anna.k@example.com, https://docs.example.com/a/b-c?x=1&y=2 and
+550e8400-e29b-41d4-a716-446655440000. 数据库的密码政策 学校に行きました 안녕하세요 สวัสดีครับ हिन्दी"""
+
+
+def lexemes(connection: psycopg.Connection, text: str) -> set[str]:
+    row = connection.execute("SELECT tsvector_to_array(to_tsvector('english', %s))", (text,)).fetchone()
+    assert row is not None
+    return set(row[0])
+
+
+QUESTIONS = """backup failing db-prod-03 db_prod_03 prod econnrefused 10.0.3.7 10.0.3.7:5432 nginx.conf user_id userId
+/etc/nginx/nginx.conf maxRetryCount retries foo.bar v1.2.3 anna.k@example.com example.com docs.example.com
+550e8400-e29b-41d4-a716-446655440000 密码 库 学校 안녕 ครับ हिन्दी"""
+
+
+@pytest.mark.parametrize("question", QUESTIONS.split())
+def test_a_question_finds_the_row(database: str, question: str) -> None:
+    with psycopg.connect(database) as connection:
+        asked = lexemes(connection, tokenizer.query(question))
+        assert asked
+        row = lexemes(connection, tokenizer.document(PROSE))
+        assert asked & row
+        if not question[0].isalpha() or "-" in question or "." in question:
+            assert asked <= row
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@given(text=MESSY)
+def test_postgres_keeps_every_token_whole(database: str, text: str) -> None:
+    document, question = tokenizer.document(text), tokenizer.query(text, tokens_max=10_000)
+    with psycopg.connect(database) as connection:
+        assert lexemes(connection, question) <= lexemes(connection, document)
+        parsed = connection.execute("SELECT token FROM ts_parse('default', %s) WHERE tokid <> 12", (document,))
+        assert {token for (token,) in parsed} == set(document.split())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@given(text=MESSY | st.lists(st.sampled_from(PROSE.split())).map(" ".join))
+def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -> None:
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        known = Terms()
+        terms = known.of(connection, text)
+        assert list(terms) == sorted(terms)
+        assert set(terms.values()) <= set(tokenizer.query(text).split())
+        together = connection.execute(
+            "SELECT tsvector_to_array(to_tsvector('english', %s)) AS lexemes", (tokenizer.query(text),)
+        ).fetchone()
+        assert together is not None
+        assert sorted(terms) == sorted(together["lexemes"])
+
+
+def test_a_word_is_asked_for_once(database: str) -> None:
+    known = Terms()
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        first = known.of(connection, "failing backups of the ledger")
+        again = known.of(connection, "ledger backups")
+    # The connection is closed.
+    assert known.of(connection, "the ledger of failing backups").keys() == first.keys()
+    assert again.items() <= first.items()
+    with pytest.raises(psycopg.Error):
+        known.of(connection, "the ledger of kelp")
+
+
+def test_a_term_is_told_by_the_first_word_that_it_comes_from(database: str) -> None:
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        assert Terms().of(connection, "the failing backups failed") == {"backup": "backups", "fail": "failing"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"word{i:x}" for i in range(30_000)),
+        "".join(chr(0x4E00 + i * 7919 % 20_000) for i in range(100_000)),
+        "-".join(f"p{i}" for i in range(20_000)),
+        "x" * 100_000,
+        "\ufdfa" * 10_000,
+    ],
+)
+def test_the_longest_row_fits_a_tsvector(database: str, text: str) -> None:
+    with psycopg.connect(database) as connection:
+        assert lexemes(connection, tokenizer.document(text))

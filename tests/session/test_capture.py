@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.session import capture
+
+ANSWER = "The password policy asks for sixteen characters and a change every ninety days."
+ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
+
+
+def listed(table: str) -> list[str]:
+    return [text for line in table.strip().splitlines() for text in line.split("|")]
+
+
+ACKNOWLEDGEMENTS = listed("""
+ok|OK!|Okay.|thanks!|Thank you so much :)|continue|yes please|👍|🙏🏽❤️|...|danke|Danke schön!|ok好的|ＯＫ
+谢谢|好的，谢谢！|继续|請繼續|はい|ありがとう|はい、わかりました。|네|감사합니다~|네, 알겠습니다|ขอบคุณครับ
+merci|Merci beaucoup|gracias|ок|спасибо|Спасибо большое!|да, продолжай|obrigado|grazie mille|dziękuję
+teşekkürler|شكرا|תודה|धन्यवाद|terima kasih|cảm ơn|d'accord|s'il te plaît
+""")
+GREETINGS = ["", "   \n", *listed("""
+hi|Good morning|Hello!!|hey there 👋|how are you?|hi, thanks|/new|/reset
+你好|こんにちは|안녕하세요|Guten Tag|Grüß Gott|¡Hola!|привет|merhaba|नमस्ते|السلام عليكم|สวัสดีครับ
+""")]  # fmt: skip
+REAL = listed("""
+ok what is the db password policy?|no idea where the config is|thanks to whom did we sell it|hinges|k8s|12|1+1
+/etc/nginx/nginx.conf|/etc is full, why?|何時ですか|好的话|谢谢他的礼物是什么|yes or no: is port 5432 open|don't
+네이버 주소|continue with step 3|note|yolo|что такое pgvector|дай пароль|password|okta
+""")
+
+
+@pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
+def test_an_acknowledgement_is_left_out_and_its_answer_kept(text: str) -> None:
+    assert capture.substantive(text, ANSWER, min_chars=40) == ("", ANSWER)
+    assert capture.small_talk(text)
+
+
+@pytest.mark.parametrize("text", GREETINGS)
+def test_a_greeting_recalls_nothing(text: str) -> None:
+    assert capture.small_talk(text)
+
+
+@pytest.mark.parametrize("text", REAL)
+def test_a_real_message_is_stored_and_recalls(text: str) -> None:
+    assert capture.substantive(text, ANSWER, min_chars=40) == (text, ANSWER)
+    assert not capture.small_talk(text)
+
+
+def test_a_turn_too_short_is_not_stored_at_all() -> None:
+    assert capture.substantive("which port?", "5432", min_chars=40) == ("", "")
+    assert capture.substantive("which port?", "5432", min_chars=10) == ("which port?", "5432")
+    assert capture.substantive("thanks a lot!", "You're welcome!", min_chars=20) == ("", "")
+
+
+def test_wide_characters_count_two() -> None:
+    chinese = "数据库的密码政策是什么样子的呢请告诉我吧谢"
+    assert len(chinese) < 40 <= capture.width(chinese)
+    assert capture.substantive(chinese, "", min_chars=40) == (chinese, "")
+    assert capture.width("ｶﾅ한글") == 2 + 4
+    assert capture.width("e\u0301\u200b") == 1
+
+
+def test_every_phrase_is_spelled_as_messages_are_compared() -> None:
+    for phrase in capture._SMALL_TALK:
+        assert capture._plain(phrase) == phrase != ""
+        assert len(phrase) <= capture._PHRASE_CHARS_MAX
+
+
+@given(ANY_TEXT, ANY_TEXT, st.integers(0, 50))
+def test_what_is_stored_of_a_turn_is_the_stripped_text_or_nothing(user: str, assistant: str, min_chars: int) -> None:
+    stored = capture.substantive(user, assistant, min_chars=min_chars)
+    assert stored[0] in ("", user.strip())
+    assert stored[1] in ("", assistant.strip())
+    capture.small_talk(user)
+
+
+@given(ANY_TEXT)
+def test_clean_text_is_storable_and_stays_as_it_is(text: str) -> None:
+    cleaned = capture.clean(text)
+    assert b"\0" not in cleaned.encode()
+    assert "\r" not in cleaned
+    assert capture.clean(cleaned) == cleaned
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")))
+def test_clean_text_is_not_changed(text: str) -> None:
+    assert capture.clean(text) == text
+
+
+def test_surrogates_become_the_character_or_the_replacement() -> None:
+    assert capture.clean("a\ud83d\ude00b") == "a😀b"
+    assert capture.clean("a\ud83db\ude00\0\r\n") == "a\ufffdb\ufffd\n"
+
+
+@given(st.text(), st.integers(40, 120))
+def test_cut_text_fits_and_tells_what_is_missing(text: str, max_chars: int) -> None:
+    text = text * 5
+    kept = capture.cut(text, max_chars)
+    assert len(kept) <= max_chars
+    assert capture.cut(kept, max_chars) == kept
+    if kept != text:
+        head, _, mark = kept.rpartition("… [cut: ")
+        assert text.startswith(head)
+        assert int(mark.split()[0]) == len(text) - len(head)
+
+
+def test_recalled_text_is_taken_out_of_a_turn() -> None:
+    fenced = "<memory-context>\n[System note: recalled]\n- a\n</memory-context>"
+    assert capture.without_recalled(f"what now?\n\n{fenced}") == "what now?"
+    assert capture.without_recalled(f"a {fenced} b {fenced.upper()} c") == "a  b  c"
+    assert capture.without_recalled("< Memory-Context >x</ memory-context >y") == "y"
+    assert capture.without_recalled("why <memory-context> is open?") == "why <memory-context> is open?"
+    assert capture.without_recalled("</memory-context> alone") == "</memory-context> alone"
+
+
+@given(st.lists(st.sampled_from(["<memory-context>", "</memory-context>", "a", " ", "\n", "<", "memory-context>"])))
+def test_taking_recalled_text_out_settles(parts: list[str]) -> None:
+    once = capture.without_recalled("".join(parts))
+    assert once.count("<memory-context>") == 0 or "</memory-context>" not in once.split("<memory-context>", 1)[1]
+
+
+JSON_LIKE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | st.binary() | st.dates() | st.uuids(),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(ANY_TEXT | st.integers(), inner)
+        | st.frozensets(st.integers() | st.text())
+    ),
+    max_leaves=30,
+)
+
+
+@given(st.dictionaries(ANY_TEXT | st.integers() | st.none(), JSON_LIKE))
+def test_any_metadata_becomes_storable_json(metadata: dict[object, object]) -> None:
+    cleaned = capture.clean_metadata(metadata)
+    text = json.dumps(cleaned, allow_nan=False, ensure_ascii=False)
+    assert "\\u0000" not in text
+    assert len(text.encode()) <= capture.METADATA_BYTES_MAX
+    assert capture.clean_metadata(cleaned) == cleaned
+
+
+def test_metadata_keeps_what_json_can_say() -> None:
+    at, one = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC), uuid.uuid4()
+    given_ = {"a": 1, "b": [True, None, 2.5], "at": at, "id": one, "nan": math.nan, 5: "five", "z": {"x": "a\0b"}}
+    assert capture.clean_metadata(given_) == {
+        "a": 1, "b": [True, None, 2.5], "at": str(at), "id": str(one), "nan": None, "5": "five", "z": {"x": "ab"},
+    }  # fmt: skip
+
+
+def test_metadata_is_bounded() -> None:
+    deep: dict[str, object] = {}
+    deep["self"] = deep
+    json.dumps(capture.clean_metadata(deep))
+    assert len(capture.clean_metadata({str(i): i for i in range(10**5)})) <= capture.METADATA_ITEMS_MAX
+    assert capture.clean_metadata({str(i): "x" * 500 for i in range(900)})["dropped"] == "metadata too large"
+    assert capture.clean_metadata({"n": 10**5000})["n"].startswith("0x")
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+def test_a_value_that_cannot_be_named_does_not_lose_the_rest() -> None:
+    assert capture.clean_metadata({"a": Unspeakable(), "b": 1}) == {"a": "(Unspeakable)", "b": 1}

@@ -1,0 +1,297 @@
+"""What a host tells of a session ends up once, under its session and its theme."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from loopback import Endpoint
+
+from hermes_memory_pgvector.errors import BadArgument
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.settings import Settings
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, database: str) -> Iterator[Runtime]:
+    endpoint = Endpoint()
+    (tmp_path / "memories").mkdir()
+    running = acquire(Settings(dsn=database, embed_url=endpoint.url, embed_model="test", batch_linger_s=0), tmp_path)  # type: ignore[arg-type]
+    assert running.wait_ready(10)
+    yield running
+    release(running)
+    endpoint.close()
+
+
+@pytest.fixture
+def talk(runtime: Runtime) -> Callable[..., Conversation]:
+    def make(session: str = "s1", context: str = "primary", **identity: str) -> Conversation:
+        return Conversation(runtime, Identity(**identity), session, context)
+
+    return make
+
+
+def said(number: int) -> tuple[str, str]:
+    return f"question {number}: why is host-{number} slow today?", f"answer {number}: its disk is full"
+
+
+def transcript(*numbers: int) -> list[dict[str, Any]]:
+    return [
+        {"role": role, "content": content}
+        for number in numbers
+        for role, content in zip(("user", "assistant"), said(number), strict=True)
+    ]
+
+
+def answers(runtime: Runtime, database: str) -> list[tuple[str, str]]:
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        return connection.execute(
+            "select session_id, content from conversations where role = 'assistant' order by id"
+        ).fetchall()
+
+
+def test_a_replayed_transcript_adds_only_what_is_missing(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one = talk()
+    one.take_turn(*said(1))
+    one.end(transcript(1, 2))
+    one.end(transcript(1, 2))
+    assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
+
+
+def test_of_two_turns_with_the_same_answer_a_replay_brings_the_one_that_was_missed(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, first, second = talk(), said(1)[0], said(2)[0]
+    one.take_turn(second, "Done.")
+    texts = (first, "Done.", second, "Done.")
+    one.end([{"role": role, "content": text} for role, text in zip(("user", "assistant") * 2, texts, strict=True)])
+    assert len(answers(runtime, database)) == 2
+    with psycopg.connect(database) as connection:
+        asked = connection.execute("select content from conversations where role = 'user' order by content").fetchall()
+    assert asked == [(first,), (second,)]
+
+
+def test_a_replay_brings_the_words_of_a_turn_with_an_image_and_knows_one_that_was_handed_over(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, image = talk(), {"type": "image_url", "image_url": {"url": "data:,"}}
+    replayed = transcript(1, 2)
+    for message in replayed[::2]:
+        message["content"] = [{"type": "text", "text": message["content"]}, image]
+    # Hosts put the parts together before they hand a turn over.
+    one.take_turn(f"[1 image] {said(1)[0]}", said(1)[1])
+    one.end(replayed)
+    assert len(answers(runtime, database)) == 2
+    with psycopg.connect(database) as connection:
+        asked = connection.execute("select content from conversations where role = 'user' order by content").fetchall()
+    assert asked == [(f"[1 image] {said(number)[0]}",) for number in (1, 2)]
+
+
+_TALKER = """
+    import json, sys
+    from hermes_memory_pgvector.conversation import Conversation
+    from hermes_memory_pgvector.runtime import acquire, release
+    from hermes_memory_pgvector.settings import Settings
+    from hermes_memory_pgvector.themes import Identity
+    runtime = acquire(Settings(dsn=sys.argv[2], embed_on_write=False), sys.argv[1])
+    one = Conversation(runtime, Identity(), "s1", "primary")
+    for line in sys.stdin:
+        hook, arguments = json.loads(line)
+        getattr(one, hook)(*arguments)
+        print(runtime.writer.flush(20), flush=True)
+    release(runtime)
+"""
+
+
+def test_two_processes_that_talk_in_one_session_store_each_turn_once(tmp_path: Path, database: str) -> None:
+    arguments = [sys.executable, "-P", "-c", textwrap.dedent(_TALKER), str(tmp_path), database]
+    talkers = [
+        subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") for _ in range(2)
+    ]
+
+    def tell(*told: tuple[subprocess.Popen[str], str, list[Any]]) -> None:
+        for talker, hook, given in told:
+            assert talker.stdin is not None
+            talker.stdin.write(json.dumps([hook, given]) + "\n")
+            talker.stdin.flush()
+        for talker, _, _ in told:
+            assert talker.stdout is not None
+            assert talker.stdout.readline() == "True\n"
+
+    one, other = talkers
+    tell((one, "take_turn", [*said(1)]), (other, "take_turn", [*said(2)]))
+    tell((one, "take_turn", [*said(3)]))
+    # Neither has handed over the fourth turn, and both replay all of them at the same time, twice.
+    for _ in range(2):
+        tell(*((talker, "end", [transcript(1, 2, 3, 4)]) for talker in talkers))
+    for talker in talkers:
+        talker.communicate(timeout=30)
+        assert talker.returncode == 0
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select session_id, content from conversations").fetchall()
+    assert sorted(found) == sorted(("s1", text) for number in (1, 2, 3, 4) for text in said(number))
+
+
+def test_the_transcript_of_a_branch_does_not_repeat_its_parent(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one = talk()
+    for number in (1, 2):
+        one.take_turn(*said(number))
+    one.go_on("s2", "s1", anew=False)
+    one.take_turn(*said(3))
+    one.end(transcript(1, 2, 3))
+    one.go_on("s3", "s2", anew=False)
+    one.end(transcript(1, 2, 3, 4))
+    assert answers(runtime, database) == [(s, said(n)[1]) for s, n in (("s1", 1), ("s1", 2), ("s2", 3), ("s3", 4))]
+    with psycopg.connect(database) as connection:
+        parents = connection.execute("select distinct session_id, parent_session_id from conversations").fetchall()
+    assert sorted(parents) == [("s1", ""), ("s2", "s1"), ("s3", "s2")]
+
+
+def test_a_new_conversation_says_again_what_was_said_before(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one = talk()
+    one.take_turn(*said(1))
+    one.go_on("s2", "s1", anew=True)
+    one.end(transcript(1))
+    assert answers(runtime, database) == [("s1", said(1)[1]), ("s2", said(1)[1])]
+
+
+def test_a_replay_that_overtakes_its_last_turn_does_not_double_it(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one = talk()
+    one.open_turn()
+    one.end(transcript(1))
+    one.take_turn(*said(1))
+    assert answers(runtime, database) == [("s1", said(1)[1])]
+
+
+def test_a_job_keeps_no_turns_but_its_memory_writes(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    job = talk(context="cron")
+    job.take_turn(*said(1))
+    job.end(transcript(1))
+    job.change_entry("add", "memory", "the nightly run takes 40 minutes", {})
+    assert answers(runtime, database) == []
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select content, metadata ->> 'context' from memory_entries").fetchall() == [
+            ("the nightly run takes 40 minutes", "cron")
+        ]
+
+
+def test_an_unknown_action_or_target_is_told_and_stores_nothing(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    with pytest.raises(BadArgument, match="'shred'"):
+        talk().change_entry("shred", "memory", "x", {})
+    talk().change_entry("add", "nowhere", "x", {})
+    assert runtime.writer.flush(10)
+    assert runtime.writer.counters.set_aside == 1
+
+
+def test_entries_written_while_the_files_are_reconciled_stay_in_their_theme(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    """The host writes the file and calls the hook a moment later; others of the home reconcile all the while."""
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    done = threading.Event()
+
+    def reconcile() -> None:
+        while not done.is_set():
+            runtime.files.reconcile("default", "s")
+
+    others = [threading.Thread(target=reconcile) for _ in range(2)]
+    for other in others:
+        other.start()
+    billing = talk(gateway_session_key="billing", platform="api_server")
+    entries: list[str] = []
+    try:
+        for number in range(60):
+            entries.append(f"billing fact {number}")
+            part = file.with_suffix(".part")
+            part.write_text("\n§\n".join(entries))
+            part.replace(file)
+            billing.change_entry("add", "memory", entries[-1], {})
+    finally:
+        done.set()
+        for other in others:
+            other.join()
+    runtime.files.reconcile("default", "s")
+    assert runtime.writer.flush(20)
+    with psycopg.connect(database) as connection:
+        stored = connection.execute("select agent_identity, content from memory_entries").fetchall()
+    assert sorted(stored) == sorted(("billing", entry) for entry in entries)
+
+
+def test_somebody_who_never_lets_go_of_the_snapshot_stops_no_hook(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    inside, release_it = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with runtime.home.snapshot.held(1):
+            inside.set()
+            release_it.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert inside.wait(5)
+    try:
+        talk().change_entry("add", "memory", "written all the same", {})
+        assert runtime.writer.flush(10)
+    finally:
+        release_it.set()
+        holder.join()
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select content from memory_entries").fetchall() == [("written all the same",)]
+
+
+def test_a_database_that_is_read_only_for_a_while_costs_nothing(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    def read_only(switch: str) -> None:
+        with psycopg.connect(database, autocommit=True) as admin:
+            admin.execute("set default_transaction_read_only = off")
+            admin.execute(f"alter database {admin.info.dbname} set default_transaction_read_only = {switch}")
+            others = "datname = current_database() and pid <> pg_backend_pid()"
+            admin.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where {others}")
+
+    read_only("on")
+    for number in range(6):
+        talk().take_turn(*said(number))
+    assert not runtime.writer.flush(1.5)
+    assert "ReadOnly" in runtime.writer.health.problem
+    read_only("off")
+    assert runtime.writer.flush(20)
+    counts = runtime.writer.counters
+    assert (counts.applied, counts.set_aside, counts.pending) == (6, 0, 0)
+
+
+def test_two_processes_that_name_the_model_at_once_agree(runtime: Runtime, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("delete from hermes_pgvector_settings where name = 'embedding_model'")
+    answers_got: list[str] = []
+    with psycopg.connect(database) as first:
+        first.execute("insert into hermes_pgvector_settings (name, value) values ('embedding_model', 'first')")
+        second = threading.Thread(target=lambda: answers_got.append(runtime.database.claim_model("second")))
+        second.start()
+        second.join(0.3)
+    second.join(10)
+    assert answers_got == ["first"]

@@ -1,0 +1,222 @@
+"""One key names the themes of persons in all homes of a database, and no hook waits for it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.admin import checks
+from hermes_memory_pgvector.admin.overview import survey
+from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.runtime import Runtime
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.person_key import NOT_MET
+from hermes_memory_pgvector.session.themes import Identity, reserved
+from hermes_memory_pgvector.settings import Settings
+
+ALICE = Identity(gateway_session_key="agent:main:whatsapp:dm:4917055512", platform="whatsapp", user_id="4917055512")
+BOB = Identity(gateway_session_key="agent:main:whatsapp:dm:4917099999", platform="whatsapp")
+KEY = "5e" * 32
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+    running: list[Runtime] = []
+
+    def make(home: str, **changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_on_write": False, "batch_linger_s": 0, "retry_max_s": 0.2, **changed}
+        running.append(Runtime(Settings(**values), tmp_path / home))
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        runtime.close(0)
+
+
+def stored_key(database: str) -> list[str]:
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select value from hermes_pgvector_settings where name = 'person_key'").fetchall()
+    return [row[0] for row in found]
+
+
+def say(runtime: Runtime, identity: Identity, text: str) -> str:
+    theme = runtime.theme(identity, None)
+    assert runtime.accept(TurnTaken(theme=theme, session_id="s", user=text, assistant=""))
+    return theme
+
+
+def themes(database: str) -> dict[str, str]:
+    with psycopg.connect(database) as connection:
+        return dict(connection.execute("select content, agent_identity from conversations").fetchall())
+
+
+def test_a_person_is_the_same_theme_in_every_home_of_the_database(start: Callable[..., Runtime], database: str) -> None:
+    one, two = start("one"), start("two")
+    assert one.wait_ready(10)
+    assert two.wait_ready(10)
+    assert one.theme(ALICE, None) == two.theme(ALICE, None) != one.theme(BOB, None)
+    assert stored_key(database) == [one.home.person_key.kept()] == [two.home.person_key.kept()]
+    assert not list(one.home.state.glob("*.provisional"))
+
+
+def test_a_home_that_has_a_key_keeps_it_and_doctor_tells_when_it_is_not_the_databases(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    old = start("old")
+    old.home.state.mkdir(parents=True, exist_ok=True)
+    old.home.person_key.path.write_text(KEY)
+    before = old.theme(ALICE, None)
+    assert old.wait_ready(10)
+    assert (stored_key(database), old.theme(ALICE, None)) == ([KEY], before)
+    other = start("other")
+    other.home.state.mkdir(parents=True, exist_ok=True)
+    other.home.person_key.path.write_text("ab" * 32)
+    assert other.wait_ready(10)
+    assert other.theme(ALICE, None) != before
+    assert (stored_key(database), other.home.person_key.kept()) == ([KEY], "ab" * 32)
+    assert start("new").wait_ready(10)
+    verdicts = []
+    for name in ("old", "other", "new"):
+        home = start(name).home
+        (check,) = checks.person_key(Home(home.path), survey(old.settings, home.path, themes_max=0))
+        verdicts.append(check.verdict)
+        assert KEY not in check.found + check.remedy
+    assert verdicts == ["ok", "warning", "ok"]
+
+
+def test_what_was_said_before_the_database_answered_is_filed_under_the_key_of_the_fleet(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    first = start("first")
+    assert first.wait_ready(10)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        away = start("late", dsn=f"postgresql://x@127.0.0.1:{nobody.getsockname()[1]}/x", connect_timeout_s=0.5)
+        provisional = say(away, ALICE, "told before the database was there")
+        assert reserved(provisional)
+        spooled = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        assert provisional.encode() in spooled
+        assert b"4917055512" not in spooled
+    away.close(0)
+    # The same process, once the database answers: what it filed by its own key is renamed on the way in.
+    late = start("late")
+    late.home.person_key = away.home.person_key
+    assert say(late, ALICE, "told while it connects") == provisional
+    deadline = time.monotonic() + 20
+    while len(themes(database)) < 2 and time.monotonic() < deadline:
+        late.writer.flush(0.5)
+    final = say(late, ALICE, "told after")
+    assert late.writer.flush(10)
+    assert final == first.theme(ALICE, None) != provisional
+    assert themes(database) == dict.fromkeys(
+        ("told before the database was there", "told while it connects", "told after"), final
+    )
+
+
+def test_the_provisional_key_becomes_the_databases_when_it_has_none(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start("only")
+    provisional = say(runtime, ALICE, "the first thing ever told")
+    assert runtime.writer.flush(10)
+    assert runtime.theme(ALICE, None) == provisional
+    assert themes(database) == {"the first thing ever told": provisional}
+
+
+def test_the_operators_key_stays_out_of_the_database(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", KEY)
+    one = start("one")
+    assert one.wait_ready(10)
+    assert stored_key(database) == []
+    monkeypatch.delenv("HERMES_PGVECTOR_PERSON_KEY")
+    kept = start("two")
+    kept.home.state.mkdir(parents=True, exist_ok=True)
+    kept.home.person_key.path.write_text(KEY)
+    # The key of a database can be moved into the environment as it is.
+    assert kept.theme(ALICE, None) == one.theme(ALICE, None)
+
+
+def test_what_a_dead_process_filed_by_its_own_key_is_filed_when_they_write_again(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    first = start("first")
+    assert first.wait_ready(10)
+    nowhere = {"dsn": "postgresql://x@127.0.0.1:1/x", "connect_timeout_s": 0.5}
+    dead = start("late", **nowhere)
+    alice, bob = say(dead, ALICE, "told by alice"), say(dead, BOB, "told by bob")
+    dead.close(0)
+    # The next process reaches the database and adopts, and nothing in the home tells who they are.
+    late = start("late")
+    assert late.wait_ready(10)
+    until(late, lambda: len(late.home.aside()) == 2)
+    assert themes(database) == {}
+    assert b"4917055512" not in b"".join(path.read_bytes() for path in late.home.path.rglob("*") if path.is_file())
+    final = late.theme(ALICE, None)
+    assert final == first.theme(ALICE, None) != alice
+    until(late, lambda: themes(database) == {"told by alice": final})
+    assert [reason for _, reason in late.home.aside()] == [NOT_MET]
+    # Another start later, when the key of the home has long been another one.
+    late.close(5)
+    later = start("late")
+    assert later.wait_ready(10)
+    assert say(later, BOB, "told by bob again") == first.theme(BOB, None) != bob
+    until(later, lambda: not later.home.aside() and len(themes(database)) == 3)
+    assert set(themes(database).values()) == {final, first.theme(BOB, None)}
+
+
+def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], database: str) -> None:
+    room = Identity(gateway_session_key="agent:main:telegram:group:-1007", platform="telegram", user_id="4917055512")
+    first = start("first")
+    assert first.wait_ready(10)
+    away = start("late", dsn="postgresql://x@127.0.0.1:1/x", connect_timeout_s=0.5)
+    talk = Conversation(away, room, "s", "primary")
+    talk.open_turn("who waters the tomatoes?")
+    talk.take_turn("who waters the tomatoes?", "Alice does, on Mondays.")
+    away.close(0)
+    late = start("late")
+    late.home.person_key = away.home.person_key
+    late.writer.wake()
+    until(late, lambda: len(themes(database)) == 2)
+    assert set(themes(database).values()) == {first.theme(room, None)}
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select distinct metadata ->> 'author' from conversations").fetchall()
+    assert found == [(first.author("telegram", "4917055512"),)]
+
+
+def test_what_another_process_sets_aside_is_filed_by_one_that_has_met_them(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    assert start("first").wait_ready(10)
+    dead = start("late", dsn="postgresql://x@127.0.0.1:1/x", connect_timeout_s=0.5)
+    say(dead, ALICE, "told by alice")
+    gateway = start("late", adopt_interval_s=1)
+    assert gateway.wait_ready(10)
+    say(gateway, ALICE, "again by alice")
+    until(gateway, lambda: len(themes(database)) == 1)
+    # Somebody who adopts, and has met nobody.
+    stranger = start("late")
+    gateway.writer.stop(5)
+    dead.close(0)
+    assert stranger.wait_ready(10)
+    until(stranger, lambda: len(stranger.home.aside()) == 1)
+    stranger.close(5)
+    say(gateway, ALICE, "and once more by alice")
+    until(gateway, lambda: len(themes(database)) == 3)
+    assert len(set(themes(database).values())) == 1
+    until(gateway, lambda: not gateway.home.aside())
+
+
+def until(runtime: Runtime, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, runtime.home.aside()
+        runtime.writer.flush(0.5, adopted=True)

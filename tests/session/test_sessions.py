@@ -1,0 +1,827 @@
+"""What is taken back is withdrawn, what is off the record is not stored, and jobs only read."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from loopback import Endpoint
+
+from hermes_memory_pgvector.hosts import state_db
+from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.model import Add
+from hermes_memory_pgvector.recall.prefetch import lasting
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.session.conversation import OFF_RECORD, ON_RECORD, STAYS_OFF, Conversation
+from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.tools import toolset
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+    endpoint = Endpoint()
+    (tmp_path / "memories").mkdir()
+    running: list[Runtime] = []
+
+    def make(**changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0, **changed}
+        running.append(acquire(Settings(**values), tmp_path))
+        assert running[-1].wait_ready(10)
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+    endpoint.close()
+
+
+SUMMARY = ("[CONTEXT COMPACTION] There was talk of slow hosts.", "")
+
+
+class Record:
+    """The host's state.db: as much of it as tells which messages stand."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = sqlite3.connect(home / "state.db", isolation_level=None)
+        self._file.execute("create table sessions (id text primary key, parent_session_id text)")
+        self._file.execute(
+            "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
+            " timestamp real, active integer default 1, compacted integer default 0)"
+        )
+
+    def say(self, session: str, turn: tuple[str, str]) -> None:
+        rows = [(session, role, text, time.time()) for role, text in zip(("user", "assistant"), turn, strict=True)]
+        self._file.executemany("insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)", rows)
+
+    def undo(self, session: str, turns: int = 1) -> None:
+        self._file.execute(
+            "update messages set active = 0 where id in (select id from messages where session_id = ? and active = 1"
+            " order by id desc limit ?)",
+            (session, 2 * turns),
+        )
+
+    def compact(self, session: str) -> None:
+        self._file.execute("update messages set active = 0, compacted = 1 where session_id = ?", (session,))
+
+    def begin(self, session: str, parent: str) -> None:
+        self._file.execute("insert into sessions values (?, ?)", (session, parent))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path)
+
+
+def turn(number: int) -> tuple[str, str]:
+    return f"question {number}: why is host-{number} slow today?", f"answer {number}: its disk is full"
+
+
+def transcript(*turns: tuple[str, str]) -> list[dict[str, str]]:
+    return [
+        {"role": role, "content": text}
+        for pair in turns
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+
+
+def talk(runtime: Runtime, session: str = "s", context: str = "primary", **identity: str) -> Conversation:
+    return Conversation(runtime, Identity(**identity), session, context)
+
+
+def take(conversation: Conversation, *turns: tuple[str, str], author: str = "") -> None:
+    for user, answer in turns:
+        conversation.open_turn(user, author)
+        conversation.take_turn(user, answer)
+
+
+@contextmanager
+def away(home: Path) -> Iterator[Runtime]:
+    """A process of the home that does not reach its database and leaves its spool behind."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        dsn = f"postgresql://x@127.0.0.1:{nobody.getsockname()[1]}/x"
+        runtime = acquire(Settings(dsn=dsn, connect_timeout_s=0.5, retry_max_s=0.2), home)  # type: ignore[arg-type]
+        try:
+            yield runtime
+        finally:
+            release(runtime)
+
+
+def stored(runtime: Runtime, database: str, table: str = "conversations") -> list[str]:
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        return [row[0] for row in connection.execute(f"select content from {table} order by id")]
+
+
+def texts(*turns: tuple[str, str]) -> list[str]:
+    return [text for pair in turns for text in pair]
+
+
+def test_turns_that_are_taken_back_are_withdrawn_with_their_questions(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for number in range(4):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.undo("s", 2)
+    one.take_back()
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(0), turn(1))
+    # What the host replays at the end is older than the undo: nothing comes back.
+    one.end(transcript(*map(turn, range(4))))
+    assert stored(runtime, database) == texts(turn(0), turn(1))
+    take(one, turn(5))
+    assert stored(runtime, database) == texts(turn(0), turn(1), turn(5))
+
+
+def test_a_turn_with_an_image_that_was_taken_back_is_not_replayed(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one, parts = talk(runtime), [{"type": "text", "text": turn(1)[0]}, {"type": "image_url"}]
+    # What a host compresses in place it records as JSON where it has parts.
+    record.say("s", ("\0json:" + json.dumps(parts), turn(1)[1]))
+    record.say("s", ("\0json:{", "and what is written there?"))
+    assert [m["content"] for m in state_db.messages(runtime.home.path, "s")][::2] == [
+        f"[1 image] {turn(1)[0]}",
+        "",
+    ]
+    record.undo("s", 2)
+    one.take_back()
+    one.end([{"role": "user", "content": parts}, {"role": "assistant", "content": turn(1)[1]}])
+    assert stored(runtime, database) == []
+
+
+def test_the_same_words_said_again_stay_and_other_sessions_and_themes_are_not_touched(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one, other = talk(runtime), talk(runtime, "t")
+    stranger = talk(runtime, gateway_session_key="garden", platform="api_server")
+    for conversation in (one, other, stranger):
+        take(conversation, turn(1))
+    answer = turn(1)[1]
+    record.say("s", turn(1))
+    record.say("s", ("and why is the other one slow, please tell me?", answer))
+    take(one, ("and why is the other one slow, please tell me?", answer))
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(1), turn(1), turn(1))
+    record.say("s", ("and once more: why is the other one slow?", answer))
+    take(one, ("and once more: why is the other one slow?", answer))
+    talk(runtime).take_back()
+    assert stored(runtime, database)[-2:] == ["and once more: why is the other one slow?", answer]
+    assert len(stored(runtime, database)) == 8
+
+
+def test_a_question_that_is_taken_back_without_an_answer_is_not_the_same_one_that_has_one(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one, question = talk(runtime), "please tell me once more: why is host-1 so slow today, and what can I do about it?"
+    for said in ((question, "its disk is full"), (question, ""), (question, "")):
+        record.say("s", said)
+        take(one, said)
+    assert stored(runtime, database) == [question, "its disk is full", question, question]
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == [question, "its disk is full", question]
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == [question, "its disk is full"]
+
+
+def test_turns_that_were_compressed_are_not_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for number in range(3):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.compact("s")
+    # One host keeps the carried tail twice, the old copy as if it were taken back.
+    record.say("s", turn(2))
+    record.undo("s")
+    record.say("s", turn(2))
+    one.take_back()
+    assert stored(runtime, database) == texts(*map(turn, range(3)))
+
+
+def test_a_turn_that_is_said_while_the_record_is_read_stays(
+    start: Callable[..., Runtime], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = talk(start())
+    first, again = ((f"please deploy host-{number} now", "the deployment went through") for number in (1, 2))
+    record.say("s", first)
+    take(one, first)
+    record.undo("s")
+    read = state_db.messages
+
+    def meanwhile(home: Path, session_id: str) -> list[dict[str, Any]]:
+        found = read(home, session_id)
+        take(one, again)
+        return found
+
+    monkeypatch.setattr(state_db, "messages", meanwhile)
+    one.take_back()
+    assert stored(one.runtime, database) == list(again)
+
+
+def test_a_turn_that_is_handed_over_after_it_was_taken_back_is_not_stored(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    one.open_turn(turn(1)[0])
+    record.say("s", turn(1))
+    record.undo("s")
+    one.take_back()
+    one.take_turn(*turn(1))
+    assert stored(one.runtime, database) == []
+    record.say("s", turn(1))
+    take(one, turn(1))
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+def test_a_question_that_is_asked_again_after_it_was_taken_back_stays(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one, again = talk(start()), (turn(1)[0], "its disk is full, and its memory too")
+    # Its answer was interrupted: it is never handed over.
+    one.open_turn(turn(1)[0])
+    record.say("s", turn(1))
+    record.undo("s")
+    one.take_back()
+    one.open_turn(again[0])
+    # Another look at the record, while the host has not written anything of the new turn.
+    one.take_back()
+    one.take_turn(*again)
+    assert stored(one.runtime, database) == list(again)
+
+
+def test_a_turn_during_which_the_session_is_compressed_stays(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    one.open_turn(turn(1)[0])
+    record.say("s", turn(1))
+    # One host keeps the carried turn twice, the old copy as if it were taken back.
+    record.undo("s")
+    record.say("s", turn(1))
+    one.take_back()
+    one.take_turn(*turn(1))
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+def test_what_was_taken_back_while_no_agent_was_there_is_withdrawn_by_the_next(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    take(talk(runtime), turn(1), turn(2))
+    record.say("s", turn(1))
+    record.say("s", turn(2))
+    record.undo("s")
+    assert stored(runtime, database) == texts(turn(1), turn(2))
+    talk(runtime).take_back()
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch_does_not(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for number in (1, 2):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    one.go_on("s2", "s", anew=False, reason="compression")
+    record.say("s2", turn(2))
+    record.undo("s2")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(1))
+    one.go_on("s3", "s2", anew=False, reason="branch")
+    record.say("s3", turn(1))
+    record.undo("s3")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_before(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    deployed = [(f"please deploy host-{number} now", "the deployment went through") for number in range(4)]
+    for said in (*deployed[:3], turn(1)):
+        record.say("s", said)
+        take(one, said)
+    one.go_on("s2", "s", anew=False, reason="compression")
+    for said in (SUMMARY, turn(1), deployed[3]):
+        record.say("s2", said)
+    take(one, deployed[3])
+    record.undo("s2")
+    one.take_back()
+    assert stored(one.runtime, database) == texts(*deployed[:3], turn(1))
+    record.undo("s2")
+    one.take_back()
+    assert stored(one.runtime, database) == texts(*deployed[:3])
+
+
+def test_of_a_compressed_session_that_the_host_has_forgotten_nothing_is_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    take(one, turn(1))
+    one.go_on("s2", "s", anew=False, reason="compression")
+    again = (turn(2)[0], turn(1)[1])
+    record.say("s2", SUMMARY)
+    record.say("s2", again)
+    take(one, again)
+    record.undo("s2")
+    one.take_back()
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    one = talk(start())
+    for number in range(5):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.compact("s")
+    for said in (turn(0), SUMMARY, turn(3), turn(4)):
+        record.say("s", said)
+    for left in (4, 3):
+        record.undo("s")
+        one.take_back()
+        assert stored(one.runtime, database) == texts(*map(turn, range(left)))
+
+
+def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    take(talk(runtime), turn(1))
+    record.begin("s", "")
+    record.begin("s2", "s")
+    talk(runtime, "s2").end(transcript(turn(1), turn(2)))
+    assert stored(runtime, database) == [*texts(turn(1)), *texts(turn(2))]
+    elsewhere = talk(runtime, "other")
+    elsewhere.go_on("s2", "other", anew=False, reason="resume")
+    elsewhere.end(transcript(turn(1), turn(2), turn(3)))
+    assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
+    # The session that was left for the resumed one is none of its parents.
+    take(elsewhere, turn(4))
+    assert stored(runtime, database)[-1] == turn(4)[1]
+    with psycopg.connect(database) as connection:
+        parents = connection.execute("select distinct parent_session_id from conversations").fetchall()
+    assert parents == [("",)]
+
+
+def test_a_turn_that_was_taken_back_while_it_waited_with_a_dead_process_does_not_come_back(
+    start: Callable[..., Runtime], record: Record, database: str, tmp_path: Path
+) -> None:
+    runtime = start(adopt_interval_s=1, pool_max=2)
+    take(talk(runtime), turn(1))
+    assert stored(runtime, database) == texts(turn(1))
+    with away(tmp_path) as dead:
+        take(talk(dead), turn(2))
+    for number in (1, 2):
+        record.say("s", turn(number))
+    record.undo("s")
+    talk(runtime).take_back()
+    take(talk(runtime), turn(3))
+    # Its spool is adopted now, after the withdrawal.
+    deadline = time.monotonic() + 20
+    while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
+        runtime.writer.flush(1, adopted=True)
+    assert runtime.writer.counters.adopted == 1
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
+def test_a_turn_that_waited_while_another_process_replayed_it_is_stored_once(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    runtime = start(adopt_interval_s=1, pool_max=2)
+    with away(tmp_path) as other:
+        take(talk(other), turn(1))
+        # Another process resumes the session, and ends it: it replays what the host has in its record.
+        talk(runtime).end(transcript(turn(1), turn(2)))
+        assert stored(runtime, database) == texts(turn(1), turn(2))
+    deadline = time.monotonic() + 20
+    while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
+        runtime.writer.flush(1, adopted=True)
+    assert runtime.writer.counters.adopted == 1
+    assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
+
+
+def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    take(talk(runtime), turn(1))
+    talk(runtime).take_back()
+    assert stored(runtime, database) == texts(turn(1))
+    (runtime.home.path / "state.db").write_text("this is no database")
+    talk(runtime).take_back()
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_an_interrupted_turn_is_not_a_memory_and_one_that_was_only_late_is(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.open_turn(turn(3)[0])
+    one.take_turn(*turn(2))
+    one.take_turn(*turn(3))
+    one.open_turn("And what is the load of host-4, please tell me?")
+    stopped = (
+        "And what is the load of host-4, please tell me?",
+        "Operation interrupted: handling API error (a timeout).",
+    )
+    one.end(transcript((turn(1)[0], "answer 1: its disk, I thi"), turn(2), turn(3), stopped))
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
+def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one = talk(runtime)
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    file.write_text("an old secret")
+    runtime.files.reconcile("default", "s")
+    take(one, turn(1), ("Off the record.", "As you like, I keep nothing of it."), turn(2))
+    assert one.notice("off the record") == OFF_RECORD
+    file.write_text("a new secret of today")
+    one.change_entry("replace", "memory", "a new secret of today", {"old_text": "old secret"})
+    file.write_text("a new secret of today\n§\nanother secret of today")
+    one.change_entry("add", "memory", "another secret of today", {})
+    one.delegate("look into the secret of today, please", "it is a secret of today, indeed", "child")
+    # Another provider object, as one host makes for each request, and a process that begins later.
+    take(talk(runtime), turn(3))
+    talk(runtime).end(transcript(turn(1), ("off the record", "yes"), turn(2), turn(3)))
+    one.go_on("s2", "s", anew=False, reason="compression")
+    take(one, turn(4))
+    assert stored(runtime, database) == texts(turn(1))
+    assert stored(runtime, database, "memory_entries") == []
+    take(one, ("on the record", "Welcome back, I keep notes again."), turn(5))
+    assert one.notice("on the record") == ON_RECORD
+    one.end(transcript(("off the record", "yes"), turn(4), ("on the record", "Welcome back"), turn(5)))
+    runtime.files.reconcile("default", "s")
+    assert stored(runtime, database) == texts(turn(1), turn(5))
+    assert stored(runtime, database, "memory_entries") == []
+    with psycopg.connect(database) as connection:
+        kept = connection.execute("select count(*) from memory_agent_edges").fetchone()
+    assert kept == (0,)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [("add", {}), ("replace", {"old_text": "old"}), ("replace", {"previous_content": "an old secret"})],
+)
+def test_what_is_written_off_the_record_while_the_snapshot_is_busy_is_not_stored_later(
+    start: Callable[..., Runtime], database: str, ends: bool, action: str, told: dict[str, str]
+) -> None:
+    runtime = start()
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    file.write_text("an old secret")
+    runtime.files.reconcile("default", "s")
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    with Home(runtime.home.path).snapshot.held(1):
+        file.write_text("a secret of today" if told else "an old secret\n§\na secret of today")
+        one.change_entry(action, "memory", "a secret of today\n", told)
+    assert stored(runtime, database, "memory_entries") == ([] if told else ["an old secret"])
+    if ends:
+        release(runtime)
+        runtime = start()
+    for _ in range(2):
+        runtime.files.reconcile("default", "s")
+        assert "a secret of today" not in stored(runtime, database, "memory_entries")
+    for content in "", "a secret of today":
+        file.write_text(content)
+        runtime.files.reconcile("default", "s")
+    assert stored(runtime, database, "memory_entries") == ["a secret of today"], "by hand, on another day"
+
+
+def test_what_was_said_off_the_record_is_not_told_when_it_is_taken_back(
+    start: Callable[..., Runtime], record: Record
+) -> None:
+    runtime = start(allowed_themes=["elsewhere"])
+    one = talk(runtime)
+    for pair in (turn(1), ("off the record", "As you like, I keep nothing of it."), turn(2)):
+        record.say("s", pair)
+    record.undo("s", 3)
+    one.take_back()
+    told = "".join(path.read_text() for path in runtime.home.aside_folder.glob("*.json"))
+    assert turn(1)[1] in told
+    assert turn(2)[1] not in told
+
+
+def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn("off the record")
+    one.open_turn(turn(1)[0])
+    one.open_turn("on the record")
+    one.take_turn("off the record", "Then nothing of this is kept anywhere, as you wish.")
+    one.take_turn(*turn(1))
+    one.take_turn("on the record", "From now on I keep notes again, as before.")
+    take(one, turn(1))
+    assert stored(runtime, database) == texts(turn(1))
+
+
+def test_a_turn_that_comes_late_was_still_on_the_record(start: Callable[..., Runtime], database: str) -> None:
+    one = talk(start())
+    one.open_turn(turn(1)[0])
+    one.open_turn("off the record")
+    one.take_turn(*turn(1))
+    one.take_turn("off the record", "Then nothing of this is kept anywhere, as you wish.")
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+@pytest.mark.parametrize("interrupted_before", [False, True])
+def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_is_asked_on_it(
+    interrupted_before: bool, start: Callable[..., Runtime], database: str
+) -> None:
+    one, (question, answer) = talk(start()), turn(1)
+    off, on = (
+        ("off the record", "Then nothing of this is kept anywhere, as you wish."),
+        ("on the record", "From now on I keep notes again, as before."),
+    )
+    before = [(question, "")] if interrupted_before else []
+    for asked, _ in before:
+        one.open_turn(asked)
+    take(one, off)
+    # Interrupted, or answered with nothing: it is not handed over.
+    one.open_turn(question)
+    take(one, on, (question, answer))
+    said = [*before, off, (question, "its disk, I thi"), on, (question, answer)]
+    one.end(transcript(*said))
+    one.end(transcript(*said))
+    # It was only late: of what is handed over first, nobody could tell which of the two it was.
+    one.take_turn(question, "its disk, I thi")
+    assert stored(one.runtime, database) == texts(turn(1))
+
+
+def test_a_picture_off_the_record_that_comes_late_is_not_stored(start: Callable[..., Runtime], database: str) -> None:
+    one = talk(start())
+    take(one, ("off the record", "Then nothing of this is kept anywhere, as you wish."))
+    # One host opens a turn that has a picture without its words.
+    one.open_turn("")
+    one.open_turn("on the record")
+    one.take_turn(f"[1 image] {turn(1)[0]}", turn(1)[1])
+    one.take_turn("on the record", "From now on I keep notes again, as before.")
+    one.open_turn("")
+    one.take_turn(f"[1 image] {turn(2)[0]}", turn(2)[1])
+    assert stored(one.runtime, database) == [f"[1 image] {turn(2)[0]}", turn(2)[1]]
+
+
+MESSAGES = st.lists(st.sampled_from(["off the record", "on the record", turn(1)[0], turn(2)[0]]), max_size=10)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(MESSAGES, st.randoms(use_true_random=False))
+def test_in_any_order_of_hooks_what_is_on_the_record_is_stored_once_and_nothing_else(
+    start: Callable[..., Runtime], database: str, messages: list[str], chance: random.Random
+) -> None:
+    runtime, session, off = start(), uuid4().hex, False
+    one = talk(runtime, session)
+    told, waiting, kept = list[tuple[str, str]](), list[tuple[str, str]](), list[str]()
+    for number, message in enumerate([*messages, "on the record"]):
+        off = message == "off the record" or (off and message != "on the record")
+        said = (message, f"answer {number}: the disk is full, as the answer before has said already")
+        one.open_turn(message)
+        interrupted = chance.random() < 0.3
+        # Of what is interrupted on the record, nothing is kept; what it said is not the matter here.
+        told.append((message, "" if interrupted and not off else said[1]))
+        if not interrupted:
+            waiting.append(said)
+            kept += [said[1]] if message.startswith("question") and not off else []
+        chance.shuffle(waiting)
+        while waiting and chance.random() < 0.5:
+            one.take_turn(*waiting.pop())
+    for late in waiting:
+        one.take_turn(*late)
+    one.end(transcript(*told))
+    assert runtime.writer.flush(10)
+    statement = "select content from conversations where session_id = %s and role = 'assistant'"
+    with psycopg.connect(database) as connection:
+        found = [row[0] for row in connection.execute(statement, (session,))]
+    assert sorted(found) == sorted(kept)
+
+
+def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session_are_on_it(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    garden, kitchen = (
+        talk(runtime, "api-1", gateway_session_key=key, platform="api_server") for key in ("garden", "kitchen")
+    )
+    take(garden, ("off the record", "Certainly, nothing of this is kept from now on."), turn(1))
+    take(kitchen, turn(2))
+    garden.go_on("api-2", "api-1", anew=True, reason="new_session")
+    take(garden, turn(3))
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
+def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(off_record=True)
+    (runtime.home.path / "memories" / "MEMORY.md").write_text("written by hand")
+    one = talk(runtime)
+    take(one, turn(1), ("on the record", "This process keeps nothing, whatever is said."), turn(2))
+    one.change_entry("add", "memory", "written by the agent", {})
+    runtime.reconcile(Identity(), "s")
+    assert stored(runtime, database) == stored(runtime, database, "memory_entries") == []
+    assert one.notice("on the record") == STAYS_OFF
+
+
+def test_what_a_process_off_the_record_was_told_is_not_stored_by_the_next_that_goes_on_with_the_session(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    quiet = start(off_record=True)
+    take(talk(quiet), turn(1))
+    release(quiet)
+    runtime = start()
+    one = talk(runtime)
+    take(one, turn(2))
+    one.end(transcript(turn(1), turn(2)))
+    take(one, ("on the record", "Welcome back, I keep notes again."), turn(3))
+    one.end(transcript(turn(1), turn(2), ("on the record", "Welcome back, I keep notes again."), turn(3)))
+    assert stored(runtime, database) == texts(turn(3))
+
+
+def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."), turn(1), ("on the record", "Welcome back."))
+    one.delegate("look into the secret of today, please", "it is a secret of today, indeed", "child")
+    assert stored(runtime, database) == []
+
+
+def test_a_session_that_is_begun_behind_its_first_turn_is_off_the_record_by_it(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, turn(1))
+    one.open_turn("off the record")
+    one.go_on("s2", "s", anew=True, reason="new_session")
+    one.take_turn("off the record", "As you like, I keep nothing of it.")
+    take(one, turn(2))
+    one.go_on("s3", "s2", anew=True, reason="new_session")
+    take(one, turn(3))
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
+def test_who_speaks_in_a_room_takes_it_off_the_record_too(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    take(talk(runtime), ("[Ann B.] off the record", "As you like, I keep nothing of it."), turn(1))
+    assert stored(runtime, database) == []
+
+
+def test_several_entries_in_one_content_are_stored_as_the_host_reads_them(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    file.write_text("kelp grows\n§\neels swim")
+    one.change_entry("add", "memory", "kelp grows\n§\neels swim", {})
+    assert stored(runtime, database, "memory_entries") == ["kelp grows", "eels swim"]
+    file.write_text("crabs walk\n§\nclams sit\n§\neels swim")
+    one.change_entry("replace", "memory", "crabs walk\n§\nclams sit", {"old_text": "kelp"})
+    runtime.files.reconcile("default", "s")
+    assert sorted(stored(runtime, database, "memory_entries")) == ["clams sit", "crabs walk", "eels swim"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_several_entries_that_were_written_off_the_record_stay_unknown_also_without_the_snapshot(
+    start: Callable[..., Runtime], database: str, lost: bool
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    (runtime.home.path / "memories" / "MEMORY.md").write_text("a secret of today\n§\nanother secret")
+    one.change_entry("add", "memory", "a secret of today\n§\nanother secret", {})
+    if lost:
+        (runtime.home.path / "pgvector" / "snapshot.jsonl").unlink()
+    runtime.files.reconcile("default", "s")
+    assert stored(runtime, database, "memory_entries") == []
+
+
+def test_an_entry_that_is_said_again_on_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one = talk(runtime)
+    file = runtime.home.path / "memories" / "MEMORY.md"
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    file.write_text("no secret any more")
+    one.change_entry("add", "memory", "no secret any more", {})
+    take(one, ("on the record", "Welcome back, I keep notes again."))
+    file.write_text("")
+    one.change_entry("remove", "memory", "", {"old_text": "no secret"})
+    file.write_text("no secret any more")
+    one.change_entry("add", "memory", "no secret any more", {})
+    runtime.files.reconcile("default", "s")
+    assert stored(runtime, database, "memory_entries") == ["no secret any more"]
+
+
+def test_a_turn_with_the_answer_of_the_one_before_is_stored_after_the_same_question_was_interrupted(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    (asked, answer), (again, _) = turn(1), turn(2)
+    take(one, (asked, answer))
+    one.open_turn(again)
+    one.open_turn(again)
+    one.end(transcript((asked, answer), (again, "Operation interrupted.")))
+    one.take_turn(again, answer)
+    assert stored(runtime, database) == texts((asked, answer), (again, answer))
+
+
+def test_a_job_keeps_its_turns_when_the_setting_names_it(start: Callable[..., Runtime], database: str) -> None:
+    quiet = start()
+    take(talk(quiet, context="cron"), turn(1))
+    assert stored(quiet, database) == []
+    told = start(write_contexts=["primary", "cron"])
+    take(talk(told, context="cron"), turn(1))
+    take(talk(told, context="subagent"), turn(2))
+    assert stored(told, database) == texts(turn(1))
+
+
+def test_what_a_job_remembers_is_marked_and_what_it_delegates_is_no_turn(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(tools="all")
+    job, person = talk(runtime, "c", context="cron"), talk(runtime, "p")
+    for conversation, fact in ((job, "the nightly run takes 40 minutes"), (person, "the bridge is made of wood")):
+        answer = toolset.call(runtime, "remember", {"content": fact, "sync": True}, conversation.caller("default"))
+        assert json.loads(answer)["status"] == "stored"
+        conversation.delegate(f"look into this for me: {fact}", f"yes, {fact}", "child")
+    assert stored(runtime, database) == [
+        "look into this for me: the bridge is made of wood", "yes, the bridge is made of wood"
+    ]  # fmt: skip
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select metadata ->> 'context' from memory_entries order by id").fetchall()
+    assert found == [("cron",), (None,)]
+
+
+def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    key = "agent:main:telegram:group:-100777:4917055512"
+    room = {"gateway_session_key": key, "platform": "telegram", "user_id": "4917055512"}
+    take(talk(runtime, "room", **room), turn(1))
+    take(talk(runtime, "room", **room), turn(2), author="4917099887766")
+    private = {**room, "gateway_session_key": "agent:main:telegram:dm:4917055512"}
+    take(talk(runtime, "dm", **private), turn(3))
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select content, metadata ->> 'author' from conversations").fetchall()
+        dump = str(connection.execute("select to_jsonb(c) - 'content' - 'embedding' from conversations c").fetchall())
+    authors: dict[str, str] = dict(found)
+    assert authors[turn(1)[0]] == authors[turn(1)[1]] == runtime.author("telegram", "4917055512")
+    assert authors[turn(2)[0]] == runtime.author("telegram", "4917099887766") != authors[turn(1)[0]]
+    assert authors[turn(3)[0]] is None
+    assert "4917055512" not in dump
+    assert "4917099887766" not in dump
+
+
+def test_a_summary_is_told_what_the_memory_knows_of_the_matter_and_nothing_else(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(min_similarity=0.3)
+    known = {"theme": "default", "home": runtime.home.id, "target": "memory"}
+    for content in ("the staging database is db-prod-03", "likes green tea"):
+        assert runtime.accept(Add(content=content, **known))
+    assert runtime.accept(Add(content="the staging database of the others", **{**known, "theme": "other"}))
+    assert runtime.writer.flush(10)
+    told = lasting(runtime, "default", transcript(("which one is the staging database db-prod-03?", "I look it up.")))
+    assert "the staging database is db-prod-03" in told
+    assert "green tea" not in told
+    assert "of the others" not in told
+    assert lasting(runtime, "default", transcript(("wie wird das Wetter in Bern?", "Es regnet."))) == ""
+    assert lasting(runtime, "default", []) == ""
+    for silent in ({"recall_mode": "tools"}, {"prefetch_limit": 0}):
+        quiet = start(min_similarity=0.3, **silent)
+        assert lasting(quiet, "default", transcript(("which one is the staging database db-prod-03?", "Wait."))) == ""

@@ -1,0 +1,347 @@
+"""What was replaced, removed or edited stays in the history, whoever did it, and can be brought back."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from commandline import Outcome, hermes_pgvector
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.background import BackgroundExecutor
+from hermes_memory_pgvector.errors import BadEvent
+from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import history, rows, schema, upkeep
+from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.queries import QUERIES
+from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.write.backfill import Backfill
+
+START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+FILES = schema.migration_files()
+# Tables that came with later files than the first three.
+LATER = ("memory_entry_pieces", "conversation_pieces", "memory_history", "memory_words", "memory_withdrawals")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Memory:
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn, self.folder = dsn, folder
+        self.database = Database(Settings(dsn=dsn), folder)  # type: ignore[arg-type]
+
+    def apply(self, *events: Event) -> None:
+        """Apply events in one transaction, as the writer does."""
+        with self.database.transaction(10, 20) as connection:
+            rows.apply(connection, [Planned(e, found := passages(e), (None,) * len(found)) for e in events])
+
+    def psql(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def contents(self, theme: str = "ops") -> list[str]:
+        found = self.psql("select content from memory_entries where agent_identity = %s order by id", theme)
+        return [content for (content,) in found]
+
+    def past(self, columns: str = "how, content") -> list[Any]:
+        return self.psql(f"select {columns} from memory_history order by id")
+
+    def command(self, *arguments: str) -> Outcome:
+        """Run a command line for a home that uses this database."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HERMES_PGVECTOR_DSN", self.dsn)
+            return hermes_pgvector("--home", str(self.folder), *arguments)
+
+
+@pytest.fixture
+def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
+    memory = Memory(database, tmp_path)
+    yield memory
+    memory.database.close()
+
+
+def add(content: str, seconds: float = 0, **more: Any) -> Add:
+    return Add(**{"theme": "ops", "home": "A", "at": at(seconds), "target": "memory", "content": content, **more})
+
+
+def remove(previous: str, seconds: float = 10, **more: Any) -> Remove:
+    return Remove(**{"theme": "ops", "home": "A", "at": at(seconds), "target": "memory", "previous": previous, **more})
+
+
+def swap(previous: str, content: str, seconds: float = 10, **more: Any) -> Replace:
+    return Replace(**{"theme": "ops", "home": "A", "at": at(seconds), "target": "memory", "content": content,
+                      "previous": previous, **more})  # fmt: skip
+
+
+# --- what is kept
+
+
+def test_a_removed_entry_is_kept_with_all_that_was_known_and_who_removed_it(memory: Memory) -> None:
+    memory.apply(add("green tea", 3, target="user", metadata={"by": "tool"}))
+    ((entry,),) = memory.psql("select id from memory_entries")
+    memory.apply(remove("green tea", 20, target="user", theme="billing", session_id="s7"))
+    columns = (
+        "agent_identity, entry_id, home, target, content, created_at, updated_at, metadata, gone_at, how, session_id"
+    )
+    known = ("ops", entry, "A", "user", "green tea", at(3), at(3), {"by": "tool"})
+    assert memory.past(f"{columns}, replaced_by") == [(*known, at(20), "removed", "s7", None)]
+
+
+def test_a_replaced_entry_tells_what_stands_in_its_place(memory: Memory) -> None:
+    memory.apply(add("tea at four", 1), swap("tea at four", "tea at five", 10, session_id="s1"))
+    memory.apply(swap("tea at five", "tea at six", 20, session_id="s2"))
+    assert memory.contents() == ["tea at six"]
+    assert memory.past("content, replaced_by, how, session_id, created_at, updated_at, gone_at") == [
+        ("tea at four", "tea at five", "replaced", "s1", at(1), at(1), at(10)),
+        ("tea at five", "tea at six", "replaced", "s2", at(1), at(10), at(20)),
+    ]
+
+
+def test_the_rows_of_one_transaction_are_told_apart(memory: Memory) -> None:
+    memory.apply(add("a"), add("b"), add("c"))
+    memory.apply(remove("a", 10, session_id="one"), swap("b", "d", 11, session_id="two"), remove("c", 12))
+    assert memory.past("content, how, session_id, gone_at") == [
+        ("a", "removed", "one", at(10)),
+        ("b", "replaced", "two", at(11)),
+        ("c", "removed", "", at(12)),
+    ]
+
+
+def test_what_psql_does_is_seen_too(memory: Memory) -> None:
+    memory.apply(add("a"), add("b"), add("c"))
+    memory.psql("delete from memory_entries where content = 'a'")
+    memory.psql("update memory_entries set content = 'B' where content = 'b'")
+    memory.psql("update memory_entries set agent_identity = 'billing' where content = 'c'")
+    assert memory.past("agent_identity, content, how, replaced_by, session_id") == [
+        ("ops", "a", "removed", None, ""),
+        ("ops", "b", "edited", "B", ""),
+        ("ops", "c", "moved", None, ""),
+    ]
+    ((recent,),) = memory.psql("select bool_and(now() - gone_at < interval '1 minute') from memory_history")
+    assert recent
+
+
+def test_psql_is_seen_whatever_its_search_path_is(memory: Memory) -> None:
+    memory.apply(add("a"))
+    memory.psql("set search_path = ''; delete from public.memory_entries")
+    assert memory.past() == [("removed", "a")]
+
+
+def test_vectors_words_and_notes_of_an_entry_make_no_history(memory: Memory) -> None:
+    memory.psql("insert into memory_entries (target, content) values ('user', 'tea')")
+    with memory.database.transaction(5, 5) as connection:
+        assert upkeep.add_words(connection, 10) == 1
+        found = upkeep.unembedded(connection, 10)
+        assert upkeep.embed(connection, found, [[[0.5] * 384]]) == 1
+    memory.psql("update memory_entries set metadata = '{\"a\": 1}', content = content")
+    assert memory.past() == []
+
+
+def test_an_entry_that_a_hook_claims_for_its_theme_has_moved(memory: Memory) -> None:
+    memory.apply(add("tea", from_file=True, metadata={"origin": "file"}))
+    memory.apply(add("tea", 5, theme="billing", session_id="s"))
+    assert memory.contents("billing") == ["tea"]
+    assert memory.past("agent_identity, content, how, session_id") == [("ops", "tea", "moved", "s")]
+
+
+def test_a_transaction_that_fails_leaves_no_history(memory: Memory) -> None:
+    memory.apply(add("tea"))
+    bad = TurnTaken(theme="ops", user="no \0 in Postgres", assistant="")
+    with pytest.raises(BadEvent):
+        memory.apply(remove("tea"), bad)
+    assert (memory.contents(), memory.past()) == (["tea"], [])
+
+
+def test_a_remove_that_comes_twice_is_told_once(memory: Memory) -> None:
+    event = remove("tea")
+    memory.apply(add("tea"), event)
+    memory.apply(event)
+    memory.apply(remove("tea", 11))
+    assert memory.past() == [("removed", "tea")]
+
+
+def test_old_history_is_forgotten(memory: Memory) -> None:
+    memory.apply(add("a"), add("b"), remove("a"), remove("b"))
+    memory.psql("update memory_history set gone_at = now() - interval '29 days' where content = 'a'")
+    memory.psql("update memory_history set gone_at = now() - interval '31 days' where content = 'b'")
+    with memory.database.connection(5) as connection:
+        assert history.prune(connection, 30) == 1
+    assert memory.past() == [("removed", "a")]
+
+
+def test_the_process_that_holds_the_lease_forgets_it(memory: Memory) -> None:
+    memory.apply(add("a"), remove("a"))
+    settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
+    errands = BackgroundExecutor("test", 1)
+    first, second = (Backfill(memory.database, errands, settings, lambda: None) for _ in range(2))
+    first._prune_due = second._prune_due = 0.0
+    first.step(None)
+    assert memory.past() == []
+    memory.apply(add("b"), remove("b"))
+    second.step(None)
+    assert memory.past() == [("removed", "b")], "another process does it for an hour"
+
+
+@pytest.mark.parametrize("statement", ["add_entry", "find_entry", "disown_entry", "delete_line", "entries_holding"])
+def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) -> None:
+    memory.psql(
+        "insert into memory_entries (agent_identity, home, target, content) "
+        "select 'theme ' || n % 100, 'home ' || n % 50, 'memory', 'text ' || n from generate_series(1, 20000) as n"
+    )
+    memory.psql("analyze memory_entries")
+    values = {
+        "theme": "theme 7", "home": "home 7", "target": "memory", "content": "text 7", "at": at(1), "from_file": True,
+        "embedding": None, "words": "", "created_at": at(1), "metadata": "{}", "old_text": "ext 7", "surviving": [""],
+    }  # fmt: skip
+    with psycopg.connect(memory.dsn, prepare_threshold=None) as connection:
+        plan = connection.execute("explain " + QUERIES[statement], values).fetchall()  # type: ignore[operator]
+    assert "Seq Scan on memory_entries" not in str(plan), plan
+
+
+# --- roles
+
+
+@pytest.fixture(scope="module")
+def role(server: Any) -> Iterator[str]:
+    """A login role without rights; it can only be dropped after the databases of the tests, hence the wider scope."""
+    name = f"hermes_history_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'for-tests'".encode())
+    yield name
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"DROP ROLE {name}".encode())
+
+
+def test_a_role_that_could_write_before_the_upgrade_can_write_after_it(
+    make_database: Callable[..., str], role: str, tmp_path: Path
+) -> None:
+    dsn = make_database(dimensions=None)
+    for file in FILES[:3]:
+        (tmp_path / f"{file.name}.sql").write_text(file.text, encoding="utf-8")
+    schema.migrate(dsn, dimensions=384, runtime_role=None, folder=tmp_path)
+    tables = ", ".join(table for table in schema.TABLES if table not in LATER)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"GRANT SELECT ON hermes_pgvector_migrations TO {role}".encode())
+        connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}".encode())
+    assert schema.migrate(dsn) == [file.name for file in FILES[3:]]
+    memory = Memory(make_conninfo(dsn, user=role, password="for-tests"), tmp_path)
+    memory.apply(add("a"), swap("a", "b"), remove("b", 20, session_id="s"))
+    assert memory.past("content, how, session_id") == [("a", "replaced", ""), ("b", "removed", "s")]
+    assert memory.command("undo", "1").code == 0
+    with memory.database.connection(5) as connection:
+        assert history.prune(connection, 1) == 2
+    memory.database.close()
+
+
+# --- the commands
+
+
+def test_the_history_is_listed_newest_first_and_narrowed(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    memory.apply(add("old"), add("user tea", target="user"), add("bill", theme="billing"))
+    for content, hours, more in (
+        ("old", 50, {}),
+        ("user tea", 5, {"target": "user"}),
+        ("bill", 1, {"theme": "billing"}),
+    ):
+        memory.apply(remove(content, **{"at": now - timedelta(hours=hours), "session_id": "s", **more}))  # type: ignore[arg-type]
+
+    def listed(*arguments: str) -> list[str]:
+        outcome = memory.command("history", "--json", *arguments)
+        assert outcome.code == 0
+        return [entry["content"] for entry in outcome.document["history"]]
+
+    assert listed() == ["bill", "user tea", "old"]
+    assert listed("--limit", "2") == ["bill", "user tea"]
+    assert listed("--theme", "Billing") == ["bill"]
+    assert listed("--target", "user") == ["user tea"]
+    assert listed("--since", "6h") == ["bill", "user tea"]
+    assert listed("--since", f"{now - timedelta(hours=2):%Y-%m-%dT%H:%M+00:00}") == ["bill"]
+    assert listed("--since", "3d") == ["bill", "user tea", "old"]
+    shown = memory.command("history").out
+    assert "user tea" in shown
+    assert "session s" in shown
+    assert memory.command("history", "--theme", "nobody").out == "nothing was replaced or removed\n"
+
+
+def test_a_time_that_is_shown_can_be_given_back(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        memory.apply(add("old"), remove("old", at=datetime.now(UTC)))
+        shown = re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", memory.command("history").out)
+        assert shown
+        assert "old" in memory.command("history", "--since", shown[0]).out
+    time.tzset()
+
+
+@pytest.mark.parametrize("since", ["yesterday", "12", "-3d", "2026-13-01", ""])
+def test_a_time_that_is_none_is_used_wrongly(memory: Memory, since: str) -> None:
+    assert memory.command("history", "--since", since).code == 2
+
+
+def test_undo_brings_an_entry_back_once(memory: Memory) -> None:
+    memory.apply(add("green tea", 3, metadata={"by": "tool"}), remove("green tea"))
+    outcome = memory.command("undo", "1", "--json")
+    assert (outcome.code, memory.contents()) == (0, ["green tea"])
+    (row,) = memory.psql(
+        "select id, home, created_at, metadata, search @@ 'tea', embedding is null from memory_entries"
+    )
+    assert row == (outcome.document["restored"], "A", at(3), {"by": "tool", "origin": "undo"}, True, True)
+    again = memory.command("undo", "1")
+    assert again.code == 1
+    assert f"has this entry already, as row {row[0]}" in again.err
+    assert memory.contents() == ["green tea"]
+    assert [number for (number,) in memory.past("id")] == [1], "the history stays as it is"
+
+
+def test_undo_of_a_replace_tells_that_both_are_there(memory: Memory) -> None:
+    memory.apply(add("tea at four", 3), swap("tea at four", "tea at five"))
+    outcome = memory.command("undo", "1")
+    assert sorted(memory.contents()) == ["tea at five", "tea at four"]
+    assert "what replaced it is there, too" in outcome.err
+    assert "no file was changed" in outcome.err
+
+
+def test_undo_of_an_edit_by_psql_and_of_one_already_undone_by_hand(memory: Memory) -> None:
+    memory.apply(add("a"))
+    memory.psql("update memory_entries set content = 'b'")
+    memory.psql("update memory_entries set content = 'a'")
+    assert memory.command("undo", "1").code == 1
+    assert memory.command("undo", "2").code == 0
+    assert sorted(memory.contents()) == ["a", "b"]
+
+
+def test_undo_of_what_the_history_does_not_have_is_used_wrongly(memory: Memory) -> None:
+    outcome = memory.command("undo", "77")
+    assert outcome.code == 2
+    assert "no entry 77" in outcome.err
+    assert "hermes-pgvector history" in outcome.err
+
+
+def test_an_entry_brought_back_is_not_meant_by_a_part_of_its_text(memory: Memory) -> None:
+    memory.apply(add("green tea"), remove("green tea"))
+    assert memory.command("undo", "1").code == 0
+    memory.apply(remove("", 20, old_text="tea"))
+    assert memory.contents() == ["green tea"]
+    memory.apply(remove("green tea", at=datetime.now(UTC)))
+    assert memory.contents() == [], "its whole text means it"
+
+
+def test_an_event_replayed_after_an_undo_changes_nothing(memory: Memory) -> None:
+    first, second = add("tea"), remove("tea")
+    memory.apply(first, second, TurnTaken(theme="ops", user="hello", assistant=""))
+    assert memory.command("undo", "1").code == 0
+    memory.apply(first, second)
+    assert memory.contents() == ["tea"]

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from hermes_memory_pgvector.model import Scope
+from hermes_memory_pgvector.recall.recaller import LEG_LIMIT
+from hermes_memory_pgvector.recall.vector_search import INDEXED
+from hermes_memory_pgvector.store import queries
+from hermes_memory_pgvector.store.plans import KEPT_PLANS
+from hermes_memory_pgvector.store.queries import PLAIN, QUERIES, Kind
+from hermes_memory_pgvector.store.retrieval import SEEN_ROWS, Where
+
+TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
+SCOPES = {
+    "one theme": Scope("small", ("small",)),
+    "several themes": Scope("small", ("small", "large")),
+    "a session": Scope("large", ("large",), "session-3"),
+    "all": Scope("small", None),
+}
+
+
+def as_server_sees(statement: str) -> tuple[str, list[str]]:
+    """The statement with numbered parameters, as the driver sends it, and their names."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)[sb]", statement)))
+    numbered = re.sub(r"%\((\w+)\)[sb]", lambda found: f"${names.index(found[1]) + 1}", statement)
+    assert "%" not in numbered.replace("%%", ""), "a percent sign that the driver would stumble over"
+    return numbered.replace("%%", "%"), names
+
+
+def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
+    folder = Path(queries.__file__).parent / "sql"
+    each = {
+        path.stem.replace("kind", kind).replace("width", str(width))
+        for path in (folder / "each").glob("*.sql")
+        for kind in TABLES
+        for width in queries.WIDTHS
+    }
+    assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")} | each
+    assert len(QUERIES) > 20
+    assert set(PLAIN) < set(QUERIES)
+    for name, statement in [*QUERIES.items(), *PLAIN.items()]:
+        code = re.sub(r"--[^\n]*", "", statement).strip()
+        assert code, name
+        assert ";" not in code, f"{name} holds more than one statement"
+
+
+def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        plain = {f"plain_{name}": statement for name, statement in PLAIN.items()}
+        for name, statement in {**QUERIES, **plain}.items():
+            numbered, names = as_server_sees(statement)
+            try:
+                connection.execute(f"prepare {name} as {numbered}".encode())
+            except psycopg.Error as error:
+                pytest.fail(f"{name}.sql: {error}")
+            row = connection.execute(
+                "select cardinality(parameter_types) from pg_prepared_statements where name = %s", [name]
+            ).fetchone()
+            assert row == (len(names),), name
+
+
+def test_every_statement_about_rows_names_their_theme() -> None:
+    # So that each can be sent to one node when the tables are distributed by it.
+    for name, statement in [*QUERIES.items(), *PLAIN.items()]:
+        if re.search(r"\b(from|into|update|join)\s+(memory_\w+|conversations)\b", statement):
+            assert "agent_identity" in statement, name
+
+
+def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    narrow: list[dict[str, Any]] = [
+        {"session_id": "s"}, {"without_session": "s"}, {"without_session": "s", "without_since": moment},
+        {"since": moment}, {"until": moment}, {"role": "user"}
+    ]  # fmt: skip
+    for name in PLAIN:
+        for more in narrow:
+            assert Where("turns", Scope("ops", ("ops",), **more)).statement(name) is QUERIES[name], more
+        assert Where("entries", Scope("ops", ("ops",)), "user").statement(name) is QUERIES[name]
+        # An entry has no session and no side.
+        assert Where("entries", Scope("ops", ("ops",), without_session="s")).statement(name) is PLAIN[name]
+        assert Where("turns", Scope("ops", None)).statement(name) is QUERIES[name]
+        assert Where("turns", Scope("ops", ("ops",))).statement(name) is PLAIN[name]
+        assert Where("turns", Scope("ops", ())).statement(name) is PLAIN[name]
+
+
+@pytest.fixture
+def unknown(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection to a database with a large and a small theme, and no statistics about them."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "create function random_halfvec(n int) returns halfvec volatile language sql as "
+            "$$ select array_agg(random() - 0.5)::real[]::vector::halfvec from generate_series(1, 384) $$"
+        )
+        for table, text, extra in (
+            ("conversations", "session_id, role", "'session-' || n % 7, 'user'"),
+            ("memory_entries", "home, target", "'home', 'memory'"),
+        ):
+            connection.execute(
+                f"""insert into {table} (agent_identity, {text}, content, embedding, search)
+                select case when n % 10 = 0 then 'small' else 'large' end, {extra}, 'row number ' || n,
+                       random_halfvec(n),
+                       to_tsvector('english', 'row number ' || n)
+                from generate_series(1, 800) as n""".encode()
+            )
+        yield connection
+
+
+@pytest.fixture
+def filled(unknown: psycopg.Connection[tuple[Any, ...]]) -> psycopg.Connection[tuple[Any, ...]]:
+    """The same with statistics."""
+    for table in TABLES.values():
+        unknown.execute(f"analyze {table}".encode())
+    return unknown
+
+
+def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, where: Where, vector: str) -> str:
+    parameters = {**where.parameters, "vector": vector, "limit": LEG_LIMIT, "seen": SEEN_ROWS}
+    rows = connection.execute("explain " + statement, parameters)  # type: ignore[arg-type]
+    return "\n".join(line for (line,) in rows)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_does(
+    filled: psycopg.Connection[tuple[Any, ...]], kind: Kind
+) -> None:
+    (vector,) = filled.execute(f"select embedding::text from {TABLES[kind]} limit 1".encode()).fetchone() or ("",)
+    graph = f"{TABLES[kind]}_meaning"
+    for name, scope in SCOPES.items():
+        where = Where(kind, scope)
+        exact = plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
+        assert graph not in exact, f"{name}:\n{exact}"
+        with filled.transaction():
+            for key, value in INDEXED.items():
+                setting = sql.SQL(key.replace("__", "."))
+                filled.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
+            for way in ("seen", "indexed"):
+                indexed = plan(filled, where.statement(f"near_{kind}_{way}"), where, vector)
+                assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
+            # Settings that pin the one plan must not turn the other.
+            assert graph not in plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
+
+
+@pytest.mark.parametrize("rows", [None, 0, 1, 5, 60, 800])
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_kept_plan_looks_each_row_up_however_few_there_were(
+    unknown: psycopg.Connection[tuple[Any, ...]], kind: Kind, rows: int | None
+) -> None:
+    for table in TABLES.values() if rows is not None else ():
+        for statement in (
+            # What the server has counted of the rows from before outlives them.
+            f"analyze {table}",
+            f"create temp table kept as select * from {table} limit {rows}",
+            f"truncate {table} cascade",
+            f"insert into {table} overriding system value table kept",
+            "drop table kept",
+            f"vacuum analyze {table}",
+        ):
+            unknown.execute(statement.encode())
+    for name, value in KEPT_PLANS.items():
+        unknown.execute(f"set {name} = {value}".encode())
+    asked = {name: PLAIN[name] for name in (f"scan_{kind}_8", f"scan_{kind}_120")}
+    asked |= {name: QUERIES[name] for name in (f"fetch_{kind}", "around_turns")}
+    for name, statement in asked.items():
+        numbered, names = as_server_sees(statement)
+        unknown.execute(f"prepare {name} as {numbered}".encode())
+        lines = unknown.execute(f"explain execute {name} ({', '.join(['null'] * len(names))})".encode())
+        found = "\n".join(line for (line,) in lines)
+        assert "Seq Scan" not in found, f"{name}:\n{found}"
+        looks = re.findall(r"Index (?:Only )?Scan .*\n\s*(.*)", found)
+        assert looks, f"{name}:\n{found}"
+        assert all("Index Cond" in look and "agent_identity" in look for look in looks), f"{name}:\n{found}"
+        if not name.startswith("scan"):
+            assert all(re.search(r"\bid\b", look) for look in looks), f"{name}:\n{found}"
+    planned = unknown.execute("select sum(generic_plans), sum(custom_plans) from pg_prepared_statements")
+    assert planned.fetchone() == (len(asked), 0)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_looking_for_rows_to_heal_reads_an_index_of_those_alone(
+    filled: psycopg.Connection[tuple[Any, ...]], kind: Kind
+) -> None:
+    filled.execute(f"update {TABLES[kind]} set embedding = null where id % 200 = 0".encode())
+    filled.execute(f"update {TABLES[kind]} set search = null where id % 200 = 1".encode())
+    filled.execute(f"vacuum analyze {TABLES[kind]}".encode())
+    filled.execute("set enable_seqscan = off")
+    for name in (f"unembedded_{kind}", f"unworded_{kind}"):
+        rows = filled.execute("explain " + QUERIES[name], {"skip": [], "limit": 10})  # type: ignore[arg-type]
+        found = "\n".join(line for (line,) in rows)
+        assert f"using {TABLES[kind]}_unhealed" in found or f"on {TABLES[kind]}_unhealed" in found, found

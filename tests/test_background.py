@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pytest
+
+from hermes_memory_pgvector import background as module
+from hermes_memory_pgvector.background import BackgroundExecutor, hurry, unhurried
+from hermes_memory_pgvector.errors import Unavailable
+
+
+@pytest.fixture
+def name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A name of its own for the threads of a test, which are gone when it ends."""
+    monkeypatch.setattr(module, "IDLE_S_MAX", 0.05)
+    name = f"errand-{uuid4().hex}"
+    yield name
+    wait_until_gone(name)
+
+
+def threads(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def wait_until_gone(name: str) -> None:
+    deadline = time.monotonic() + 20
+    while threads(name):
+        assert time.monotonic() < deadline, "idle threads stay"
+        time.sleep(0.01)
+
+
+def test_the_result_is_in_the_future(name: str) -> None:
+    assert BackgroundExecutor(name, 1).submit(divmod, 17, 5).result(20) == (3, 2)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
+def test_an_exception_is_in_the_future_and_the_thread_goes_on(name: str, error: BaseException) -> None:
+    errands = BackgroundExecutor(name, 1)
+
+    def fail() -> None:
+        raise error
+
+    failed, later = errands.submit(fail), errands.submit(threading.get_ident)
+    assert failed.exception(20) is error
+    assert later.result(20)
+
+
+def test_no_more_threads_run_than_allowed_and_calls_keep_their_order(name: str) -> None:
+    errands = BackgroundExecutor(name, 2)
+    hold = threading.Event()
+    started: list[int] = []
+
+    def call(number: int) -> int:
+        started.append(number)
+        assert hold.wait(20)
+        return number
+
+    futures = [errands.submit(call, number) for number in range(8)]
+    deadline = time.monotonic() + 20
+    while len(started) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert (sorted(started), len(threads(name))) == ([0, 1], 2)
+    assert all(thread.daemon for thread in threads(name))
+    hold.set()
+    assert [future.result(20) for future in futures] == list(range(8))
+    assert sorted(started) == list(range(8))
+
+
+def test_one_thread_is_enough_for_calls_that_follow_each_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S_MAX", 0.5)
+    errands = BackgroundExecutor(name, 4)
+    idents = set()
+    deadline = time.monotonic() + 20
+    for _ in range(5):
+        idents.add(errands.submit(threading.get_ident).result(20))
+        while errands._running and time.monotonic() < deadline:
+            time.sleep(0.001)
+    assert len(idents) == 1
+
+
+def test_idle_threads_end_and_the_next_call_starts_one(name: str) -> None:
+    errands = BackgroundExecutor(name, 2)
+    for _ in range(3):
+        assert errands.submit(sum, [1, 2]).result(20) == 3
+        assert threads(name)
+        wait_until_gone(name)
+
+
+def test_no_call_is_lost_when_threads_end_all_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S_MAX", 0.0005)
+    errands = BackgroundExecutor(name, 8)
+    futures = []
+    for number in range(2000):
+        futures.append(errands.submit(abs, -number))
+        if number % 7 == 0:
+            assert futures[-1].result(20) == number
+            time.sleep(0.0007)
+    assert [future.result(20) for future in futures] == list(range(2000))
+
+
+def test_a_call_that_comes_as_the_last_thread_goes_is_run(name: str) -> None:
+    errands = BackgroundExecutor(name, 1)
+    errands.submit(abs, 1).result(20)
+    deadline = time.monotonic() + 20
+    while errands._running and time.monotonic() < deadline:
+        time.sleep(0.001)
+    ran = threading.Event()
+    with errands._ready:
+        time.sleep(0.3)  # the idle thread has given up, and waits for the lock to say so
+        errands._calls.append(ran.set)
+    assert ran.wait(20)
+
+
+def test_a_cancelled_call_is_not_run(name: str) -> None:
+    errands = BackgroundExecutor(name, 1)
+    hold = threading.Event()
+    first = errands.submit(hold.wait, 20)
+    ran: list[int] = []
+    second, third = errands.submit(ran.append, 2), errands.submit(ran.append, 3)
+    assert second.cancel()
+    hold.set()
+    assert first.result(20)
+    third.result(20)
+    assert ran == [3]
+
+
+@contextmanager
+def no_thread_more() -> Iterator[None]:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        yield
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(name: str) -> None:
+    errands = BackgroundExecutor(name, 1)
+    ran: list[int] = []
+    with no_thread_more():
+        assert isinstance(errands.submit(ran.append, 1).exception(0), Unavailable)
+    assert errands.submit(abs, -2).result(20) == 2
+    assert ran == []
+
+
+def test_where_no_thread_more_can_be_started_those_there_do_the_work(name: str) -> None:
+    errands = BackgroundExecutor(name, 2)
+    hold = threading.Event()
+    first = errands.submit(hold.wait, 20)
+    with no_thread_more():
+        second = errands.submit(abs, -2)
+    hold.set()
+    assert (first.result(20), second.result(20)) == (True, 2)
+
+
+class Text(str):
+    """What a weak reference can be made to."""
+
+
+def test_an_idle_thread_is_woken_and_keeps_nothing_of_its_last_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S_MAX", 3)
+    errands = BackgroundExecutor(name, 1)
+    begun = time.monotonic()
+    for _ in range(3):
+        text = Text("a text")
+        there = weakref.ref(text)
+        assert errands.submit(len, text).result(20) == 6
+        del text
+        while there() is not None and time.monotonic() < begun + 2.5:
+            time.sleep(0.001)
+        assert there() is None
+    assert time.monotonic() < begun + 2.5
+
+
+def test_unhurried_work_keeps_its_order() -> None:
+    assert list(unhurried(range(1000))) == list(range(1000))
+
+
+def test_unhurried_work_stands_back_while_hooks_come_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HURRY_S", 0.05)
+    monkeypatch.setattr(module, "STAND_BACK_S_MAX", 0.2)
+    done, over = [0], threading.Event()
+
+    def work() -> None:
+        for _ in unhurried(iter(int, 1)):
+            done[0] += 1
+            if over.is_set():
+                return
+
+    worker = threading.Thread(target=work)
+    worker.start()
+
+    def done_in(seconds: float, *, hooks: bool) -> int:
+        before, until = done[0], time.monotonic() + seconds
+        while time.monotonic() < until:
+            if hooks:
+                hurry()
+            time.sleep(0.001)
+        return done[0] - before
+
+    try:
+        done_in(0.1, hooks=True)
+        amid_hooks, alone = done_in(1, hooks=True), done_in(1, hooks=False)
+    finally:
+        over.set()
+        worker.join()
+    assert 1 <= amid_hooks < alone / 10
+
+
+def test_unhurried_work_lets_other_threads_run_more_often() -> None:
+    def turns_of_another_thread(pieces: Iterable[int]) -> int:
+        turns, over = 0, False
+
+        def other() -> None:
+            nonlocal turns
+            while not over:
+                time.sleep(0)
+                turns += 1
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        for _ in pieces:
+            sum(range(2000))
+        over = True
+        thread.join()
+        return turns
+
+    assert turns_of_another_thread(unhurried(range(3000))) > 3 * turns_of_another_thread(range(3000))

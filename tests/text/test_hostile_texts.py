@@ -1,0 +1,63 @@
+"""Texts that are made to take long: no function may hold the interpreter, and with it all agents of a gateway."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.recall import utterance
+from hermes_memory_pgvector.session import capture, themes
+from hermes_memory_pgvector.text import normalization, tokenizer
+
+MARKS = "\u0301\u0316"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        capture.small_talk, capture.without_recalled, tokenizer.document, tokenizer.query, themes.normalise,
+        utterance.asking, utterance.said,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?" * 200_000 + "x", "?!" * 100_000 + "x", "? " * 100_000, "? x" * 70_000, "<" + " " * 200_000 + "p>",
+        "< /" + "\n" * 200_000, f"key a{MARKS * 50_000}", f"a{MARKS} " * 50_000,
+    ],
+    ids=["questions", "signs", "spaced", "short", "blanks", "lines", "marks", "words"],
+)  # fmt: skip
+def test_a_hostile_text_takes_as_long_as_any(function: Callable[[str], object], text: str) -> None:
+    plain = "It listens on port 5433. Wer wüsste das? " * (len(text) // 41)
+    assert spent(function, text) < 100 * spent(function, plain)
+
+
+def spent(function: Callable[[str], object], text: str) -> float:
+    """The seconds of this thread's time that it takes, the least of three."""
+    times = []
+    for _ in range(3):
+        started = time.thread_time()
+        function(text)
+        times.append(time.thread_time() - started)
+    return min(times)
+
+
+# Letters and marks that compose, Korean and Japanese that do, wide and bold ones.
+TEXTS = st.text(st.sampled_from("ae \u0301\u0316\u1112\u1161\u11ab\u304b\u3099\uff21\U0001d41a\n"), max_size=60)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=60))
+def test_the_normal_form_of_a_long_text_is_that_of_its_words(texts: list[str]) -> None:
+    text = " ".join(texts * 20)
+    assert normalization.compatible(text) == unicodedata.normalize("NFKC", text)
+
+
+def test_a_thousand_characters_without_a_space_are_normal_but_where_they_are_cut() -> None:
+    text = "\u304b\u3099" * 5000
+    differing = sum(map(str.__ne__, normalization.compatible(text), unicodedata.normalize("NFKC", text)))
+    assert differing == 0

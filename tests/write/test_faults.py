@@ -1,0 +1,741 @@
+"""Everything around the writer breaks, for real; nothing accepted is lost, nothing is stored twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from faultrig.postgres import own_postgres
+from loopback import Endpoint
+from waiting import wait_for
+
+from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, explained
+from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Remove, Replace, Scope, TurnTaken
+from hermes_memory_pgvector.outbox.orphans import orphans
+from hermes_memory_pgvector.outbox.spool import Spool
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import postgres
+from hermes_memory_pgvector.store import rows as rows_store
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
+from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.write.batches import ADOPTED_MAX
+from hermes_memory_pgvector.write.writer import AsyncWriter
+
+QUICK = {"retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1}
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+    """Start the runtime of a home on a fresh database; settings may be changed by keyword."""
+    running: list[Runtime] = []
+
+    def make(home: Path = tmp_path / "home", **changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_url": endpoint.url, "embed_model": "test", **QUICK, **changed}
+        running.append(acquire(Settings(**values), home))
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+@pytest.fixture
+def own_server() -> Iterator[tuple[EmbeddedServer, str]]:
+    """A migrated Postgres that a test may stop and start; its DSN does not start it by itself."""
+    if not available():
+        pytest.skip("needs the extra [embedded]: a server that the test may stop")
+    with own_postgres() as server:
+        yield server, server.dsn
+
+
+def turn(number: int, theme: str = "ops") -> TurnTaken:
+    return TurnTaken(
+        theme=theme, session_id="s", user=f"question {number} about host-{number}", assistant=f"answer {number} is yes"
+    )
+
+
+def rows(dsn: str, statement: str) -> list[Any]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(statement).fetchall()  # type: ignore[call-overload,no-any-return]
+
+
+def turns_stored(dsn: str) -> dict[str, int]:
+    return dict(rows(dsn, "select content, count(*) from conversations group by content"))
+
+
+def expected(count: int) -> dict[str, int]:
+    sides = [text for number in range(count) for text in (turn(number).user, turn(number).assistant)]
+    return dict.fromkeys(sides, 1)
+
+
+def unembedded(dsn: str) -> int:
+    return int(rows(dsn, "select count(*) from conversations where embedding is null")[0][0])
+
+
+def ask(runtime: Runtime, query: str, theme: str = "ops", budget_s: float = 3.0) -> Recall:
+    return runtime.recall("turns", RecallRequest(query=query, scope=Scope(theme, (theme,)), limit=5, budget_s=budget_s))
+
+
+def found(answer: Recall) -> set[str]:
+    """The texts of the first two hits: a question and its answer may stand in either order."""
+    return {hit.content for hit in answer.hits[:2]}
+
+
+def identities_hold(runtime: Runtime) -> None:
+    counts = runtime.writer.counters
+    assert counts.offered == counts.accepted + counts.refused
+    assert counts.accepted + counts.adopted == (
+        counts.applied + counts.already_there + counts.pending + counts.set_aside
+    )
+
+
+def test_a_burst_is_stored_whole_and_embedded(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(write_queue_maxsize=50)
+    for number in range(500):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(60)
+    assert turns_stored(database) == expected(500)
+    wait_for(lambda: unembedded(database) == 0)
+    assert runtime.writer.counters.applied == 500
+    identities_hold(runtime)
+
+
+KILLED = """
+    import os, sys
+    from hermes_memory_pgvector.model import TurnTaken
+    from hermes_memory_pgvector.runtime import acquire
+    from hermes_memory_pgvector.settings import Settings
+    runtime = acquire(Settings(dsn=sys.argv[1], embed_url=sys.argv[2], embed_model="test"), sys.argv[3])
+    for number in range(int(sys.argv[4])):
+        assert runtime.accept(TurnTaken(theme="ops", session_id="s", user=f"question {number} about host-{number}",
+                                        assistant=f"answer {number} is yes"))
+        print(number, flush=True)
+    ENDING
+"""
+
+
+def spawn(ending: str, database: str, endpoint: Endpoint, home: Path, count: int) -> subprocess.Popen[str]:
+    script = textwrap.dedent(KILLED).replace("ENDING", ending)
+    arguments = [sys.executable, "-P", "-c", script, database, endpoint.url, str(home), str(count)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd="/")
+
+
+@pytest.mark.parametrize("after", [1, 137, 400])
+def test_sigkill_loses_nothing_that_was_accepted(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path, after: int
+) -> None:
+    child = spawn("import time; time.sleep(60)", database, endpoint, tmp_path / "home", 500)
+    assert child.stdout is not None
+    accepted = 0
+    for line in child.stdout:
+        accepted = int(line) + 1
+        if accepted >= after:
+            break
+    child.send_signal(signal.SIGKILL)
+    accepted = max([accepted, *(int(line) + 1 for line in child.stdout)])
+    child.wait()
+    child.stdout.close()
+    runtime = start()
+    runtime.wait_ready(10)
+    wait_for(lambda: len(turns_stored(database)) >= 2 * accepted)
+    runtime.writer.flush(10)
+    stored = turns_stored(database)
+    assert expected(accepted).items() <= stored.items()
+    assert set(stored.values()) == {1}
+    identities_hold(runtime)
+
+
+def test_exit_without_goodbye_loses_nothing(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    child = spawn("os._exit(0)", database, endpoint, tmp_path / "home", 40)
+    assert child.communicate(timeout=60)[0].split()[-1] == "39"
+    start().wait_ready(10)
+    wait_for(lambda: turns_stored(database) == expected(40))
+
+
+def test_two_processes_do_not_adopt_a_living_one(start: Callable[..., Runtime], database: str, tmp_path: Path) -> None:
+    first, second = start(batch_linger_s=5), start(batch_linger_s=0)
+    assert first is not second
+    first.accept(turn(0))
+    second.wait_ready(10)
+    time.sleep(1.5)
+    assert second.writer.counters.adopted == 0
+    assert first.writer.flush(10)
+    assert turns_stored(database) == expected(1)
+
+
+def test_a_forked_child_keeps_its_own_books(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    runtime.accept(turn(0))
+    assert runtime.writer.flush(10)
+    runtime.accept(turn(1))
+    child = os.fork()
+    if child == 0:
+        runtime.accept(turn(2))
+        os._exit(0)
+    os.waitpid(child, 0)
+    runtime.accept(turn(3))
+    wait_for(lambda: turns_stored(database) == expected(4))
+    identities_hold(runtime)
+
+
+def test_postgres_down_at_start_costs_nothing(
+    own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime]
+) -> None:
+    server, dsn = own_server
+    server.stop(mode="fast")
+    runtime = start(dsn=dsn)
+    for number in range(20):
+        assert runtime.accept(turn(number))
+    started = time.monotonic()
+    answer = ask(runtime, "question 3", budget_s=1.0)
+    assert answer.hits == ()
+    assert answer.degraded
+    assert time.monotonic() - started < 3
+    wait_for(lambda: bool(runtime.writer.health.problem))
+    server.ensure_running()
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert turns_stored(dsn) == expected(20)
+    assert turn(3).user in found(ask(runtime, "question 3"))
+    wait_for(lambda: not ask(runtime, "question 3").degraded)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_postgres_restarted_in_mid_stream_costs_nothing(
+    own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime], mode: Any
+) -> None:
+    server, dsn = own_server
+    runtime = start(dsn=dsn, batch_max=8, batch_linger_s=0)
+    for number in range(300):
+        assert runtime.accept(turn(number))
+        if number in (60, 200):
+            server.stop(mode=mode)
+        if number in (120, 260):
+            server.ensure_running()
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert turns_stored(dsn) == expected(300)
+    identities_hold(runtime)
+
+
+def test_a_missing_schema_keeps_events_until_it_is_migrated(
+    make_database: Callable[..., str], start: Callable[..., Runtime]
+) -> None:
+    dsn = make_database(dimensions=None)
+    runtime = start(dsn=dsn)
+    runtime.accept(turn(0))
+    wait_for(lambda: "hermes-pgvector migrate" in runtime.writer.health.problem)
+    assert any("hermes-pgvector migrate" in reason for reason in ask(runtime, "question", budget_s=1).degraded)
+    migrate(dsn, dimensions=384)
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert turns_stored(dsn) == expected(1)
+
+
+@pytest.mark.parametrize(
+    "trouble", [{"status": 503}, {"status": 400}, {"not_a_number": True}, {"drop_last": True}, {"dimensions": 200}]
+)
+def test_a_troubled_embedder_never_holds_rows_back(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint, trouble: dict[str, Any]
+) -> None:
+    runtime = start()
+    runtime.accept(turn(0))
+    wait_for(lambda: bool(turns_stored(database)) and unembedded(database) == 0)
+    for name, value in trouble.items():
+        setattr(endpoint, name, value)
+    for number in range(1, 10):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(20)
+    assert turns_stored(database) == expected(10)
+    answer = ask(runtime, "question 7")
+    assert turn(7).user in found(answer)
+    assert answer.degraded
+    assert runtime.writer.counters.set_aside == 0
+
+
+def test_rows_stored_while_the_embedder_was_away_get_their_vectors(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint
+) -> None:
+    runtime = start()
+    runtime.wait_ready(10)
+    endpoint.status = 503
+    for number in range(30):
+        runtime.accept(turn(number))
+    assert runtime.writer.flush(20)
+    assert unembedded(database) > 0
+    endpoint.status = 200
+    wait_for(lambda: unembedded(database) == 0)
+    assert runtime.writer.healed > 0
+    wait_for(lambda: not ask(runtime, "question 7").degraded)
+
+
+def test_an_embedder_that_was_never_there_comes_later(start: Callable[..., Runtime], database: str) -> None:
+    spare = Endpoint()
+    url = spare.url
+    spare.close()
+    runtime = start(embed_url=url)
+    runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    assert ask(runtime, "question 0").hits
+    assert unembedded(database) == 2
+
+
+def test_a_hanging_embedder_delays_neither_rows_nor_recall(
+    start: Callable[..., Runtime], database: str, endpoint: Endpoint
+) -> None:
+    runtime = start(embed_wait_s=0.3)
+    runtime.wait_ready(10)
+    with endpoint.hanging():
+        for number in range(5):
+            runtime.accept(turn(number))
+        assert runtime.writer.flush(15)
+        started = time.monotonic()
+        answer = ask(runtime, "question 3", budget_s=1.0)
+        assert time.monotonic() - started < 3
+        assert turn(3).user in found(answer)
+        assert answer.degraded
+    wait_for(lambda: unembedded(database) == 0)
+
+
+def test_a_database_with_other_vectors_is_read_by_words(
+    make_database: Callable[..., str], start: Callable[..., Runtime]
+) -> None:
+    dsn = make_database(dimensions=768)
+    runtime = start(dsn=dsn)
+    runtime.accept(turn(0))
+    assert runtime.writer.flush(20)
+    assert turns_stored(dsn) == expected(1)
+    answer = ask(runtime, "question 0")
+    assert answer.hits
+    assert any("768" in reason and "384" in reason for reason in answer.degraded)
+
+
+def test_poison_is_cleaned_or_set_aside_and_its_neighbours_are_stored(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    common = {"theme": "ops", "home": runtime.home.id}
+    events = [
+        turn(0),
+        TurnTaken(theme="ops", session_id="s", user="a NUL \0 in here", assistant="half a pair \udc80 here"),
+        TurnTaken(theme="ops", session_id="s", user="x" * 1_000_000, assistant="short"),
+        TurnTaken(
+            theme="ops", session_id="s", user="odd metadata", assistant="", metadata={"f": {1, 2}, "n": float("nan")}
+        ),
+        Add(target="memory", content="", **common),  # type: ignore[arg-type]
+        Add(target="nowhere", content="an unknown target", **common),  # type: ignore[arg-type]
+        Add(target="memory", content="a good entry", **common),  # type: ignore[arg-type]
+        turn(1),
+    ]
+    for event in events:
+        assert runtime.accept(event)
+    assert runtime.writer.flush(30)
+    stored = turns_stored(database)
+    assert expected(2).items() <= stored.items()
+    assert "a NUL  in here" in stored
+    assert any(text.startswith("xxx") and "cut" in text for text in stored)
+    assert "odd metadata" in stored
+    assert rows(database, "select content from memory_entries") == [("a good entry",)]
+    assert runtime.writer.counters.set_aside == 2
+    assert len(runtime.home.aside()) == 2
+    identities_hold(runtime)
+
+
+def test_a_full_spool_refuses_and_counts(own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime]) -> None:
+    server, dsn = own_server
+    server.stop(mode="fast")
+    runtime = start(dsn=dsn, spool_max_mb=1)
+    big = "x" * 100_000
+    accepted = [runtime.accept(TurnTaken(theme="ops", user=f"{number} {big}", assistant="")) for number in range(20)]
+    assert True in accepted
+    assert False in accepted
+    assert runtime.writer.counters.refused == accepted.count(False)
+    server.ensure_running()
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert rows(dsn, "select count(*) from conversations") == [(accepted.count(True),)]
+    assert runtime.accept(turn(0))
+    identities_hold(runtime)
+
+
+def test_recall_sees_what_was_just_written(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    runtime.wait_ready(10)
+    for number in range(10):
+        runtime.accept(turn(number))
+        assert turn(number).user in found(ask(runtime, turn(number).user))
+
+
+def test_stopping_while_postgres_hangs_is_bounded_and_keeps_the_events(
+    own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    _, dsn = own_server
+    runtime = start(dsn=dsn, shutdown_drain_s=1)
+    runtime.wait_ready(10)
+    with psycopg.connect(dsn) as blocker:
+        blocker.execute("lock table conversations in access exclusive mode")
+        runtime.accept(turn(0))
+        started = time.monotonic()
+        runtime.close(1)
+        assert time.monotonic() - started < 8
+    again = Runtime(runtime.settings, runtime.home.path)
+    try:
+        again.wait_ready(10)
+        wait_for(lambda: turns_stored(dsn) == expected(1))
+    finally:
+        again.close(3)
+
+
+def test_changes_of_entries_end_as_the_file_says_whatever_order_they_fail_in(
+    own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime]
+) -> None:
+    server, dsn = own_server
+    runtime = start(dsn=dsn, batch_max=1, batch_linger_s=0)
+    runtime.wait_ready(10)
+    common: dict[str, Any] = {"theme": "ops", "home": runtime.home.id, "target": "memory"}
+    runtime.accept(Add(content="one", **common))
+    server.stop(mode="immediate")
+    runtime.accept(Add(content="two", **common))
+    runtime.accept(Replace(content="one and a half", previous="one", **common))
+    runtime.accept(Remove(previous="two", **common))
+    server.ensure_running()
+    runtime.accept(Add(content="three", **common))
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert sorted(rows(dsn, "select content from memory_entries")) == [("one and a half",), ("three",)]
+
+
+def test_nothing_secret_reaches_the_log(
+    start: Callable[..., Runtime], own_server: tuple[EmbeddedServer, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    _, dsn = own_server
+    runtime = start(dsn=f"{dsn} password=tiger-secret")
+    runtime.accept(TurnTaken(theme="ops", user="my private words are swordfish", assistant="bad \0 byte"))
+    runtime.writer.flush(10)
+    ask(runtime, "swordfish")
+    status = json.dumps(runtime.status())
+    for text in (caplog.text, status):
+        assert "tiger-secret" not in text
+        assert "swordfish" not in text
+
+
+def leave_behind(home: Path, *events: Event) -> Path:
+    """What a process that died left in a home."""
+    spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 30, window_max=1)
+    for event in events:
+        assert spool.append(event)
+    folder = spool.folder
+    assert folder is not None
+    spool.close()
+    return folder
+
+
+@contextmanager
+def ledger_locked(dsn: str) -> Iterator[None]:
+    """Nothing can be stored while the block runs."""
+    with psycopg.connect(dsn) as blocker:
+        blocker.execute("lock table memory_events in access exclusive mode")
+        yield
+        blocker.rollback()
+
+
+@contextmanager
+def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: Any) -> Iterator[AsyncWriter]:
+    """A writer whose `ready` is the test's."""
+    settings = Settings(dsn=dsn, batch_linger_s=0, **changed)  # type: ignore[arg-type]
+    home = Home(folder)
+    spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
+    database = Database(settings, folder)
+    writer = AsyncWriter(spool, home, database, ready, settings)
+    try:
+        yield writer
+    finally:
+        writer.stop(1)
+        spool.close()
+        database.close()
+
+
+def test_an_error_elsewhere_sets_no_event_aside(database: str, tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    def ready() -> None:
+        tries.append(1)
+        if 1 < len(tries) < 20:
+            raise RuntimeError("not about any event")
+
+    with writer_with(database, tmp_path, ready, retry_max_s=0.1) as writer:
+        assert writer.accept(turn(0))
+        assert writer.flush(20)
+        for number in range(1, 4):
+            assert writer.accept(turn(number))
+        wait_for(lambda: len(tries) > 20)
+        assert writer.flush(20)
+        assert writer.counters.set_aside == 0
+        assert writer.counters.applied == 4
+
+
+def test_a_flush_ends_the_pause_after_a_failure(database: str, tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    def ready() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise SchemaNotApplied("run the migrations")
+
+    with writer_with(database, tmp_path, ready, retry_max_s=300) as writer:
+        assert writer.accept(turn(0))
+        wait_for(lambda: bool(writer.health.problem))
+        assert writer.flush(3)
+
+
+def test_a_healer_that_fails_is_no_failure_of_storing(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(heal_interval_s=1)
+    runtime.wait_ready(10)
+    with psycopg.connect(database) as connection:
+        connection.execute("alter table hermes_pgvector_leases rename to elsewhere")
+        connection.execute("insert into conversations (agent_identity, role, content) values ('ops', 'user', 'bare')")
+    problems = set()
+    for number in range(25):
+        assert runtime.accept(turn(number))
+        time.sleep(0.1)
+        problems.add(runtime.writer.health.problem)
+    assert runtime.writer.flush(10)
+    assert problems == {""}
+    assert unembedded(database) == 1
+
+
+def test_vectors_that_do_not_fit_the_column_cost_no_text(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    runtime.accept(turn(0))
+    wait_for(lambda: bool(turns_stored(database)) and unembedded(database) == 0)
+    with psycopg.connect(database) as connection:
+        connection.execute("drop index conversations_meaning")
+        connection.execute("alter table conversations alter column embedding type halfvec(768) using null")
+    for number in range(1, 8):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(20)
+    assert turns_stored(database) == expected(8)
+    assert runtime.writer.counters.set_aside == 0
+
+
+def test_many_orphans_are_stored_at_once_but_few_are_held_open(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    for number in range(60):
+        leave_behind(tmp_path / "home", turn(number))
+    runtime = start(adopt_interval_s=3600)
+    runtime.wait_ready(10)
+    most = 0
+    deadline = time.monotonic() + 30
+    while len(turns_stored(database)) < 120 and time.monotonic() < deadline:
+        held = [file for file in open_files() if file.startswith(str(tmp_path)) and file.endswith("/lock")]
+        most = max(most, len(held))
+    assert turns_stored(database) == expected(60)
+    assert 0 < most <= ADOPTED_MAX + 1  # and its own
+    wait_for(lambda: len(list((tmp_path / "home" / "pgvector" / "spool").iterdir())) == 1)
+    identities_hold(runtime)
+
+
+def open_files() -> Iterator[str]:
+    """The files that this process holds; other threads open and close theirs meanwhile."""
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(f"/proc/self/fd/{fd}")
+
+
+def test_an_orphan_that_cannot_be_read_stops_nobody(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    broken = leave_behind(tmp_path / "home", turn(0))
+    (broken / "00000001.log").unlink()
+    (broken / "00000001.log").mkdir()
+    leave_behind(tmp_path / "home", turn(1))
+    runtime = start()
+    assert runtime.accept(turn(0))
+    assert runtime.writer.flush(10)
+    wait_for(lambda: turns_stored(database) == expected(2))
+    assert runtime.writer.health.problem == ""
+    assert broken.is_dir()
+
+
+def test_damaged_records_of_two_orphans_are_both_kept(start: Callable[..., Runtime], tmp_path: Path) -> None:
+    for number in range(2):
+        folder = leave_behind(tmp_path / "home", turn(number))
+        os.truncate(folder / "00000001.log", 40)
+    runtime = start()
+    runtime.wait_ready(10)
+    wait_for(lambda: runtime.writer.counters.set_aside == 2)
+    assert len(runtime.home.aside()) == 2
+    identities_hold(runtime)
+
+
+def test_the_books_balance_when_the_writer_stops_and_starts_again(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    leave_behind(tmp_path / "home", *[turn(number) for number in range(5)])
+    runtime = start(statement_timeout_s=1, batch_max=2)
+    with ledger_locked(database):
+        runtime.wait_ready(10)
+        runtime.accept(turn(5))
+        wait_for(lambda: runtime.writer.counters.adopted > 0)
+        runtime.writer.stop(0.1)
+        wait_for(lambda: not runtime.writer.alive())
+        assert runtime.writer.counters.adopted == 0
+        identities_hold(runtime)
+    runtime.writer.wake()
+    wait_for(lambda: turns_stored(database) == expected(6) and runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.applied == 6)
+    identities_hold(runtime)
+
+
+def test_the_books_balance_when_a_closed_runtime_is_used_again(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(statement_timeout_s=1)
+    runtime.wait_ready(10)
+    with ledger_locked(database):
+        runtime.accept(turn(0))
+        runtime.close(0.1)
+        wait_for(lambda: not runtime.writer.alive())
+        identities_hold(runtime)
+    runtime.accept(turn(1))
+    wait_for(lambda: turns_stored(database) == expected(2) and runtime.writer.pending() == 0)
+    identities_hold(runtime)
+
+
+def test_a_batch_that_is_too_slow_as_a_whole_is_stored_in_parts(start: Callable[..., Runtime], database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.05); return new; end'"
+        )
+        connection.execute("create trigger slow before insert on conversations for each row execute function slow()")
+    runtime = start(statement_timeout_s=1, batch_linger_s=0.5)
+    for number in range(24):
+        assert runtime.accept(turn(number))
+    assert runtime.writer.flush(30)
+    assert turns_stored(database) == expected(24)
+    identities_hold(runtime)
+
+
+def test_our_own_turns_do_not_wait_behind_a_long_backlog(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    leave_behind(tmp_path / "home", *[turn(number) for number in range(1000)])
+    runtime = start(batch_max=5, batch_linger_s=0)
+    with ledger_locked(database):
+        runtime.wait_ready(10)
+        runtime.accept(turn(2000, "mine"))
+    assert runtime.writer.flush(20)
+    stored = turns_stored(database)
+    assert turn(2000).user in stored
+    assert len(stored) < 2000
+
+
+def test_a_change_of_an_entry_waits_for_what_a_dead_process_left(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    runtime = start(batch_max=2, batch_linger_s=0)
+    common: dict[str, Any] = {"theme": "ops", "home": runtime.home.id, "target": "memory"}
+    left = [*[turn(number) for number in range(20)], Add(content="the port is 5432", **common)]
+    leave_behind(tmp_path / "home", *left)
+    for event in (turn(20), Remove(old_text="port", **common), turn(21)):
+        assert runtime.accept(event)
+    assert runtime.writer.flush(20)
+    wait_for(lambda: turns_stored(database) == expected(22))
+    wait_for(lambda: runtime.writer.pending() == 0)
+    assert rows(database, "select content from memory_entries") == []
+    identities_hold(runtime)
+
+
+def test_a_forked_child_does_not_keep_the_locks_of_adopted_spools(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    folder = leave_behind(tmp_path / "home", turn(0))
+    runtime = start(statement_timeout_s=1)
+    with ledger_locked(database):
+        runtime.wait_ready(10)
+        wait_for(lambda: runtime.writer.counters.adopted > 0)
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        try:
+            runtime.writer.stop(0.1)
+            wait_for(lambda: not runtime.writer.alive())
+            found = list(orphans(runtime.home.spool))
+            assert [orphan.folder for orphan in found] == [folder]
+            for orphan in found:
+                orphan.close()
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def test_a_process_that_stops_in_a_transaction_does_not_keep_the_others_of_its_home_waiting(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "ANSWER_S_MAX", 0.5)
+    settings = Settings(dsn=database)  # type: ignore[arg-type]
+    stopped, living = Database(settings, tmp_path), Database(settings, tmp_path)
+    entry = Add(theme="ops", home="h", target="memory", content="The kelp is green.")
+    planned = rows_store.Planned(entry, rows_store.passages(entry), (None,))
+
+    def stop_half_way() -> None:
+        with stopped.transaction(5, 0.5) as connection:
+            assert rows_store.apply(connection, [planned]) == 1
+            with living.transaction(5, 10) as other:
+                assert rows_store.apply(other, [planned]) == 1
+            connection.execute("select 1")
+
+    with closing(stopped), closing(living), pytest.raises(DatabaseUnavailable):
+        stop_half_way()
+    assert rows(database, "select content from memory_entries") == [(entry.content,)]
+
+
+def test_what_fails_on_a_connection_is_not_explained_by_another_that_was_refused(
+    make_database: Callable[..., str], tmp_path: Path
+) -> None:
+    dsn = make_database()
+    name = dsn.split("dbname=")[1].split()[0]
+    database = Database(Settings(dsn=dsn, connect_timeout_s=1), tmp_path)  # type: ignore[arg-type]
+    told: list[str] = []
+
+    def wait() -> None:
+        with database.transaction(5, 1) as connection:
+            operator.execute(f"alter database {name} allow_connections false".encode())
+            with pytest.raises(DatabaseUnavailable) as refused, database.connection(1):
+                pass
+            told.append(explained(refused.value))
+            connection.execute("select pg_sleep(3)")
+
+    with closing(database), psycopg.connect(dsn.replace(name, "postgres"), autocommit=True) as operator:
+        with pytest.raises(DatabaseUnavailable) as slow:
+            wait()
+        operator.execute(f"alter database {name} allow_connections true".encode())
+    assert name in told[0]
+    assert "QueryCanceled" in explained(slow.value)
+    assert name not in explained(slow.value)
+
+
+def test_a_statement_that_is_never_answered_is_given_up_also_outside_of_a_transaction(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "ANSWER_S_MAX", 0.5)
+    began = time.monotonic()
+    with closing(Database(Settings(dsn=database, statement_timeout_s=1), tmp_path)) as opened:  # type: ignore[arg-type]
+        with pytest.raises(DatabaseUnavailable), opened.connection(5) as connection:
+            connection.execute("select pg_sleep(30)")
+        assert time.monotonic() - began < 15
+        with opened.connection(5) as connection:
+            assert connection.execute("select 1 as one").fetchone() == {"one": 1}

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.errors import BadEvent
+from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.write.validation import prepare
+
+SETTINGS = Settings()
+SHORT = Settings(content_chars_max=1000)
+awkward = st.text(st.sampled_from("ab \n\r\0\ud800\udfff\U0001f600"), max_size=8)
+texts = awkward | st.text(st.characters(exclude_categories=()), max_size=12)
+ids: dict[str, Any] = {"theme": texts, "home": texts, "session_id": texts, "metadata": st.dictionaries(texts, texts)}
+old: dict[str, Any] = {"previous": texts, "old_text": texts, "surviving": st.lists(texts, max_size=3).map(tuple)}
+events = st.one_of(
+    st.builds(Add, target=st.just("memory"), content=texts, **ids),
+    st.builds(Replace, target=st.just("user"), content=texts, **old, **ids),
+    st.builds(Remove, target=st.just("user"), **old, **ids),
+    st.builds(TurnTaken, user=texts, assistant=texts, parent_session_id=texts, **ids),
+    st.builds(SessionEnded, turns=st.lists(st.tuples(texts, texts)).map(tuple), parent_session_id=texts, **ids),
+    st.builds(Delegated, task=texts, result=texts, child_session_id=texts, **ids),
+)
+
+
+def strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return strings(json.dumps(value, ensure_ascii=False))
+    return [text for item in value for text in strings(item)] if isinstance(value, tuple) else []
+
+
+@given(events)
+def test_every_text_of_a_prepared_event_is_one_that_postgres_takes(event: Event) -> None:
+    try:
+        ready = prepare(event, SETTINGS)
+    except BadEvent:
+        assert not getattr(event, "content", "x").strip("\0 \r\n\t") or isinstance(event, Add | Replace)
+        return
+    assert type(ready) is type(event)
+    assert (ready.id, ready.at) == (event.id, event.at)
+    for field in fields(ready):
+        for text in strings(getattr(ready, field.name)):
+            assert "\0" not in text, field.name
+            text.encode()
+
+
+@given(events)
+def test_preparing_twice_changes_nothing_more(event: Event) -> None:
+    try:
+        once = prepare(event, SHORT)
+    except BadEvent:
+        return
+    assert prepare(once, SHORT) == once
+
+
+@given(texts.map(lambda text: text * 300))
+def test_a_removed_entry_is_named_by_the_text_under_which_it_was_stored(text: str) -> None:
+    try:
+        stored = prepare(Add(theme="t", target="memory", content=text), SHORT)
+    except BadEvent:
+        return
+    removed = prepare(Remove(theme="t", target="memory", previous=text, surviving=(text,)), SHORT)
+    replaced = prepare(Replace(theme="t", target="memory", content="new", previous=text, surviving=(text,)), SHORT)
+    assert isinstance(stored, Add)
+    assert isinstance(removed, Remove)
+    assert isinstance(replaced, Replace)
+    assert removed.previous == replaced.previous == stored.content
+    assert removed.surviving == replaced.surviving == (stored.content,)
+
+
+def test_long_texts_are_cut_and_marked() -> None:
+    long = "word " * 1000
+    for event in (
+        Add(theme="t", target="memory", content=long),
+        TurnTaken(theme="t", user=long, assistant=long),
+        Delegated(theme="t", task=long, result=long),
+        SessionEnded(theme="t", turns=((long, long),)),
+    ):
+        found = [text for field in fields(event) for text in strings(getattr(prepare(event, SHORT), field.name))]
+        cut = [text for text in found if len(text) > 100]
+        assert cut
+        assert all(len(text) <= 1000 and "more]" in text for text in cut)
+
+
+@pytest.mark.parametrize("content", ["", " \n\t", "\0\0"])
+def test_an_empty_entry_is_a_bad_event(content: str) -> None:
+    for event in (
+        Add(theme="t", target="memory", content=content),
+        Replace(theme="t", target="memory", content=content, previous="old"),
+    ):
+        with pytest.raises(BadEvent, match="empty"):
+            prepare(event, SETTINGS)
+
+
+def test_an_unknown_target_is_a_bad_event_that_names_it() -> None:
+    event = replace(Remove(theme="t", target="memory"), target="x" * 1000)  # type: ignore[arg-type]
+    with pytest.raises(BadEvent, match=r"target is 'xxx.*memory, user") as caught:
+        prepare(event, SETTINGS)
+    assert len(str(caught.value)) < 200
+
+
+def test_an_empty_side_of_a_turn_stays_empty() -> None:
+    ready = prepare(TurnTaken(theme="t", user="asked", assistant="\0"), SETTINGS)
+    assert isinstance(ready, TurnTaken)
+    assert (ready.user, ready.assistant) == ("asked", "")
+
+
+def test_metadata_that_is_not_json_is_made_so() -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    ready = prepare(
+        TurnTaken(theme="t", user="u", assistant="a", metadata={"nan": float("nan"), "loop": loop}), SETTINGS
+    )
+    assert "NaN" not in json.dumps(ready.metadata)
