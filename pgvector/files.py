@@ -11,6 +11,14 @@ from uuid import uuid4
 READ_BYTES = 1 << 16
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone. Raises OSError."""
+    for path in reversed(folder.parents):
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def create(path: Path, text: str) -> None:
     """Write a file that must not exist yet; the first of several processes wins. Raises OSError."""
     with _fresh(path, text) as fresh, contextlib.suppress(FileExistsError):

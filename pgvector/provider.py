@@ -15,9 +15,10 @@ from .hosts.guard import failed_call, guarded, nothing
 from .hosts.installation import pip_install
 from .recall import render
 from .recall.prefetch import ambient, begin, lasting, offered
-from .session import capture
+from .session.capture import small_talk
 from .session.themes import Identity
 from .settings import Settings, load
+from .text.cleaning import clean
 
 if TYPE_CHECKING:
     from .session.conversation import Conversation
@@ -113,13 +114,13 @@ class PgvectorMemoryProvider(MemoryProvider):
             return ""
         if notice := conversation.notice(query):
             return notice
-        if capture.small_talk(query):
+        if small_talk(query):
             return ""
         runtime, theme = conversation.runtime, conversation.theme()
         settings = runtime.settings
         if theme is None or not offered(settings):
             return ""
-        recall = ambient(runtime, theme, capture.clean(query), session_id or conversation.session_id)
+        recall = ambient(runtime, theme, clean(query), session_id or conversation.session_id)
         self._recalled = len(recall.hits)
         return render.block(recall, chars_max=settings.prefetch_chars_max, query=query)
 

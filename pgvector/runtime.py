@@ -33,9 +33,10 @@ from .recall.cache import Remembered
 from .recall.recaller import Recaller
 from .session.off_record import OffRecord
 from .session.person_key import NOT_MET
-from .session.themes import Identity, allowed, author_of, hidden_pattern, home_theme, is_bench, readable, theme_of
+from .session.themes import Identity, allowed, author_of, home_theme, readable, theme_of
 from .settings import Settings
 from .store.postgres import Database
+from .text.theme_names import hidden_pattern, is_bench
 from .write.writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")

@@ -11,12 +11,13 @@ from pathlib import Path
 from rich.text import Text
 
 from ..errors import BadArgument, Refused
-from ..session.themes import aliased, normalise
+from ..session.themes import aliased
 from ..settings import load
 from ..store import entries
 from ..store.history import Past, past, restore
 from ..store.postgres import Connection, Database
 from ..text.sanitize import safe_line
+from ..text.theme_names import normalise
 from .console import Console, local, rows_table
 from .migration import start_server
 

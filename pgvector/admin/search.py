@@ -14,12 +14,13 @@ from rich.text import Text
 from ..errors import BadArgument, DatabaseUnavailable
 from ..model import Hit, Recall, RecallRequest, Target
 from ..runtime import Runtime, acquire, release
-from ..session.themes import DEFAULT_THEME, aliased, allowed, normalise
+from ..session.themes import aliased, allowed
 from ..settings import Settings, load
 from ..store.postgres import Database
 from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line
+from ..text.theme_names import DEFAULT_THEME, normalise
 from .console import Console, counted, local, rows_table
 from .migration import start_server
 

@@ -14,9 +14,10 @@ from ..model import Counters, Event
 from ..outbox import dead_letters
 from ..outbox.dead_letters import DeadLetter
 from ..outbox.inspection import Process, processes
-from ..session.themes import aliased, allowed, normalise, reserved
+from ..session.themes import aliased, allowed
 from ..settings import Settings, load
 from ..text.sanitize import safe_line
+from ..text.theme_names import normalise, reserved
 from .console import Console, age, counted, json_default, local, rows_table, size
 from .filing import Filing
 

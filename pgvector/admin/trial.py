@@ -10,9 +10,10 @@ from typing import Literal
 from ..errors import DatabaseUnavailable
 from ..model import Add, RecallRequest, Remove, Scope
 from ..runtime import Runtime, acquire, release
-from ..session.themes import Identity, allowed, home_theme, normalise
+from ..session.themes import Identity, allowed, home_theme
 from ..settings import Settings
 from ..store import history, rows
+from ..text.theme_names import normalise
 
 READY_S_MAX = 30.0
 STORED_S_MAX = 15.0

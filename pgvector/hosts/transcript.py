@@ -7,9 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..session import capture
-from ..settings import Settings
-
 # What hosts write in place of an answer that was interrupted.
 INTERRUPTED = "Operation interrupted"
 SUMMARY = re.compile(r"\s*(\[\d+ images?\] )?\[CONTEXT (COMPACTION|SUMMARY\])")
@@ -71,12 +68,6 @@ def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]])
     tail = next((found for start in (head, head + 1) if (found := _tail(rest, after[start:]))), [])
     once, again = Counter(before), Counter(after)
     return [pair for pair in (*before[:head], *tail) if once[pair] == again[pair] == 1]
-
-
-def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
-    """What of a turn is stored: no recalled text, no side that only acknowledges, nothing without substance."""
-    told, answered = capture.without_recalled(text_of(user)), capture.without_recalled(text_of(assistant))
-    return capture.substantive(told, answered, min_chars=settings.turn_min_chars)
 
 
 def _kind_and_text(part: Any) -> tuple[str, Any]:

@@ -12,11 +12,10 @@ import socket
 from pathlib import Path
 from uuid import uuid4
 
-from ..files import create, overwrite, read
+from ..files import create, make_private, overwrite, read
 from ..hosts.environment import scrubber
 from ..model import Target
 from ..outbox import dead_letters
-from ..outbox.codec import make_private
 from ..session.person_key import PersonKey
 from ..settings import person_key
 from .entries import parse

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from ..errors import BadEvent
+from ..files import make_private
 from ..model import TARGETS, Event, Target
-from ..outbox.codec import decode, encode, make_private
+from ..outbox.codec import decode, encode
 
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 

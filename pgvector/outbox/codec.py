@@ -85,14 +85,6 @@ class Record:
     raw: bytes = b""
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for this user alone. Raises OSError."""
-    for path in reversed(folder.parents):
-        if not path.exists():
-            path.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
 def private_file(path: Path) -> TextIO:
     """A file of ASCII text for this user alone, opened to be written anew. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

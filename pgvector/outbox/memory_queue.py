@@ -7,8 +7,9 @@ import os
 from collections import deque
 from pathlib import Path
 
+from ..files import make_private
 from ..model import Event
-from .codec import Position, Record, make_private
+from .codec import Position, Record
 from .spool import Spool
 
 log = logging.getLogger("hermes.pgvector")

@@ -16,12 +16,12 @@ import time
 from collections import deque
 from pathlib import Path
 
+from ..files import make_private
 from ..model import Event
 from .codec import (
     Position,
     Record,
     frame,
-    make_private,
     new_folder,
     open_segment,
     open_to_read,

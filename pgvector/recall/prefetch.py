@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..hosts.transcript import exchanges
 from ..model import Hit, Recall, RecallRequest, Scope, now
-from ..session import capture
+from ..text.cleaning import without_recalled
 from . import render
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def lasting(runtime: Runtime, theme: str, messages: Sequence[Mapping[str, Any]])
     What was recalled for its messages is lost with them, and a summary tells of what was said, not of what was known.
     """
     settings = runtime.settings
-    asked = [text for user, _ in exchanges(messages) if (text := capture.without_recalled(user))]
+    asked = [text for user, _ in exchanges(messages) if (text := without_recalled(user))]
     query = "\n".join(asked[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]
     if not query or not offered(settings) or runtime.writer.health.problem:
         return ""

@@ -11,12 +11,14 @@ from ..background import hurry
 from ..errors import BadArgument
 from ..hosts import state_db
 from ..hosts.environment import running_session_key, running_user, scrubber
-from ..hosts.transcript import carried, exchanges, kept
+from ..hosts.transcript import carried, exchanges
 from ..model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from ..runtime import Runtime
+from ..text.theme_names import reserved
 from . import off_record
+from .capture import kept
 from .pending_turns import PendingTurns
-from .themes import ROOM, Identity, allowed, reserved
+from .themes import ROOM, Identity, allowed
 
 READERS_ONLY = frozenset({"cron", "subagent", "flush"})
 TRANSCRIPT_TURNS_MAX = 2000

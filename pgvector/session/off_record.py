@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..files import make_private
 from ..model import Target
-from ..outbox.codec import make_private
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import BadEvent
-from ..files import append, create, overwrite
+from ..files import append, create, make_private, overwrite
 from ..model import Event
-from ..outbox.codec import make_private
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -10,25 +10,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from ..errors import BadArgument, SettingsError
-from ..text import normalization
+from ..text.theme_names import DEFAULT_THEME, is_bench, normalise, reserved
 
-DEFAULT_THEME = "default"
-THEME_CHARS_MAX = 128
-NAME_CHARS_KEPT_MAX = 256
 ROOM = "group-"
-# Means the same to Python's `re` and to Postgres' `~`.
-RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
 
 CrossThemeRecall: TypeAlias = Literal["all", "none"] | Mapping[str, Collection[str]]
 
-_RESERVED = re.compile(RESERVED_PATTERN)
 _SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
 _PRIVATE_CHATS = frozenset({"dm", "private", "direct", "c2c"})
 _CHAT_TYPES = _PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
@@ -40,7 +32,6 @@ _ID = re.compile(
     r"|[^:]+"
 )
 _SLACK_SCOPE = re.compile(r"[TE][A-Z0-9]{5,}")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,47 +51,6 @@ class Identity:
         """Pick what matters from the keyword arguments of `initialize`; unknown ones are ignored."""
         given = {field.name: kwargs.get(field.name) for field in fields(cls)}
         return cls(**{name: str(value) for name, value in given.items() if value is not None})
-
-
-def normalise(name: str) -> str:
-    """The one spelling of a theme's name: NFKC, folded case, no hidden characters, white space as `-`.
-
-    At most 128 characters (a longer name ends in a hash of itself), never empty (`default`). Idempotent.
-    """
-    # Each hook asks several times; names longer than a header's are not worth their memory.
-    return _normalised(name) if len(name) <= NAME_CHARS_KEPT_MAX else _normalised.__wrapped__(name)
-
-
-@lru_cache(maxsize=1024)
-def _normalised(name: str) -> str:
-    previous = None
-    # Folding case can leave the normal form; a second round settles all but pathological names.
-    for _ in range(4):
-        if name == previous:
-            break
-        previous = name
-        folded = normalization.compatible(normalization.compatible(name).casefold())
-        seen = (c for c in folded if c.isspace() or unicodedata.category(c) not in _HIDDEN)
-        name = "-".join("".join(seen).split())
-    if len(name) > THEME_CHARS_MAX:
-        tail = hashlib.sha256(name.encode()).hexdigest()[:16]
-        name = f"{name[: THEME_CHARS_MAX - 17]}-{tail}"
-    return name or DEFAULT_THEME
-
-
-def reserved(theme: str) -> bool:
-    """Whether the name belongs to one person or room."""
-    return _RESERVED.match(theme) is not None
-
-
-def is_bench(theme: str, bench_themes: Collection[str]) -> bool:
-    """Whether it is a theme of benchmark traffic: it reads no other theme, and no other reads it."""
-    return any(re.fullmatch(_glob(pattern), theme) for pattern in bench_themes)
-
-
-def hidden_pattern(bench_themes: Collection[str]) -> str:
-    """Matches the names of themes that only their owners read; means the same to Python's `re` and Postgres' `~`."""
-    return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes)])
 
 
 def theme_of(
@@ -254,11 +204,6 @@ def _stable_ids(platform: str, kind: str, ids: str, hint: Identity | None) -> tu
         return (*scope, hint.chat_id)
     chat = _ID.match(ids)
     return (*scope, chat[0] if chat else ids)
-
-
-def _glob(pattern: str) -> str:
-    """A pattern with `*` and `?` as a regular expression."""
-    return re.escape(normalise(pattern)).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def _quoted(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, LiteralString, TypeAlias
 from ..model import Hit, Row, Scope, Vector
 from ..recall.fusion import Line
 from ..recall.scan import BM25_B, BM25_K1, IDF_POWER, Key, Scan, related, scanned
-from ..session.themes import RESERVED_PATTERN
+from ..text.theme_names import RESERVED_PATTERN
 from .postgres import Connection, tuples
 from .queries import KINDS, PLAIN, QUERIES, WIDTHS, Kind
 from .rows import half

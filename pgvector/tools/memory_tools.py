@@ -10,8 +10,8 @@ from ..errors import BadArgument, DatabaseUnavailable, Refused
 from ..model import TARGETS, Add, Caller, Hit, Recall, Target, now
 from ..recall.render import as_json, source
 from ..runtime import Runtime
-from ..session.capture import clean
 from ..store import entries
+from ..text.cleaning import clean
 from . import arguments as given
 
 LIMIT_DEFAULT = 20

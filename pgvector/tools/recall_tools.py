@@ -10,8 +10,8 @@ from ..errors import BadArgument
 from ..model import TARGETS, Caller, RecallRequest, Scope
 from ..recall.render import as_json
 from ..runtime import Runtime
-from ..session.capture import clean
 from ..text import times
+from ..text.cleaning import clean
 from . import arguments as given
 
 LIMIT_DEFAULT = 10

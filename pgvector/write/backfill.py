@@ -16,11 +16,11 @@ from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import BadEvent, PgvectorError, Refused, Unavailable
 from ..model import Vector
-from ..session.themes import hidden_pattern
 from ..settings import Settings
 from ..store import history, upkeep
 from ..store.postgres import Connection, Database
 from ..store.queries import Kind
+from ..text.theme_names import hidden_pattern
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ..errors import BadEvent
 from ..model import TARGETS, Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
-from ..session.capture import clean, clean_metadata, cut
 from ..settings import Settings
+from ..text.cleaning import clean, clean_metadata, cut
 
 
 def prepare(event: Event, settings: Settings) -> Event:

@@ -357,7 +357,7 @@ def test_search_stores_what_a_dead_process_left_behind(
     run: Callable[..., Outcome], tmp_path: Path, database: str
 ) -> None:
     code = (
-        "import os, sys, pathlib; from hermes_memory_pgvector.spool import Spool;"
+        "import os, sys, pathlib; from hermes_memory_pgvector.outbox.spool import Spool;"
         "from hermes_memory_pgvector.model import TurnTaken;"
         "s = Spool(pathlib.Path(sys.argv[1]), bytes_max=1 << 20, window_max=5);"
         "say = lambda text: s.append(TurnTaken(theme='default', session_id='z', user=text, assistant=''));"

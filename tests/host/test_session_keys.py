@@ -9,6 +9,7 @@ import pytest
 
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.text import theme_names
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -46,7 +47,7 @@ def test_one_theme_per_person_and_room_from_every_key_that_the_host_makes(
     names = [name for (name,) in found.values()]
     assert len(set(names)) == len(names), "two persons or rooms share a theme"
     for (_, _, place), (name,) in found.items():
-        assert themes.reserved(name)
+        assert theme_names.reserved(name)
         assert name.startswith("group-") == place.startswith("room ")
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, kept, text_of
+from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, text_of
+from hermes_memory_pgvector.session.capture import kept
 from hermes_memory_pgvector.settings import Settings
 
 RECEIPT = "This receipt is from the hotel in Porto."

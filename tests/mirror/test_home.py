@@ -28,7 +28,7 @@ from hermes_memory_pgvector.session.off_record import OffRecordEntries
 
 def in_processes(count: int, script: str, *arguments: str) -> list[str]:
     """Run a script in several processes at once and return what each printed."""
-    prologue = "import sys\nfrom hermes_memory_pgvector.home import Home\nhome = Home(sys.argv[1])\n"
+    prologue = "import sys\nfrom hermes_memory_pgvector.mirror.home import Home\nhome = Home(sys.argv[1])\n"
     path = os.pathsep.join(entry for entry in sys.path if entry)
     running = [
         subprocess.Popen(

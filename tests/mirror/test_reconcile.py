@@ -501,10 +501,10 @@ def test_an_entry_stays_however_its_spaces_and_line_ends_were_written(
 
 KILLED_IN_A_CHANGE = """
 import os, signal, sys
-from hermes_memory_pgvector.filemirror import FileMirror
-from hermes_memory_pgvector.home import Home
+from hermes_memory_pgvector.mirror.reconcile import FileMirror
+from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Replace
-from hermes_memory_pgvector.volatile import open_spool
+from hermes_memory_pgvector.outbox.memory_queue import open_spool
 
 home = Home(sys.argv[1])
 spool = open_spool(home.spool, bytes_max=1 << 20, window_max=9, fsync=False)

@@ -29,8 +29,8 @@ PROLOGUE = """
 import os, signal, sys, time
 from pathlib import Path
 from hermes_memory_pgvector.model import TurnTaken
-from hermes_memory_pgvector.adoption import orphans
-from hermes_memory_pgvector.spool import Spool
+from hermes_memory_pgvector.outbox.orphans import orphans
+from hermes_memory_pgvector.outbox.spool import Spool
 folder = Path(sys.argv[1])
 spool = Spool(folder, bytes_max=1 << 30, window_max=5)
 def turn(n, size=10):
@@ -267,7 +267,7 @@ def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
         tmp_path,
         """
         import resource
-        from hermes_memory_pgvector.records import frame
+        from hermes_memory_pgvector.outbox.codec import frame
         most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(frame(turn(0))) * 7 // 2, most))
         accepted = [n for n in range(6) if spool.append(turn(n))]

@@ -35,13 +35,14 @@ from hermes_memory_pgvector.recall.render import as_json
 from hermes_memory_pgvector.recall.row_cache import METADATA_CHARS_MAX, ROW_CHARS_MAX
 from hermes_memory_pgvector.recall.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.recall.vector_search import INDEXED
-from hermes_memory_pgvector.session.themes import readable, reserved
+from hermes_memory_pgvector.session.themes import readable
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows
 from hermes_memory_pgvector.store.postgres import Database
 from hermes_memory_pgvector.store.queries import Kind
 from hermes_memory_pgvector.store.retrieval import Way, Where
 from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.text.theme_names import reserved
 
 # Words that the English dictionary leaves as they are.
 WORDS = ["kelp", "lamp", "frog", "bolt", "drum", "plum", "tusk", "yarn"]

@@ -16,12 +16,12 @@ from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.recall.recaller import Recaller
 from hermes_memory_pgvector.recall.scan import Key
 from hermes_memory_pgvector.recall.terms import Terms
-from hermes_memory_pgvector.session.themes import RESERVED_PATTERN
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.postgres import Connection, Database
 from hermes_memory_pgvector.store.retrieval import Where
 from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 
 DATA = Path(__file__).parent.parent / "data"

@@ -22,6 +22,7 @@ from hermes_memory_pgvector.session import themes
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text import theme_names
 from hermes_memory_pgvector.tools import toolset
 
 KEY = b"a key of the operator"
@@ -72,7 +73,7 @@ def test_a_name_that_only_looks_like_a_persons_is_another_theme(claim: str) -> N
     """Letters of other alphabets, the Turkish i, combining marks: names of their own, which read nobody's rows."""
     found = header(claim)
     assert found != person()
-    assert not themes.reserved(found)
+    assert not theme_names.reserved(found)
 
 
 @given(st.text(min_size=1, max_size=300))
@@ -81,13 +82,13 @@ def test_no_header_at_all_is_a_persons_theme(name: str) -> None:
         found = header(name)
     except BadArgument:
         return
-    assert not themes.reserved(found)
+    assert not theme_names.reserved(found)
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "A ", "ｂ", person()]), st.sampled_from(["a", "B", person(), "c"])))
 def test_aliases_in_a_loop_end_and_lead_to_nobody(aliases: dict[str, str]) -> None:
     for name in ("a", "b", "c"):
-        assert not themes.reserved(header(name, aliases))
+        assert not theme_names.reserved(header(name, aliases))
     for reader in ("a", "b"):
         try:
             scope = themes.readable(reader, "b", cross_theme_recall="none", aliases=aliases)
@@ -100,9 +101,9 @@ def test_long_keys_stay_apart_wherever_they_differ() -> None:
     base = "k" * 256
     names = {base, *(base[:place] + "x" + base[place + 1 :] for place in range(256)), base[:255], base + "k"}
     assert len({header(name) for name in names}) == len(names)
-    assert max(map(len, map(header, names))) <= themes.THEME_CHARS_MAX
+    assert max(map(len, map(header, names))) <= theme_names.THEME_CHARS_MAX
     # A long name ends in a hash, as a person's does: it is still nobody's.
-    assert not themes.reserved(header("dm-" + "a" * 250))
+    assert not theme_names.reserved(header("dm-" + "a" * 250))
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,7 @@ def test_a_stored_text_that_imitates_our_own_stays_one_quoted_line(shared: tuple
     lines = text.split("\n")
     assert len(lines) == 2
     assert lines[1].startswith("- [")
-    folded = themes.normalise(text)
+    folded = theme_names.normalise(text)
     assert "<memory-context>" not in folded
     assert "</memory-context" not in folded
     assert not any(line.lstrip().startswith("[System") for line in text.splitlines())

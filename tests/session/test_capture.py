@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.session import capture
+from hermes_memory_pgvector.text import cleaning
 
 ANSWER = "The password policy asks for sixteen characters and a change every ninety days."
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
@@ -83,28 +84,28 @@ def test_what_is_stored_of_a_turn_is_the_stripped_text_or_nothing(user: str, ass
 
 @given(ANY_TEXT)
 def test_clean_text_is_storable_and_stays_as_it_is(text: str) -> None:
-    cleaned = capture.clean(text)
+    cleaned = cleaning.clean(text)
     assert b"\0" not in cleaned.encode()
     assert "\r" not in cleaned
-    assert capture.clean(cleaned) == cleaned
+    assert cleaning.clean(cleaned) == cleaned
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")))
 def test_clean_text_is_not_changed(text: str) -> None:
-    assert capture.clean(text) == text
+    assert cleaning.clean(text) == text
 
 
 def test_surrogates_become_the_character_or_the_replacement() -> None:
-    assert capture.clean("a\ud83d\ude00b") == "a😀b"
-    assert capture.clean("a\ud83db\ude00\0\r\n") == "a\ufffdb\ufffd\n"
+    assert cleaning.clean("a\ud83d\ude00b") == "a😀b"
+    assert cleaning.clean("a\ud83db\ude00\0\r\n") == "a\ufffdb\ufffd\n"
 
 
 @given(st.text(), st.integers(40, 120))
 def test_cut_text_fits_and_tells_what_is_missing(text: str, max_chars: int) -> None:
     text = text * 5
-    kept = capture.cut(text, max_chars)
+    kept = cleaning.cut(text, max_chars)
     assert len(kept) <= max_chars
-    assert capture.cut(kept, max_chars) == kept
+    assert cleaning.cut(kept, max_chars) == kept
     if kept != text:
         head, _, mark = kept.rpartition("… [cut: ")
         assert text.startswith(head)
@@ -113,16 +114,16 @@ def test_cut_text_fits_and_tells_what_is_missing(text: str, max_chars: int) -> N
 
 def test_recalled_text_is_taken_out_of_a_turn() -> None:
     fenced = "<memory-context>\n[System note: recalled]\n- a\n</memory-context>"
-    assert capture.without_recalled(f"what now?\n\n{fenced}") == "what now?"
-    assert capture.without_recalled(f"a {fenced} b {fenced.upper()} c") == "a  b  c"
-    assert capture.without_recalled("< Memory-Context >x</ memory-context >y") == "y"
-    assert capture.without_recalled("why <memory-context> is open?") == "why <memory-context> is open?"
-    assert capture.without_recalled("</memory-context> alone") == "</memory-context> alone"
+    assert cleaning.without_recalled(f"what now?\n\n{fenced}") == "what now?"
+    assert cleaning.without_recalled(f"a {fenced} b {fenced.upper()} c") == "a  b  c"
+    assert cleaning.without_recalled("< Memory-Context >x</ memory-context >y") == "y"
+    assert cleaning.without_recalled("why <memory-context> is open?") == "why <memory-context> is open?"
+    assert cleaning.without_recalled("</memory-context> alone") == "</memory-context> alone"
 
 
 @given(st.lists(st.sampled_from(["<memory-context>", "</memory-context>", "a", " ", "\n", "<", "memory-context>"])))
 def test_taking_recalled_text_out_settles(parts: list[str]) -> None:
-    once = capture.without_recalled("".join(parts))
+    once = cleaning.without_recalled("".join(parts))
     assert once.count("<memory-context>") == 0 or "</memory-context>" not in once.split("<memory-context>", 1)[1]
 
 
@@ -140,17 +141,17 @@ JSON_LIKE = st.recursive(
 
 @given(st.dictionaries(ANY_TEXT | st.integers() | st.none(), JSON_LIKE))
 def test_any_metadata_becomes_storable_json(metadata: dict[object, object]) -> None:
-    cleaned = capture.clean_metadata(metadata)
+    cleaned = cleaning.clean_metadata(metadata)
     text = json.dumps(cleaned, allow_nan=False, ensure_ascii=False)
     assert "\\u0000" not in text
-    assert len(text.encode()) <= capture.METADATA_BYTES_MAX
-    assert capture.clean_metadata(cleaned) == cleaned
+    assert len(text.encode()) <= cleaning.METADATA_BYTES_MAX
+    assert cleaning.clean_metadata(cleaned) == cleaned
 
 
 def test_metadata_keeps_what_json_can_say() -> None:
     at, one = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC), uuid.uuid4()
     given_ = {"a": 1, "b": [True, None, 2.5], "at": at, "id": one, "nan": math.nan, 5: "five", "z": {"x": "a\0b"}}
-    assert capture.clean_metadata(given_) == {
+    assert cleaning.clean_metadata(given_) == {
         "a": 1, "b": [True, None, 2.5], "at": str(at), "id": str(one), "nan": None, "5": "five", "z": {"x": "ab"},
     }  # fmt: skip
 
@@ -158,10 +159,10 @@ def test_metadata_keeps_what_json_can_say() -> None:
 def test_metadata_is_bounded() -> None:
     deep: dict[str, object] = {}
     deep["self"] = deep
-    json.dumps(capture.clean_metadata(deep))
-    assert len(capture.clean_metadata({str(i): i for i in range(10**5)})) <= capture.METADATA_ITEMS_MAX
-    assert capture.clean_metadata({str(i): "x" * 500 for i in range(900)})["dropped"] == "metadata too large"
-    assert capture.clean_metadata({"n": 10**5000})["n"].startswith("0x")
+    json.dumps(cleaning.clean_metadata(deep))
+    assert len(cleaning.clean_metadata({str(i): i for i in range(10**5)})) <= cleaning.METADATA_ITEMS_MAX
+    assert cleaning.clean_metadata({str(i): "x" * 500 for i in range(900)})["dropped"] == "metadata too large"
+    assert cleaning.clean_metadata({"n": 10**5000})["n"].startswith("0x")
 
 
 class Unspeakable:
@@ -170,4 +171,4 @@ class Unspeakable:
 
 
 def test_a_value_that_cannot_be_named_does_not_lose_the_rest() -> None:
-    assert capture.clean_metadata({"a": Unspeakable(), "b": 1}) == {"a": "(Unspeakable)", "b": 1}
+    assert cleaning.clean_metadata({"a": Unspeakable(), "b": 1}) == {"a": "(Unspeakable)", "b": 1}

@@ -102,10 +102,10 @@ def test_a_replay_brings_the_words_of_a_turn_with_an_image_and_knows_one_that_wa
 
 _TALKER = """
     import json, sys
-    from hermes_memory_pgvector.conversation import Conversation
+    from hermes_memory_pgvector.session.conversation import Conversation
     from hermes_memory_pgvector.runtime import acquire, release
     from hermes_memory_pgvector.settings import Settings
-    from hermes_memory_pgvector.themes import Identity
+    from hermes_memory_pgvector.session.themes import Identity
     runtime = acquire(Settings(dsn=sys.argv[2], embed_on_write=False), sys.argv[1])
     one = Conversation(runtime, Identity(), "s1", "primary")
     for line in sys.stdin:

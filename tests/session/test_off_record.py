@@ -74,7 +74,7 @@ def test_sessions_are_kept_for_other_processes_and_bounded(tmp_path: Path) -> No
 _SPEAKER = """
     import sys, time
     from pathlib import Path
-    from hermes_memory_pgvector.off_record import OffRecord
+    from hermes_memory_pgvector.session.off_record import OffRecord
     sessions = OffRecord(Path(sys.argv[1]))
     print("ready", flush=True)
     sys.stdin.readline()

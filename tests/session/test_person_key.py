@@ -18,8 +18,9 @@ from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.person_key import NOT_MET
-from hermes_memory_pgvector.session.themes import Identity, reserved
+from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text.theme_names import reserved
 
 ALICE = Identity(gateway_session_key="agent:main:whatsapp:dm:4917055512", platform="whatsapp", user_id="4917055512")
 BOB = Identity(gateway_session_key="agent:main:whatsapp:dm:4917099999", platform="whatsapp")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadArgument, SettingsError
 from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.text import theme_names
 
 KEY = b"a key of the operator"
 PERSON = "dm-telegram-0123456789abcdef"
@@ -40,20 +41,20 @@ def theme_of(identity: themes.Identity, session_key: str | None = None) -> str:
     ],
 )
 def test_normalised_names(name: str, expected: str) -> None:
-    assert themes.normalise(name) == expected
+    assert theme_names.normalise(name) == expected
 
 
 @given(ANY_TEXT | st.text(min_size=120, max_size=300))
 def test_normalising_is_idempotent_and_bounded(name: str) -> None:
-    theme = themes.normalise(name)
-    assert themes.normalise(theme) == theme
-    assert 1 <= len(theme) <= themes.THEME_CHARS_MAX
+    theme = theme_names.normalise(name)
+    assert theme_names.normalise(theme) == theme
+    assert 1 <= len(theme) <= theme_names.THEME_CHARS_MAX
     assert not any(c.isspace() or unicodedata.category(c) in ("Cc", "Cf", "Cs") for c in theme)
     theme.encode()
 
 
 def test_long_names_stay_apart() -> None:
-    assert themes.normalise("x" * 200) != themes.normalise("x" * 201)
+    assert theme_names.normalise("x" * 200) != theme_names.normalise("x" * 201)
 
 
 def test_the_header_comes_first_then_profile_then_workspace_then_default() -> None:
@@ -140,8 +141,8 @@ def test_a_messaging_theme_is_reserved_and_holds_no_id(
     platform: str, kind: str, chat: str, thread: str, user: str
 ) -> None:
     theme = session_theme(f"agent:main:{platform}:{kind}:{chat}:{thread}:{user}", platform=platform, user_id=user)
-    assert themes.reserved(theme)
-    assert themes.normalise(theme) == theme
+    assert theme_names.reserved(theme)
+    assert theme_names.normalise(theme) == theme
     assert theme.startswith(f"{'dm' if kind == 'dm' else 'group'}-{platform}-")
     digest = theme.rsplit("-", 1)[1]
     assert not any(part.lower() in digest for part in (chat, thread, user))
@@ -193,7 +194,7 @@ def test_a_header_of_another_form_is_a_theme_like_any_other() -> None:
 
 def test_names_that_only_resemble_reserved_ones_are_free() -> None:
     for name in ("dm-telegram", "group-therapy", "dm-telegram-0123456789abcde", "group-x-0123456789abcdeg", "admin"):
-        assert not themes.reserved(name)
+        assert not theme_names.reserved(name)
         assert theme_of(themes.Identity(gateway_session_key=name, platform="api_server")) == name
 
 
@@ -207,9 +208,9 @@ def test_aliases_take_one_step() -> None:
 
 @given(st.dictionaries(ANY_TEXT, ANY_TEXT | st.just(PERSON)), ANY_TEXT)
 def test_an_alias_never_leads_to_a_reserved_theme(aliases: dict[str, str], name: str) -> None:
-    theme = themes.aliased(themes.normalise(name), aliases)
-    assert not themes.reserved(theme)
-    assert themes.normalise(theme) == theme
+    theme = themes.aliased(theme_names.normalise(name), aliases)
+    assert not theme_names.reserved(theme)
+    assert theme_names.normalise(theme) == theme
 
 
 def test_the_allow_list() -> None:
@@ -268,5 +269,5 @@ def test_a_person_reads_itself_and_nobody_else_reads_it() -> None:
 def test_a_chat_of_a_type_nobody_knows_yet_is_not_public() -> None:
     identity = themes.Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
     theme = themes.theme_of(identity, aliases={}, person_key=b"k" * 32)
-    assert themes.reserved(theme)
+    assert theme_names.reserved(theme)
     assert "4917012345" not in theme

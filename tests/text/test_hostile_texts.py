@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall import utterance
-from hermes_memory_pgvector.session import capture, themes
-from hermes_memory_pgvector.text import normalization, tokenizer
+from hermes_memory_pgvector.session import capture
+from hermes_memory_pgvector.text import cleaning, normalization, theme_names, tokenizer
 
 MARKS = "\u0301\u0316"
 
@@ -20,7 +20,7 @@ MARKS = "\u0301\u0316"
 @pytest.mark.parametrize(
     "function",
     [
-        capture.small_talk, capture.without_recalled, tokenizer.document, tokenizer.query, themes.normalise,
+        capture.small_talk, cleaning.without_recalled, tokenizer.document, tokenizer.query, theme_names.normalise,
         utterance.asking, utterance.said,
     ],
 )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Text and metadata made storable: without NUL bytes, lone surrogates and recalled blocks, within bounds. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Set
+from typing import Any
+
+METADATA_BYTES_MAX = 65_536
+METADATA_DEPTH_MAX = 6
+METADATA_ITEMS_MAX = 1_000
+# With a bound on the spaces: without, a run of them takes time by its square.
+_FENCE = re.compile(r"<\s{0,9}(/?)\s{0,9}memory-context\s{0,9}>", re.IGNORECASE)
+_CUT_MARK = "… [cut: {} characters more]"
+
+
+def clean(text: str) -> str:
+    """The text as Postgres takes it: no NUL, no lone surrogate (U+FFFD instead), lines ended by a line feed.
+
+    A surrogate pair becomes the character that it stands for.
+    """
+    if "\0" in text:
+        text = text.replace("\0", "")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def cut(text: str, max_chars: int) -> str:
+    """The text itself, or its beginning with a mark that tells how many characters are missing, at most `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    room = max(0, max_chars - len(_CUT_MARK.format(len(text))))
+    return (text[:room] + _CUT_MARK.format(len(text) - room))[:max_chars]
+
+
+def without_recalled(text: str) -> str:
+    """The text without `<memory-context>…</memory-context>`, so that what was recalled is never stored again.
+
+    A fence that is opened and never closed is somebody's text and stays.
+    """
+    for _ in range(4):
+        stripped = _outside_fences(text)
+        if stripped == text:
+            break
+        text = stripped.strip()
+    return text
+
+
+def _outside_fences(text: str) -> str:
+    kept: list[str] = []
+    end, opened = 0, -1
+    for fence in _FENCE.finditer(text):
+        if fence.group(1):
+            if opened >= 0:
+                kept.append(text[end:opened])
+                end, opened = fence.end(), -1
+        elif opened < 0:
+            opened = fence.start()
+    kept.append(text[end:])
+    return "".join(kept)
+
+
+def clean_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
+    """Metadata that fits a jsonb column: plain JSON of bounded depth and count; NaN and infinities become null.
+
+    A mapping that stays larger than `METADATA_BYTES_MAX` is replaced by a marker with its size.
+    """
+    plain = _json_value(metadata, METADATA_DEPTH_MAX, [METADATA_ITEMS_MAX])
+    size_bytes = len(json.dumps(plain, ensure_ascii=False).encode())
+    if size_bytes > METADATA_BYTES_MAX:
+        return {"dropped": "metadata too large", "bytes": size_bytes}
+    return plain if isinstance(plain, dict) else {}
+
+
+def _json_value(value: Any, depth: int, items_left: list[int]) -> Any:
+    # `items_left` is one shared counter: it bounds the work for wide, deep and self-containing values alike.
+    items_left[0] -= 1
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return cut(clean(str(value)), METADATA_BYTES_MAX)
+    if isinstance(value, int):
+        return int(value) if value.bit_length() < 64 else hex(value)[:100]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if depth <= 0 or items_left[0] <= 0:
+        return "…" if isinstance(value, Mapping | list | tuple | Set) else _as_text(value)
+    if isinstance(value, Mapping):
+        pairs = ((_key(key), item) for key, item in value.items() if items_left[0] > 0)
+        return {key: _json_value(item, depth - 1, items_left) for key, item in pairs}
+    if isinstance(value, list | tuple | Set):
+        members = sorted(value, key=_as_text) if isinstance(value, Set) else value
+        return [_json_value(item, depth - 1, items_left) for item in members if items_left[0] > 0]
+    return _as_text(value)
+
+
+def _key(key: Any) -> str:
+    return cut(clean(key) if isinstance(key, str) else _as_text(key), 200)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return cut(clean(str(value)), 2_000)
+    except (TypeError, ValueError, AttributeError, RuntimeError):
+        return f"({type(value).__name__})"
