@@ -501,7 +501,7 @@ def test_an_entry_stays_however_its_spaces_and_line_ends_were_written(
 
 KILLED_IN_A_CHANGE = """
 import os, signal, sys
-from hermes_memory_pgvector.mirror.reconcile import FileMirror
+from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Replace
 from hermes_memory_pgvector.outbox.memory_queue import open_spool
@@ -515,7 +515,7 @@ def accept(event):
 
 common = {"theme": "default", "home": home.id, "target": "memory"}
 event = Replace(content="green kelp", old_text="red", **common) if sys.argv[3:] else Add(content="green kelp", **common)
-FileMirror(home, accept).change(event)
+Reconciler(home, accept).change(event)
 """
 
 
