@@ -59,7 +59,9 @@ def silent_stage(host: Host) -> Iterator[Path]:
 
 @pytest.mark.parametrize("host", ["a"], indirect=True)
 def test_the_demo_fails_with_a_word_when_a_promise_is_not_kept(host: Host, silent_stage: Path) -> None:
-    done = host.run("python", str(SCRIPTS / "demo_story.py"), str(silent_stage), home=silent_stage / "atlas")
+    done = host.run(
+        "python", str(SCRIPTS / "demonstration" / "story.py"), str(silent_stage), home=silent_stage / "atlas"
+    )
     assert done.returncode == 1
     assert "✗ not as promised: a note of atlas comes first" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

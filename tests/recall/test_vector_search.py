@@ -339,7 +339,7 @@ def test_half_precision_ranks_as_full_precision_does(database: str) -> None:
 def test_recall_at_size_is_that_of_exact_search(rows: int) -> None:
     if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < rows * 15_000:
         pytest.skip("needs more free memory")
-    script = ROOT / "scripts" / "benchmarks" / "recall_scale.py"
+    script = ROOT / "scripts" / "benchmarks" / "recall.py"
     command = [sys.executable, script, "--rows", str(rows), "--questions", "50", "--least", "0.99"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=5000)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,6 @@
 """The story that scripts/demo tells: two themes, two hosts, one memory. Every sentence with a tick has been checked.
 
-Usage: demo_story.py FOLDER, which holds a HERMES_HOME for each host, `atlas` and `borealis`, with the plugin installed.
+Usage: story.py FOLDER, which holds a HERMES_HOME for each host, `atlas` and `borealis`, with the plugin installed.
 Ends with 1 and a word on it when something is not as promised.
 """
 
@@ -14,9 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from demo_stage import Agent, Broken, Rows, console, heading, note, show, show_table, took, wait
 from rich.markup import escape
 from rich.panel import Panel
+from stage import Agent, Broken, Rows, console, heading, note, show, show_table, took, wait
 
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer

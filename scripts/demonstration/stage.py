@@ -30,7 +30,7 @@ class Broken(Exception):
 
 
 class Agent:
-    """An agent in a process of its own on one host; demo_agent.py says what it can do."""
+    """An agent in a process of its own on one host; host_agent.py says what it can do."""
 
     def __init__(self, home: Path, theme: str, session: str) -> None:
         self._name = f"the {theme} agent on {home.name}"
@@ -38,7 +38,7 @@ class Agent:
         self._answers: queue.Queue[str] = queue.Queue()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("demo_agent.py")), theme, session],
+                [sys.executable, str(Path(__file__).with_name("host_agent.py")), theme, session],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=home, text=True,
                 env={**os.environ, "HERMES_HOME": str(home)},
             )  # fmt: skip

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import psycopg
-from benchmarks.recall_corpus import blown_up
 from pgvector.psycopg import register_vector
+from recall_corpus import blown_up
 
 from pgvector import HalfVector
 
@@ -68,7 +68,7 @@ def ids(connection: psycopg.Connection, statement: str, queries: np.ndarray) -> 
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/bench_index.py", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="scripts/bench index", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("dsn", help="a database whose role may create tables")
     parser.add_argument(
         "vectors", type=Path, metavar="VECTORS.npz",

@@ -280,7 +280,7 @@ def _comparisons() -> list[tuple[str, str | None, Callable[[int], str]]]:
 
 @contextmanager
 def _peer(venv: Path, dsn: str, url: str, home: str) -> Iterator[Callable[[str, dict[str, Any]], dict[str, Any]]]:
-    script = Path(__file__).with_name("peer_recall.py")
+    script = Path(__file__).with_name("recall_of_peer.py")
     environment = {"HERMES_HOME": home, "PATH": os.environ.get("PATH", "")}
     process = subprocess.Popen(
         [venv / "bin/python", "-P", script, dsn, url.removesuffix("/v1"), "hermes_pgvector"],
@@ -351,7 +351,7 @@ def copy_to_peer(dsn: str, peer_dsn: str, venv: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/bench_recall", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="scripts/bench recall", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000, help="rows in all (100000)")
     parser.add_argument(
         "--dimensions", type=int, help="width of the vectors: 384, with --peer 768, which is all it takes"
