@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -72,63 +69,6 @@ def command_line() -> argparse.ArgumentParser:
 def known_commands() -> set[str]:
     trees = [action for action in command_line()._actions if isinstance(action, argparse._SubParsersAction)]
     return {name for tree in trees for name in tree.choices}
-
-
-def settings_table() -> str:
-    """The table of docs/configuration.md, made from the model itself."""
-    rows = ["| key | environment | default | allowed | what it does |", "|---|---|---|---|---|"]
-    for key, schema in Settings.model_json_schema()["properties"].items():
-        field = Settings.model_fields[key]
-        default = field.get_default(call_default_factory=True)
-        cells = [
-            f"`{key}`",
-            f"`{ENV_PREFIX}{key.upper()}`",
-            default_shown(default),
-            allowed_shown(schema),
-            (field.description or "").replace("|", "\\|"),
-        ]
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def default_shown(default: Any) -> str:
-    if default is None:
-        return "unset"
-    value = getattr(default, "get_secret_value", lambda: default)()
-    if value == "":
-        return "empty"
-    if isinstance(value, float):
-        value = f"{value:g}"
-    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
-
-
-def allowed_shown(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(allowed_shown(choice) for choice in schema["anyOf"] if choice.get("type") != "null")
-    if "enum" in schema:
-        return ", ".join(f"`{choice}`" for choice in schema["enum"])
-    match schema["type"]:
-        case "integer" | "number":
-            return f"{number_shown(schema['minimum'])} to {number_shown(schema['maximum'])}"
-        case "boolean":
-            return "`true`, `false`"
-        case "array":
-            return "list"
-        case "object":
-            return "mapping"
-    return "text"
-
-
-def number_shown(number: float) -> str:
-    return f"{number:,}"
-
-
-def architecture_rows() -> list[tuple[str, str]]:
-    """(layer, module) of each line of the table of modules."""
-    rows = re.findall(
-        r"^\| ([^|]*) \| `([\w/]+\.py)` \| [^|]+ \|$", text_of(ROOT / "docs/architecture.md"), re.MULTILINE
-    )
-    return [(layer.strip(), module) for layer, module in rows]
 
 
 @pytest.mark.parametrize("path", MANUALS, ids=shown)
@@ -219,11 +159,6 @@ def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
             assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_table_of_settings_is_that_of_the_code() -> None:
-    manual = text_of(ROOT / "docs/configuration.md")
-    assert settings_table() in manual, f"put this table into docs/configuration.md:\n\n{settings_table()}\n"
-
-
 def test_every_key_and_variable_named_in_a_manual_exists() -> None:
     known = {f"{ENV_PREFIX}{key.upper()}" for key in Settings.model_fields}
     read = {name for path in PACKAGE.rglob("*.py") for name in re.findall(rf"\b{ENV_PREFIX}[A-Z_]+\b", text_of(path))}
@@ -253,31 +188,9 @@ def test_examples_of_settings_are_valid(path: Path, tmp_path: Path) -> None:
 def test_the_readme_shows_settings_with_their_defaults() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", text_of(ROOT / "README.md"), re.MULTILINE)
     assert rows, "the table of the README is gone"
+    manual = text_of(ROOT / "docs/configuration.md")
     for key, default in rows:
-        assert default.strip() == default_shown(Settings.model_fields[key].get_default(call_default_factory=True)), key
-
-
-def test_the_architecture_names_every_module_once() -> None:
-    named = [module for _, module in architecture_rows()]
-    on_disk = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
-    assert len(named) == len(set(named))
-    assert set(named) == on_disk, "mend the table of modules in docs/architecture.md"
-
-
-def test_the_architecture_has_the_layers_of_the_import_contract() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
-    layers = next(contract for contract in contracts if contract["type"] == "layers")["layers"]
-    contract = [frozenset(re.split(r"\W+", layer)) for layer in layers]
-    told: list[set[str]] = []
-    for layer, module in architecture_rows():
-        name = module.split("/")[0].removesuffix(".py")
-        if layer:
-            told.append(set())
-        if name != "config_schema":  # the host runs it by itself: it is in no layer
-            told[-1].add(name)
-    existing = {path.stem for path in PACKAGE.iterdir()}
-    assert [names for names in told if names] == [names & existing for names in contract if names & existing]
+        assert f"| `{key}` | `{ENV_PREFIX}{key.upper()}` | {default.strip()} |" in manual
 
 
 def test_all_places_agree_on_the_version() -> None:
