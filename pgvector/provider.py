@@ -57,7 +57,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             settings = load(hermes_home())
         except SettingsError as error:
             return str(error)
-        from .store.postgres import unusable
+        from .store.connection.database import unusable
 
         return unusable(settings)
 

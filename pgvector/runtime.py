@@ -35,7 +35,7 @@ from .session.off_record import OffRecord
 from .session.person_key import NOT_MET
 from .session.themes import Identity, allowed, author_of, home_theme, readable, theme_of
 from .settings import Settings
-from .store.postgres import Database
+from .store.connection.database import Database
 from .text.theme_names import hidden_pattern, is_bench
 from .write.writer import AsyncWriter
 

@@ -70,7 +70,7 @@ class Server:
     def template(self, dimensions: int) -> str:
         """The name of a migrated, empty database that others are copied from."""
         if dimensions not in self.templates:
-            from hermes_memory_pgvector.store.schema import migrate
+            from hermes_memory_pgvector.store.schema.migrations import migrate
 
             self.templates[dimensions] = name = self.create()
             migrate(self.dsn_of(name), dimensions=dimensions)

@@ -17,7 +17,7 @@ from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from ..settings import Settings, load
 from ..store import statistics, upkeep
-from ..store.postgres import Database
+from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted

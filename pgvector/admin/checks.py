@@ -20,7 +20,7 @@ from ..mirror.home import Home
 from ..outbox import dead_letters
 from ..outbox.inspection import Process, processes, total
 from ..settings import Settings
-from ..store.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
+from ..store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ..store.statistics import Facts
 from ..text.sanitize import safe_line
 from ..version import __version__

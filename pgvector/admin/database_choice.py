@@ -9,12 +9,12 @@ from pathlib import Path
 from ..errors import PgvectorError, SettingsError
 from ..hosts.installation import pip_install
 from ..settings import Settings
-from ..store import schema
-from ..store.dsn import describe
+from ..store.connection.database import no_database, unusable
+from ..store.connection.dsn import describe
 from ..store.embedded.server import EmbeddedServer, available
-from ..store.postgres import no_database, unusable
-from ..store.preflight import migrate_command
 from ..store.probe import Found, PasswordWanted, has_password, probe, with_password
+from ..store.schema import migrations
+from ..store.schema.preflight import migrate_command
 from .console import Console
 from .dialogue import TRIES_MAX, Dialogue, too_often
 from .migration import ADMIN_DSN
@@ -45,7 +45,7 @@ class DatabaseChoice:
             return []
         role = self.found.role if self.found and self.admin_dsn else None
         target = server.dsn if server is not None else self.admin_dsn or self.dsn
-        applied = schema.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
+        applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
         if server is None:
             now = probe(self.dsn, 10)
             if not now.ready:

@@ -16,7 +16,7 @@ from ..errors import PgvectorError, SettingsError
 from ..hosts.installation import pip_install
 from ..model import WORDS_ONLY
 from ..settings import Settings, without_secrets
-from ..store.schema import SchemaState
+from ..store.schema.verification import SchemaState
 from .checks import PROBE
 from .console import Console
 from .dialogue import TRIES_MAX, Dialogue, too_often

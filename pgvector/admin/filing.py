@@ -14,7 +14,7 @@ from ..model import Counters, Event
 from ..outbox.counters import Tally
 from ..outbox.spool import Spool
 from ..settings import Settings
-from ..store.postgres import Database
+from ..store.connection.database import Database
 from ..write.batches import BatchProcessor
 
 RETRY_S = 0.5

@@ -14,8 +14,8 @@ from ..errors import BadArgument, Refused
 from ..session.themes import aliased
 from ..settings import load
 from ..store import entries
+from ..store.connection.database import Connection, Database
 from ..store.history import Past, past, restore
-from ..store.postgres import Connection, Database
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
 from .console import Console, local, rows_table

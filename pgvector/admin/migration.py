@@ -8,11 +8,11 @@ from pathlib import Path
 from ..embedding import factory
 from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
 from ..settings import Settings, load
-from ..store import schema
-from ..store.dsn import describe, parsed
+from ..store.connection.database import Database
+from ..store.connection.dsn import describe, parsed
 from ..store.embedded.server import EmbeddedServer
-from ..store.postgres import Database
-from ..store.preflight import admin_connection
+from ..store.schema import migrations, verification
+from ..store.schema.preflight import admin_connection
 from .console import Console
 
 ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
@@ -24,20 +24,20 @@ def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensi
     settings = load(home)
     target, own = administrators_dsn(settings, home, console, dsn, make=True)
     with admin_connection(target) as connection:
-        lacking = schema.pending(connection)
-    if dimensions is None and lacking == [migration.name for migration in schema.migration_files()]:
+        lacking = migrations.pending(connection)
+    if dimensions is None and lacking == [migration.name for migration in migrations.migration_files()]:
         dimensions = _embedder_dimensions(settings)
         if dimensions is not None:
             console.say(f"vectors get {dimensions} numbers, those of this home's embedder; --dimensions overrides it")
-    applied = schema.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
+    applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
     with admin_connection(target) as connection:
-        length = schema.verify(connection).dimensions
+        length = verification.verify(connection).dimensions
     where = "the embedded server" if own and not settings.dsn.get_secret_value() else describe(target)
-    console.data({"database": where, "applied": applied, "version": schema.LATEST, "runtime_role": role})
+    console.data({"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": role})
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")
     else:
-        console.show(f"nothing to do: {where} has schema version {schema.LATEST}")
+        console.show(f"nothing to do: {where} has schema version {verification.LATEST}")
     if dimensions not in (None, length):
         console.say(
             f"--dimensions {dimensions} was ignored: the vectors of these tables have {length} numbers and keep them; "
@@ -49,9 +49,9 @@ def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensi
 def prepare_embedded(server: EmbeddedServer, settings: Settings, console: Console) -> None:
     """Give a running embedded server the schema that this home's embedder needs."""
     with admin_connection(server.dsn) as connection:
-        lacking = schema.pending(connection)
+        lacking = migrations.pending(connection)
     if lacking:
-        schema.migrate(server.dsn, dimensions=_embedder_dimensions(settings), progress=console.say)
+        migrations.migrate(server.dsn, dimensions=_embedder_dimensions(settings), progress=console.say)
 
 
 def administrators_dsn(

@@ -10,11 +10,12 @@ from ..model import Scope
 from ..recall.recaller import LEG_LIMIT
 from ..recall.vector_search import Agreement, agreement
 from ..settings import Settings
-from ..store import schema, statistics
-from ..store.dsn import reachable
+from ..store import statistics
+from ..store.connection.database import Connection, Database
+from ..store.connection.dsn import reachable
 from ..store.embedded.server import ServerStatus
-from ..store.postgres import Connection, Database
 from ..store.retrieval import Where
+from ..store.schema import verification
 from ..store.statistics import Facts, ThemeTotals, Totals
 
 COUNT_S_MAX = 30.0
@@ -30,7 +31,7 @@ class Survey:
     server: ServerStatus | None = None
     seconds: float | None = None
     facts: Facts | None = None
-    schema: schema.SchemaState | None = None
+    schema: verification.SchemaState | None = None
     totals: Totals | None = None
     themes: tuple[ThemeTotals, ...] = ()
     person_key: str = ""

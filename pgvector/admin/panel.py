@@ -73,8 +73,8 @@ def _save(values: Mapping[str, Any], home: Path) -> None:
 
 def status(home: Path) -> dict[str, Any]:
     """What `hermes memory status` shows, without secrets; only what is wrong when something is."""
-    from ..store.dsn import describe
-    from ..store.postgres import unusable
+    from ..store.connection.database import unusable
+    from ..store.connection.dsn import describe
 
     try:
         settings = load(home)

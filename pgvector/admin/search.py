@@ -16,7 +16,7 @@ from ..model import Hit, Recall, RecallRequest, Target
 from ..runtime import Runtime, acquire, release
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
-from ..store.postgres import Database
+from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line

@@ -7,9 +7,9 @@ from typing import Literal
 
 from ..errors import SettingsError
 from ..settings import Settings, load
-from ..store.dsn import describe
+from ..store.connection.database import no_database
+from ..store.connection.dsn import describe
 from ..store.embedded.server import EmbeddedServer, available
-from ..store.postgres import no_database
 from .console import Console, facts_table, size
 from .migration import prepare_embedded
 

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..settings import load
-from ..store import schema, theme_index
-from ..store.preflight import ADMINISTRATOR, admin_connection
+from ..store import theme_index
+from ..store.schema import verification
+from ..store.schema.preflight import ADMINISTRATOR, admin_connection
 from ..store.theme_index import ThemeIndex
 from ..text.sanitize import safe_line
 from .console import Console, counted, rows_table, size
@@ -28,7 +29,7 @@ def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int |
     embedded = own and not settings.dsn.get_secret_value()
     least = rows_min or settings.exact_rows_max + 1
     with admin_connection(target) as connection:
-        schema.verify(connection, "hermes-pgvector server start" if embedded else "")
+        verification.verify(connection, "hermes-pgvector server start" if embedded else "")
         if apply:
             theme_index.lock(connection)
         with console.busy("counting the rows of the themes"):

@@ -10,7 +10,7 @@ from ..errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
 from ..mirror.home import Home
 from ..model import WORDS_ONLY
 from ..settings import Settings
-from ..store.postgres import Database
+from ..store.connection.database import Database
 from . import factory
 from .calibration import noise_floor
 from .protocol import Embedder

@@ -15,8 +15,8 @@ from ..errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from ..model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
 from ..settings import Settings
 from ..store import retrieval
-from ..store.driver_errors import wrap_errors
-from ..store.postgres import Connection, Database
+from ..store.connection.database import Connection, Database
+from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import Kind
 from ..store.retrieval import Size, Where
 from . import vector_search

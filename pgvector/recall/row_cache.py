@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..model import Row
 from ..store import retrieval
-from ..store.postgres import Connection
+from ..store.connection.database import Connection
 from ..store.queries import Kind
 from .cache import Remembered
 from .scan import Key, Version

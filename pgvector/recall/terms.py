@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..store import retrieval
-from ..store.postgres import Connection
+from ..store.connection.database import Connection
 from ..text import tokenizer
 from .cache import Remembered
 

@@ -17,7 +17,7 @@ from typing import LiteralString
 from ..errors import Unavailable
 from ..model import Vector
 from ..store import retrieval
-from ..store.postgres import Connection, part
+from ..store.connection.database import Connection, part
 from ..store.retrieval import Size, Way, Where
 from .scan import Key
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..model import Metadata
-from .postgres import Connection
+from .connection.database import Connection
 from .queries import QUERIES
 
 

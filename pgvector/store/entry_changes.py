@@ -11,7 +11,7 @@ from pgvector import HalfVector
 
 from ..model import Add, Remove, Replace
 from ..text import tokenizer
-from .postgres import Connection
+from .connection.database import Connection
 from .queries import QUERIES
 
 

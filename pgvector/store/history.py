@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ..model import Metadata
 from ..text import tokenizer
-from .postgres import Connection
+from .connection.database import Connection
 from .queries import QUERIES
 
 # Metadata of a restored entry: it may be in no file, so that a change of a file can mean it by its whole text only.

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..model import Event, Metadata, SessionEnded, TurnTaken, Withdrawn
-from .postgres import Connection
+from .connection.database import Connection
 from .queries import QUERIES
 
 

@@ -10,11 +10,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied
-from . import schema, statistics
-from .driver_errors import wrap_errors
-from .dsn import check_dsn, describe
-from .postgres import Connection
-from .preflight import check_server, extension_refused, fetch, first_line
+from . import statistics
+from .connection.database import Connection
+from .connection.driver_errors import wrap_errors
+from .connection.dsn import check_dsn, describe
+from .schema import migrations, verification
+from .schema.preflight import check_server, extension_refused, fetch, first_line
 
 
 class PasswordWanted(DatabaseUnavailable):
@@ -35,7 +36,7 @@ class Found:
     pgvector_version: str
     role: str
     owner: bool
-    stored: schema.SchemaState | None
+    stored: verification.SchemaState | None
     lacking: tuple[str, ...]
     obstacle: str
     missing: tuple[str, ...]
@@ -94,15 +95,15 @@ def _connected(dsn: str, timeout_s: float) -> psycopg.Connection[DictRow]:
         raise kind(f"Postgres cannot be reached: {first_line(error)}") from None
 
 
-def _schema(connection: Connection, *, readable: bool) -> tuple[schema.SchemaState | None, tuple[str, ...], str]:
+def _schema(connection: Connection, *, readable: bool) -> tuple[verification.SchemaState | None, tuple[str, ...], str]:
     """What the schema is, else which migrations it lacks and what keeps this role from applying them."""
     try:
-        return schema.verify(connection), (), ""
+        return verification.verify(connection), (), ""
     except SchemaNotApplied:
         if not readable:
             return None, (), "the role may not read the tables that are there"
     try:
-        lacking = tuple(schema.pending(connection))
+        lacking = tuple(migrations.pending(connection))
     except SchemaNotApplied as error:
         return None, ("all",), str(error)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from ..model import Hit, Row, Scope, Vector
 from ..recall.fusion import Line
 from ..recall.scan import BM25_B, BM25_K1, IDF_POWER, Key, Scan, related, scanned
 from ..text.theme_names import RESERVED_PATTERN
-from .postgres import Connection, tuples
-from .queries import KINDS, PLAIN, QUERIES, WIDTHS, Kind
-from .rows import half
+from .connection.database import Connection, half, tuples
+from .queries import PLAIN, QUERIES, WIDTHS, Kind
+from .theme_index import index_name
 
 # By comparing all; among those of any scope that a graph index finds first; by a graph index among the scope's own.
 Way: TypeAlias = Literal["exact", "seen", "indexed"]
@@ -83,11 +82,6 @@ def count(connection: Connection, where: Where, limit: int) -> Size:
     parameters = {**where.parameters, "limit": limit, "own_index": own_index}
     row = connection.execute(where.statement(f"count_{where.kind}"), parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"])
-
-
-def index_name(kind: Kind, theme: str) -> str:
-    """The name of the graph index that a theme may have of its own."""
-    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 def lexemes(connection: Connection, words: Sequence[str]) -> dict[str, tuple[str, ...]]:

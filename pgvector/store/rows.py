@@ -11,39 +11,15 @@ from itertools import groupby
 from typing import Any, TypeVar
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from ..background import unhurried
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
-from ..settings import Settings
 from ..text import tokenizer
-from ..text.chunking import pieces
 from . import entry_changes, out_of_order
-from .postgres import Connection
+from .connection.database import Connection, half
+from .passages import Passage, passages
 from .queries import QUERIES
 
-CONTEXT_CHARS_MAX = 400
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A text to be stored, and what it answers: the text before it in the session, which tells what it is about."""
-
-    role: str
-    content: str
-    answers: str = ""
-
-    @property
-    def embedded(self) -> str:
-        """The text whose vector stands for this passage."""
-        return f"{self.answers[:CONTEXT_CHARS_MAX]}\n{self.content}" if self.answers else self.content
-
-    def pieces(self, settings: Settings) -> list[str]:
-        """The parts whose vectors stand beside that of the passage; none unless it is too long for one."""
-        if len(self.embedded) <= settings.embed_chars_max:
-            return []
-        return pieces(self.content, settings.embed_piece_chars, settings.embed_pieces_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +29,6 @@ class Planned:
     event: Event
     passages: tuple[Passage, ...]
     vectors: tuple[Vector | None, ...]
-
-
-def passages(event: Event, answers: str = "") -> tuple[Passage, ...]:
-    """What an event stores; `answers` is the last thing said in its session. Transcripts are embedded later."""
-    match event:
-        case Add() | Replace():
-            return (Passage(event.target, event.content),)
-        case TurnTaken():
-            return _exchange(event.user, event.assistant, answers)
-        case Delegated():
-            return _exchange(event.task, event.result, "")
-        case Remove() | SessionEnded() | Withdrawn():
-            return ()
 
 
 def apply(connection: Connection, batch: Sequence[Planned]) -> int:
@@ -82,12 +45,6 @@ def apply(connection: Connection, batch: Sequence[Planned]) -> int:
         else:
             fresh += sum(_apply_one(connection, planned) for planned in unhurried(group))
     return fresh
-
-
-def _exchange(question: str, answer: str, before: str) -> tuple[Passage, ...]:
-    told = Passage("user", question, before)
-    replied = Passage("assistant", answer, question)
-    return tuple(passage for passage in (told, replied) if passage.content)
 
 
 def _add_turns(connection: Connection, theme: str, batch: Sequence[Planned]) -> int:
@@ -208,11 +165,6 @@ def _add_delegation(connection: Connection, planned: Planned, event: Delegated) 
             },
         )  # fmt: skip
     return fresh
-
-
-def half(vector: Vector | None) -> HalfVector | None:
-    """A vector for the wire, in half precision."""
-    return None if vector is None else HalfVector(vector)
 
 
 def forget(connection: Connection, theme: str, events: Sequence[str]) -> None:

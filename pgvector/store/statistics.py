@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from .postgres import Connection
+from .connection.database import Connection
 from .queries import QUERIES
-from .schema import TABLES
+from .schema.verification import TABLES
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,9 +10,8 @@ from psycopg import sql
 from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable
-from .preflight import Connection, fetch
 from .queries import KINDS, QUERIES, Kind
-from .retrieval import index_name
+from .schema.preflight import Connection, fetch
 
 Step: TypeAlias = Literal["keep", "build", "rebuild", "drop"]
 
@@ -32,6 +32,11 @@ class ThemeIndex:
     theme: str = ""
     rows: int = 0
     bytes: int = 0
+
+
+def index_name(kind: Kind, theme: str) -> str:
+    """The name of the graph index that a theme may have of its own."""
+    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 def plan(connection: Connection, *, rows_min: int, indexes_max: int) -> list[ThemeIndex]:

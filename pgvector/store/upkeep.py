@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ..model import Vector
 from ..settings import Settings
 from ..text import tokenizer
-from .postgres import Connection
+from .connection.database import Connection, half
+from .passages import Passage
 from .queries import KINDS, QUERIES, Kind
-from .rows import Passage, half
 
 WORDS_SAMPLE_ROWS = 2000
 # The leases of what one process of a fleet does at a time: fill in vectors, which a backfill does too, count common

@@ -18,7 +18,7 @@ from ..errors import BadEvent, PgvectorError, Refused, Unavailable
 from ..model import Vector
 from ..settings import Settings
 from ..store import history, upkeep
-from ..store.postgres import Connection, Database
+from ..store.connection.database import Connection, Database
 from ..store.queries import Kind
 from ..text.theme_names import hidden_pattern
 

@@ -23,7 +23,8 @@ from ..outbox.orphans import OrphanSpool, orphans
 from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store import rows
-from ..store.postgres import Database
+from ..store.connection.database import Database
+from ..store.passages import CONTEXT_CHARS_MAX, Passage, passages
 from .validation import prepare
 
 log = logging.getLogger("hermes.pgvector")
@@ -215,7 +216,7 @@ class BatchProcessor:
                 reason = f"its values are not of the expected kind ({type(error).__name__})"
                 flight.rejected.append((item, reason))
             else:
-                found = rows.passages(event, self._answered(event))
+                found = passages(event, self._answered(event))
                 flight.planned.append(rows.Planned(event, found, (None,) * len(found)))
             flight.looked_at += 1
         flight.ready = True
@@ -227,7 +228,7 @@ class BatchProcessor:
             return ""
         key = (event.theme, event.session_id)
         before = self._said.pop(key, "")
-        self._said[key] = (event.assistant or event.user)[: rows.CONTEXT_CHARS_MAX]
+        self._said[key] = (event.assistant or event.user)[:CONTEXT_CHARS_MAX]
         if len(self._said) > SESSIONS_REMEMBERED_MAX:
             self._said.popitem(last=False)
         return before
@@ -256,7 +257,7 @@ class BatchProcessor:
             own = tuple(next(vectors) if self._short(passage) else None for passage in planned.passages)
             flight.planned[index] = replace(planned, vectors=own)
 
-    def _short(self, passage: rows.Passage) -> bool:
+    def _short(self, passage: Passage) -> bool:
         """Whether one vector is all it needs. A row of many pieces is stored first, and is then for the healer."""
         return not passage.pieces(self._settings)
 

@@ -22,7 +22,7 @@ from ..outbox.counters import Health, Tally
 from ..outbox.heartbeat import Heartbeat, HeartbeatWriter
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S, Spool
 from ..settings import Settings
-from ..store.postgres import Database
+from ..store.connection.database import Database
 from .backfill import Backfill
 from .batches import BatchProcessor
 

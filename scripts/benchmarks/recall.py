@@ -30,8 +30,8 @@ from hermes_memory_pgvector import runtime
 from hermes_memory_pgvector.model import Caller, RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall.recaller import Recaller
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import schema
-from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.schema import migrations
 from hermes_memory_pgvector.text import tokenizer
 from hermes_memory_pgvector.tools import toolset
 from pgvector import HalfVector
@@ -75,7 +75,7 @@ class Asked:
 def load(dsn: str, found: Corpus) -> None:
     """The rows by COPY, then each index once."""
     dimensions = found.vectors.shape[1]
-    schema.migrate(dsn, dimensions=dimensions)
+    migrations.migrate(dsn, dimensions=dimensions)
     with psycopg.connect(dsn, autocommit=True) as connection:
         later = connection.execute(
             "select indexname, indexdef from pg_indexes where tablename = 'conversations'"

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store.schema.migrations import migrate
 
 HERE = Path(__file__).resolve().parent
 DIMENSIONS = 768

@@ -20,7 +20,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store.schema.migrations import migrate
 
 from .cases import Case
 

@@ -22,7 +22,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
-from hermes_memory_pgvector.store.schema import migration_files
+from hermes_memory_pgvector.store.schema.migrations import migration_files
 
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
 MIGRATIONS = [migration.name for migration in migration_files()]

@@ -28,7 +28,8 @@ from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store.embedded.programs import program
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.probe import PasswordWanted, probe
-from hermes_memory_pgvector.store.schema import TABLES, migration_files
+from hermes_memory_pgvector.store.schema.migrations import migration_files
+from hermes_memory_pgvector.store.schema.verification import TABLES
 
 DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
 MODEL = "scripted-embedder"

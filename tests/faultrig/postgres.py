@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store.schema.migrations import migrate
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.model import Add, Caller, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store.postgres import Database
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.tools import toolset
 
 

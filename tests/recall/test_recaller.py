@@ -38,10 +38,11 @@ from hermes_memory_pgvector.recall.vector_search import INDEXED
 from hermes_memory_pgvector.session.themes import readable
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows
-from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import passages
 from hermes_memory_pgvector.store.queries import Kind
 from hermes_memory_pgvector.store.retrieval import Way, Where
-from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.text.theme_names import reserved
 
 # Words that the English dictionary leaves as they are.

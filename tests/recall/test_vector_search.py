@@ -22,9 +22,10 @@ from hermes_memory_pgvector.recall import vector_search
 from hermes_memory_pgvector.recall.recaller import LEG_LIMIT, Recaller
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, theme_index
-from hermes_memory_pgvector.store.postgres import Database
-from hermes_memory_pgvector.store.preflight import admin_connection
-from hermes_memory_pgvector.store.retrieval import Size, Where, index_name
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.retrieval import Size, Where
+from hermes_memory_pgvector.store.schema.preflight import admin_connection
+from hermes_memory_pgvector.store.theme_index import index_name
 
 Connection = psycopg.Connection[Any]
 ROOT = Path(__file__).resolve().parent.parent.parent

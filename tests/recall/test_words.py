@@ -18,9 +18,10 @@ from hermes_memory_pgvector.recall.scan import Key
 from hermes_memory_pgvector.recall.terms import Terms
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
-from hermes_memory_pgvector.store.postgres import Connection, Database
+from hermes_memory_pgvector.store.connection.database import Connection, Database
+from hermes_memory_pgvector.store.passages import passages
 from hermes_memory_pgvector.store.retrieval import Where
-from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import SettingsError
-from hermes_memory_pgvector.store.dsn import check_dsn, describe
+from hermes_memory_pgvector.store.connection.dsn import check_dsn, describe
 
 # What tears a URL apart stands often beside what passes for a port, a parameter, a host.
 PIECES = st.sampled_from(["/", "@", ":", "?", "#", "%", "%41", "%cd", ",", "[", "]", "12", "user=", "dbname=", "host="])

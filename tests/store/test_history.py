@@ -19,14 +19,16 @@ from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import history, rows, schema, upkeep
-from hermes_memory_pgvector.store.postgres import Database
+from hermes_memory_pgvector.store import history, rows, upkeep
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import passages
 from hermes_memory_pgvector.store.queries import QUERIES
-from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.store.rows import Planned
+from hermes_memory_pgvector.store.schema import migrations, verification
 from hermes_memory_pgvector.write.backfill import Backfill
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-FILES = schema.migration_files()
+FILES = migrations.migration_files()
 # Tables that came with later files than the first three.
 LATER = ("memory_entry_pieces", "conversation_pieces", "memory_history", "memory_words", "memory_withdrawals")
 
@@ -229,12 +231,12 @@ def test_a_role_that_could_write_before_the_upgrade_can_write_after_it(
     dsn = make_database(dimensions=None)
     for file in FILES[:3]:
         (tmp_path / f"{file.name}.sql").write_text(file.text, encoding="utf-8")
-    schema.migrate(dsn, dimensions=384, runtime_role=None, folder=tmp_path)
-    tables = ", ".join(table for table in schema.TABLES if table not in LATER)
+    migrations.migrate(dsn, dimensions=384, runtime_role=None, folder=tmp_path)
+    tables = ", ".join(table for table in verification.TABLES if table not in LATER)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"GRANT SELECT ON hermes_pgvector_migrations TO {role}".encode())
         connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}".encode())
-    assert schema.migrate(dsn) == [file.name for file in FILES[3:]]
+    assert migrations.migrate(dsn) == [file.name for file in FILES[3:]]
     memory = Memory(make_conninfo(dsn, user=role, password="for-tests"), tmp_path)
     memory.apply(add("a"), swap("a", "b"), remove("b", 20, session_id="s"))
     assert memory.past("content, how, session_id") == [("a", "replaced", ""), ("b", "removed", "s")]

@@ -17,9 +17,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
-from hermes_memory_pgvector.store import schema
+from hermes_memory_pgvector.store.schema import migrations, verification
 
-FOLDER = Path(schema.__file__).resolve().parent.parent.parent / "migrations"
+FOLDER = Path(migrations.__file__).resolve().parents[3] / "migrations"
 FILES = sorted(FOLDER.glob("*.sql"))
 
 
@@ -77,29 +77,29 @@ def as_role(dsn: str, name: str) -> str:
 
 
 def test_the_constant_for_bare_copies_is_the_version_of_the_newest_file() -> None:
-    versions = [migration.version for migration in schema.migration_files()]
-    assert versions == list(range(1, schema.LATEST + 1))
+    versions = [migration.version for migration in migrations.migration_files()]
+    assert versions == list(range(1, verification.LATEST + 1))
 
 
 def test_migrate_applies_every_file_once_and_verify_reports_the_state(empty_database: str) -> None:
-    assert schema.migrate(empty_database, dimensions=384) == [file.stem for file in FILES]
-    assert schema.migrate(empty_database, dimensions=384) == []
+    assert migrations.migrate(empty_database, dimensions=384) == [file.stem for file in FILES]
+    assert migrations.migrate(empty_database, dimensions=384) == []
     run(empty_database, "INSERT INTO hermes_pgvector_settings VALUES ('embedding_model', 'some-model')")
     with psycopg.connect(empty_database) as connection:
-        assert schema.verify(connection) == schema.SchemaState(384, "some-model", schema.LATEST)
-        assert schema.pending(connection) == []
+        assert verification.verify(connection) == verification.SchemaState(384, "some-model", verification.LATEST)
+        assert migrations.pending(connection) == []
 
 
 def test_vectors_have_768_numbers_unless_told_otherwise(empty_database: str) -> None:
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     with psycopg.connect(empty_database) as connection:
-        assert schema.verify(connection) == schema.SchemaState(768, None, schema.LATEST)
+        assert verification.verify(connection) == verification.SchemaState(768, None, verification.LATEST)
 
 
 def test_a_dsn_may_be_a_url(server: Any, empty_database: str) -> None:
     parts = conninfo_to_dict(empty_database)
     url = f"postgresql:///{parts.pop('dbname')}?" + "&".join(f"{key}={value}" for key, value in parts.items())
-    assert schema.migrate(url)
+    assert migrations.migrate(url)
 
 
 @pytest.mark.parametrize("dimensions", [None, 768, 384])
@@ -109,20 +109,20 @@ def test_psql_and_migrate_give_the_same_schema_and_ledger(
     by_psql, by_migrate = make_database(dimensions=None), make_database(dimensions=None)
     for file in FILES:
         psql(server, by_psql, file, dimensions)
-    schema.migrate(by_migrate, dimensions=dimensions)
+    migrations.migrate(by_migrate, dimensions=dimensions)
     assert structure(server, by_psql) == structure(server, by_migrate)
 
     ledger = "SELECT version, name, checksum FROM hermes_pgvector_migrations ORDER BY version"
     assert {checksum for _, _, checksum in rows(by_psql, ledger)} == {None}
-    assert schema.migrate(by_psql) == []
+    assert migrations.migrate(by_psql) == []
     assert rows(by_psql, ledger) == rows(by_migrate, ledger)
 
 
 def test_migrate_goes_on_where_psql_stopped(server: Any, empty_database: str) -> None:
     psql(server, empty_database, FILES[0])
     with psycopg.connect(empty_database) as connection:
-        assert schema.pending(connection) == [file.stem for file in FILES[1:]]
-    assert schema.migrate(empty_database) == [file.stem for file in FILES[1:]]
+        assert migrations.pending(connection) == [file.stem for file in FILES[1:]]
+    assert migrations.migrate(empty_database) == [file.stem for file in FILES[1:]]
 
 
 def test_a_second_run_of_a_file_by_psql_fails_and_changes_nothing(server: Any, database: str) -> None:
@@ -138,14 +138,14 @@ def test_a_second_run_of_a_file_by_psql_fails_and_changes_nothing(server: Any, d
 @pytest.mark.parametrize("dimensions", [0, 4001, -1])
 def test_impossible_dimensions_are_refused_before_anything_is_done(empty_database: str, dimensions: int) -> None:
     with pytest.raises(SettingsError, match=str(dimensions)):
-        schema.migrate(empty_database, dimensions=dimensions)
+        migrations.migrate(empty_database, dimensions=dimensions)
     assert rows(empty_database, "SELECT to_regclass('hermes_pgvector_migrations')") == [(None,)]
 
 
 @pytest.mark.parametrize("dimensions", [1, 3072, 4000])
 def test_rows_with_the_longest_vectors_fit(make_database: Callable[..., str], dimensions: int) -> None:
     dsn = make_database(dimensions=None)
-    schema.migrate(dsn, dimensions=dimensions)
+    migrations.migrate(dsn, dimensions=dimensions)
     text = " ".join(uuid.uuid4().hex for _ in range(3000))
     run(
         dsn,
@@ -169,17 +169,19 @@ def test_the_vectors_of_real_rows_stay_out_of_toast(make_database: Callable[...,
 def test_everything_lands_in_the_first_schema_of_the_search_path(empty_database: str) -> None:
     database = conninfo_to_dict(empty_database)["dbname"]
     run(empty_database, "CREATE SCHEMA memory", f"ALTER DATABASE {database} SET search_path = memory, public")
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     assert rows(empty_database, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
     with psycopg.connect(empty_database) as connection:
-        assert schema.verify(connection).dimensions == 768
+        assert verification.verify(connection).dimensions == 768
 
 
 # --- many at once, edited files, concurrent builds
 
 
 def test_eight_migrations_at_once_apply_every_file_once(empty_database: str) -> None:
-    program = "import sys; from hermes_memory_pgvector.store import schema; print(schema.migrate(sys.argv[1]))"
+    program = (
+        "import sys; from hermes_memory_pgvector.store.schema import migrations; print(migrations.migrate(sys.argv[1]))"
+    )
     running = [
         subprocess.Popen([sys.executable, "-P", "-c", program, empty_database], text=True, cwd="/",
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -193,11 +195,11 @@ def test_eight_migrations_at_once_apply_every_file_once(empty_database: str) -> 
 def test_waiting_for_another_migration_is_bounded(empty_database: str) -> None:
     said: list[str] = []
     with psycopg.connect(empty_database, autocommit=True) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", [schema.ADVISORY_LOCK])
+        other.execute("SELECT pg_advisory_lock(%s)", [migrations.ADVISORY_LOCK])
         with pytest.raises(DatabaseUnavailable, match="another migration"):
-            schema.migrate(empty_database, lock_wait_s=0.3, progress=said.append)
+            migrations.migrate(empty_database, lock_wait_s=0.3, progress=said.append)
     assert said == ["waiting for a migration that runs elsewhere"]
-    assert schema.migrate(empty_database)
+    assert migrations.migrate(empty_database)
 
 
 @pytest.fixture
@@ -208,34 +210,34 @@ def copied_files(tmp_path: Path) -> Path:
 
 
 def test_an_edited_file_is_refused_by_name(empty_database: str, copied_files: Path) -> None:
-    schema.migrate(empty_database, folder=copied_files)
+    migrations.migrate(empty_database, folder=copied_files)
     with (copied_files / FILES[1].name).open("a") as file:
         file.write("\n-- an afterthought\n")
     with pytest.raises(SchemaNotApplied, match=FILES[1].name):
-        schema.migrate(empty_database, folder=copied_files)
+        migrations.migrate(empty_database, folder=copied_files)
 
 
 def test_other_line_ends_are_not_an_edit(empty_database: str, copied_files: Path) -> None:
-    schema.migrate(empty_database, folder=copied_files)
+    migrations.migrate(empty_database, folder=copied_files)
     for file in FILES:
         (copied_files / file.name).write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    assert schema.migrate(empty_database, folder=copied_files) == []
+    assert migrations.migrate(empty_database, folder=copied_files) == []
 
 
 def test_a_failing_file_changes_nothing_and_its_error_names_it(empty_database: str, copied_files: Path) -> None:
-    bad = f"{schema.LATEST + 1:03}_bad"
+    bad = f"{verification.LATEST + 1:03}_bad"
     text = "BEGIN; CREATE TABLE half_done (id int); SELECT no_such_function(); COMMIT;"
     (copied_files / f"{bad}.sql").write_text(text)
     with pytest.raises(SchemaNotApplied, match=f"{bad}.*no_such_function"):
-        schema.migrate(empty_database, folder=copied_files)
+        migrations.migrate(empty_database, folder=copied_files)
     assert rows(empty_database, "SELECT to_regclass('half_done'), to_regclass('conversations') IS NOT NULL") == [
         (None, True)
     ]
 
 
 def test_a_concurrent_build_replaces_an_invalid_left_over(server: Any, empty_database: str, copied_files: Path) -> None:
-    schema.migrate(empty_database, folder=copied_files)
-    version, name = schema.LATEST + 1, f"{schema.LATEST + 1:03}_by_role"
+    migrations.migrate(empty_database, folder=copied_files)
+    version, name = verification.LATEST + 1, f"{verification.LATEST + 1:03}_by_role"
     run(empty_database, "INSERT INTO conversations (role, content) VALUES ('user', 'a'), ('user', 'b')")
     with pytest.raises(psycopg.errors.UniqueViolation):
         run(empty_database, "CREATE UNIQUE INDEX CONCURRENTLY conversations_by_role ON conversations (role)")
@@ -245,7 +247,7 @@ def test_a_concurrent_build_replaces_an_invalid_left_over(server: Any, empty_dat
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS conversations_by_role ON conversations (role);\n"
         f"INSERT INTO hermes_pgvector_migrations (version, name) VALUES ({version}, '{name}');\n"
     )
-    assert schema.migrate(empty_database, folder=copied_files) == [name]
+    assert migrations.migrate(empty_database, folder=copied_files) == [name]
     valid = "SELECT indisvalid, indisunique FROM pg_index WHERE indexrelid = 'conversations_by_role'::regclass"
     assert rows(empty_database, valid) == [(True, False)]
     assert rows(
@@ -258,10 +260,10 @@ def test_a_concurrent_build_replaces_an_invalid_left_over(server: Any, empty_dat
 
 def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str, role: Callable[..., str]) -> None:
     name = role()
-    schema.migrate(empty_database, runtime_role=name, dimensions=3)
+    migrations.migrate(empty_database, runtime_role=name, dimensions=3)
     dsn = as_role(empty_database, name)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        assert schema.verify(connection).dimensions == 3
+        assert verification.verify(connection).dimensions == 3
         connection.execute("INSERT INTO memory_entries (target, content) VALUES ('user', 'x')")
         connection.execute("INSERT INTO conversations (role, content, embedding) VALUES ('user', 'x', '[1,2,3]')")
         for pieces, whole in (("memory_entry_pieces", "memory_entries"), ("conversation_pieces", "conversations")):
@@ -280,7 +282,7 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
         connection.execute("INSERT INTO hermes_pgvector_settings VALUES ('a', 'b')")
         connection.execute("INSERT INTO hermes_pgvector_leases VALUES ('a', 'b', now())")
-        for table in map(sql.Identifier, schema.TABLES):
+        for table in map(sql.Identifier, verification.TABLES):
             column = "name" if "hermes" in table.as_string() else "agent_identity"
             update = sql.SQL("UPDATE {} SET {c} = {c} RETURNING 1").format(table, c=sql.Identifier(column))
             assert connection.execute(update).fetchall() == [(1,)]
@@ -296,19 +298,19 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
 
 def test_a_runtime_role_that_does_not_exist_is_named(empty_database: str) -> None:
     with pytest.raises(SettingsError, match="nobody_here"):
-        schema.migrate(empty_database, runtime_role="nobody_here")
+        migrations.migrate(empty_database, runtime_role="nobody_here")
 
 
 def test_an_admin_without_superuser_is_told_what_to_ask_for(empty_database: str, role: Callable[..., str]) -> None:
     name = role()
     with pytest.raises(SchemaNotApplied, match="GRANT CREATE ON SCHEMA public TO ADMIN") as refused:
-        schema.migrate(as_role(empty_database, name))
+        migrations.migrate(as_role(empty_database, name))
     assert str(refused.value).index("--dsn of an administrator") < str(refused.value).index("GRANT")
     run(empty_database, f"GRANT CREATE, USAGE ON SCHEMA public TO {name}")
     with pytest.raises(SchemaNotApplied, match="CREATE EXTENSION vector"):
-        schema.migrate(as_role(empty_database, name))
+        migrations.migrate(as_role(empty_database, name))
     run(empty_database, "CREATE EXTENSION vector")
-    assert schema.migrate(as_role(empty_database, name)) == [file.stem for file in FILES]
+    assert migrations.migrate(as_role(empty_database, name)) == [file.stem for file in FILES]
 
 
 def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None:
@@ -321,16 +323,16 @@ def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None
             "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'",
         )
     with pytest.raises(SchemaNotApplied, match=r"0\.7\.4.*ALTER EXTENSION vector UPDATE"):
-        schema.migrate(empty_database)
+        migrations.migrate(empty_database)
 
 
 def test_an_extension_outside_the_search_path_is_pointed_at(empty_database: str) -> None:
     run(empty_database, "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")
     with pytest.raises(SchemaNotApplied, match="search_path = public, extensions"):
-        schema.migrate(empty_database)
+        migrations.migrate(empty_database)
     database = conninfo_to_dict(empty_database)["dbname"]
     run(empty_database, f"ALTER DATABASE {database} SET search_path = public, extensions")
-    assert schema.migrate(empty_database)
+    assert migrations.migrate(empty_database)
 
 
 def test_what_the_manual_tells_to_drop_is_all_that_migrate_made(empty_database: str) -> None:
@@ -338,7 +340,7 @@ def test_what_the_manual_tells_to_drop_is_all_that_migrate_made(empty_database: 
         SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
         UNION ALL SELECT proname FROM pg_proc AS p WHERE pronamespace = 'public'::regnamespace
            AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = p.oid AND deptype = 'e')"""
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     assert rows(empty_database, ours)
     manual = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
     (statements,) = re.findall(r"^```sql\n(.*?)^```", manual, re.DOTALL | re.MULTILINE)
@@ -352,24 +354,24 @@ def test_what_the_manual_tells_to_drop_is_all_that_migrate_made(empty_database: 
 def test_verify_of_an_empty_database_names_the_command(empty_database: str) -> None:
     with psycopg.connect(empty_database) as connection:
         with pytest.raises(SchemaNotApplied, match=r"hermes-pgvector migrate --dsn .* --runtime-role "):
-            schema.verify(connection)
+            verification.verify(connection)
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_verify_names_the_migrations_that_an_older_schema_lacks(database: str) -> None:
-    run(database, f"DELETE FROM hermes_pgvector_migrations WHERE version = {schema.LATEST}")
+    run(database, f"DELETE FROM hermes_pgvector_migrations WHERE version = {verification.LATEST}")
     with (
         psycopg.connect(database) as connection,
-        pytest.raises(SchemaNotApplied, match=rf"lacks \[{schema.LATEST}\].*migrate --dsn .* --runtime-role"),
+        pytest.raises(SchemaNotApplied, match=rf"lacks \[{verification.LATEST}\].*migrate --dsn .* --runtime-role"),
     ):
-        schema.verify(connection)
+        verification.verify(connection)
 
 
 def test_verify_accepts_a_newer_schema(database: str) -> None:
-    run(database, f"INSERT INTO hermes_pgvector_migrations VALUES ({schema.LATEST + 1}, 'of_tomorrow')")
+    run(database, f"INSERT INTO hermes_pgvector_migrations VALUES ({verification.LATEST + 1}, 'of_tomorrow')")
     with psycopg.connect(database) as connection:
-        assert schema.verify(connection).version == schema.LATEST + 1
-        assert schema.pending(connection) == []
+        assert verification.verify(connection).version == verification.LATEST + 1
+        assert migrations.pending(connection) == []
 
 
 def test_verify_tells_a_role_without_rights_how_to_get_them(database: str, role: Callable[..., str]) -> None:
@@ -378,24 +380,23 @@ def test_verify_tells_a_role_without_rights_how_to_get_them(database: str, role:
         psycopg.connect(as_role(database, name)) as connection,
         pytest.raises(SchemaNotApplied, match=f"--runtime-role {name}"),
     ):
-        schema.verify(connection)
+        verification.verify(connection)
 
 
 def test_no_error_shows_a_password() -> None:
     for dsn in ("postgresql://u:s3cret@127.0.0.1:1/db", "host=127.0.0.1 port=1 password=s3cret", "s3cret"):
         with pytest.raises((DatabaseUnavailable, SettingsError)) as caught:
-            schema.migrate(dsn)
+            migrations.migrate(dsn)
         assert "s3cret" not in str(caught.value)
 
 
 def test_a_bare_copy_of_the_package_says_where_the_files_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database: str
 ) -> None:
-    monkeypatch.setattr(schema, "__file__", str(tmp_path / "pgvector" / "store" / "schema.py"))
-    assert schema.migrate(database) == []  # the files of the package that is installed here
-    monkeypatch.setattr(schema, "LATEST", schema.LATEST + 1)
+    monkeypatch.setattr(migrations, "__file__", str(tmp_path / "pgvector" / "store" / "schema" / "migrations.py"))
+    assert migrations.migrate(database) == []  # the files of the package that is installed here
+    monkeypatch.setattr(migrations, "LATEST", verification.LATEST + 1)
     with pytest.raises(SchemaNotApplied, match="pip install"):
-        schema.migrate(database)
-    monkeypatch.setattr(schema, "LATEST", schema.LATEST - 1)
+        migrations.migrate(database)
     with psycopg.connect(database) as connection:
-        assert schema.verify(connection).version == schema.LATEST
+        assert verification.verify(connection).version == verification.LATEST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_memory_pgvector.store.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, older
+from hermes_memory_pgvector.store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, older
 
 
 @pytest.mark.parametrize("version", ["0.8", "0.8.0", "0.8.4-beta", "0.10.0", "1.0"])

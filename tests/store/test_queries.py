@@ -14,7 +14,7 @@ from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall.recaller import LEG_LIMIT
 from hermes_memory_pgvector.recall.vector_search import INDEXED
 from hermes_memory_pgvector.store import queries
-from hermes_memory_pgvector.store.plans import KEPT_PLANS
+from hermes_memory_pgvector.store.connection.plans import KEPT_PLANS
 from hermes_memory_pgvector.store.queries import PLAIN, QUERIES, Kind
 from hermes_memory_pgvector.store.retrieval import SEEN_ROWS, Where
 

@@ -18,8 +18,9 @@ from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
-from hermes_memory_pgvector.store.postgres import Database
-from hermes_memory_pgvector.store.rows import Planned, missing_turns, passages
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.rows import Planned, missing_turns
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 

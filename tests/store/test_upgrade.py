@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
-from hermes_memory_pgvector.store import schema
+from hermes_memory_pgvector.store.schema import migrations, verification
 
 N = 4
 TABLES = f"""
@@ -104,9 +104,9 @@ def earlier_role(server: Any) -> Iterator[str]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_row_of_an_earlier_release_is_kept(empty_database: str, release: str) -> None:
     execute(empty_database, RELEASES[release] + ROWS)
-    assert schema.migrate(empty_database) == [migration.name for migration in schema.migration_files()]
+    assert migrations.migrate(empty_database) == [migration.name for migration in migrations.migration_files()]
     with psycopg.connect(empty_database) as connection:
-        assert schema.verify(connection) == schema.SchemaState(N, None, schema.LATEST)
+        assert verification.verify(connection) == verification.SchemaState(N, None, verification.LATEST)
     day = datetime(2025, 1, 2, tzinfo=UTC)
     entries = rows(
         empty_database,
@@ -140,7 +140,7 @@ def test_an_upgraded_database_has_the_structure_of_a_fresh_one(
 ) -> None:
     upgraded, fresh = make_database(dimensions=None), make_database(dimensions=N)
     execute(upgraded, RELEASES[release] + ROWS)
-    schema.migrate(upgraded)
+    migrations.migrate(upgraded)
     assert structure(server, upgraded) == structure(server, fresh)
 
 
@@ -148,7 +148,7 @@ def test_psql_takes_an_earlier_release_over_too(server: Any, empty_database: str
     if server.bin is None:
         pytest.skip("psql of the tested server is not at hand")
     execute(empty_database, RELEASES["1.0"] + ROWS)
-    folder = Path(schema.__file__).resolve().parent.parent.parent / "migrations"
+    folder = Path(migrations.__file__).resolve().parents[3] / "migrations"
     for file in sorted(folder.glob("*.sql")):
         command = [server.bin / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", empty_database, "-f", file]
         subprocess.run(command, check=True, capture_output=True, timeout=60, env={**os.environ})
@@ -157,7 +157,7 @@ def test_psql_takes_an_earlier_release_over_too(server: Any, empty_database: str
 
 def test_new_rows_get_ids_after_the_earlier_ones(empty_database: str) -> None:
     execute(empty_database, RELEASES["1.0"] + ROWS)
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     execute(empty_database, "INSERT INTO conversations (role, content) VALUES ('user', 'new')")
     execute(empty_database, "INSERT INTO memory_entries (target, content) VALUES ('user', 'new')")
     assert rows(empty_database, "SELECT id FROM conversations WHERE content = 'new'") == [(6,)]
@@ -172,7 +172,7 @@ def test_agents_and_delegations_are_kept(empty_database: str) -> None:
           VALUES (5, 'sales', 'worker', 's1', '2025-01-02Z', '{"task": "t"}'),
             (6, NULL, NULL, NULL, '2025-01-02Z', '{}');
         INSERT INTO memory_maintenance_log (operation) VALUES ('prune');""")  # fmt: skip
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     day = datetime(2025, 1, 2, tzinfo=UTC)
     agents = rows(empty_database, "SELECT agent_identity, session_id, kind, first_seen, metadata FROM memory_agents")
     assert agents == [("sales", "", "theme", day, {"a": 1})]
@@ -189,7 +189,7 @@ def test_columns_that_somebody_added_live_on_in_metadata(empty_database: str) ->
         ALTER TABLE memory_entries ADD COLUMN importance int, ADD COLUMN "Who Said" text;
         UPDATE memory_entries SET importance = 3, "Who Said" = 'Ann' WHERE id = 7;
         ALTER TABLE memory_entries ADD COLUMN gone int; ALTER TABLE memory_entries DROP COLUMN gone;""")  # fmt: skip
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     kept = dict(rows(empty_database, "SELECT id, metadata FROM memory_entries"))
     assert kept[7] == {"session_id": "s1", "earlier_columns": {"importance": 3, "Who Said": "Ann"}}
     assert kept[9] == {}
@@ -203,7 +203,7 @@ def test_only_identical_entries_of_a_theme_become_one_and_tell_of_the_others(emp
           (30, 'sales', 'user', 'likes tea', '[4,3,2,1]', '2026-01-01Z', '{"from": "last"}'),
           (31, 'Sales', 'user', 'likes tea', NULL, now(), '{}'),
           (32, 'sales', 'user', 'likes tea ', NULL, now(), '{}');""")  # fmt: skip
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     found = rows(empty_database, "SELECT id, created_at, metadata, embedding::text FROM memory_entries"
                  " WHERE content = 'likes tea' AND agent_identity = 'sales' AND target = 'user'")  # fmt: skip
     assert [(row[0], row[1], row[3]) for row in found] == [(7, datetime(2024, 1, 1, tzinfo=UTC), "[1,2,3,4]")]
@@ -217,15 +217,15 @@ def test_long_entries_are_taken_over(empty_database: str) -> None:
     execute(empty_database, RELEASES["1.0"])
     execute(empty_database, "INSERT INTO memory_entries (target, content) "
             "SELECT 'user', string_agg(md5(i::text), ' ') FROM generate_series(1, 5000) AS i")  # fmt: skip
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     assert rows(empty_database, "SELECT length(content) FROM memory_entries") == [(5000 * 33 - 1,)]
 
 
 def test_the_earlier_runtime_role_can_use_the_new_tables(empty_database: str, earlier_role: str) -> None:
     execute(empty_database, RELEASES["1.0"] + f"ALTER TABLE conversations OWNER TO {earlier_role};")
-    schema.migrate(empty_database)
+    migrations.migrate(empty_database)
     with psycopg.connect(make_conninfo(empty_database, user=earlier_role, password="for-tests")) as connection:
-        assert schema.verify(connection).version == schema.LATEST
+        assert verification.verify(connection).version == verification.LATEST
         connection.execute("INSERT INTO conversations (role, content) VALUES ('user', 'x')")
         connection.execute("INSERT INTO memory_events VALUES ('default', gen_random_uuid())")
         connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
@@ -243,7 +243,7 @@ def test_what_cannot_be_taken_over_is_left_as_it_was(server: Any, empty_database
     execute(empty_database, RELEASES["1.0"] + ROWS + extra)
     before = structure(server, empty_database)
     with pytest.raises(SchemaNotApplied, match=f"002_memory.*{named}"):
-        schema.migrate(empty_database)
+        migrations.migrate(empty_database)
     after = [line for line in structure(server, empty_database) if "hermes_pgvector" not in line]
     assert [line for line in before if line not in after] == []
     assert rows(empty_database, "SELECT count(*), (SELECT count(*) FROM conversations) FROM memory_entries") == [(4, 3)]
@@ -252,10 +252,10 @@ def test_what_cannot_be_taken_over_is_left_as_it_was(server: Any, empty_database
 def test_a_table_in_use_delays_the_upgrade_for_a_bounded_time(
     empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "OBJECT_LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(migrations, "OBJECT_LOCK_TIMEOUT_S", 1)
     execute(empty_database, RELEASES["1.0"] + ROWS)
     with psycopg.connect(empty_database) as busy:
         busy.execute("SELECT count(*) FROM conversations")
         with pytest.raises(DatabaseUnavailable, match="stop the agents"):
-            schema.migrate(empty_database)
-    assert "002_memory" in schema.migrate(empty_database)
+            migrations.migrate(empty_database)
+    assert "002_memory" in migrations.migrate(empty_database)

@@ -17,8 +17,9 @@ from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
 from hermes_memory_pgvector.model import Add, Event, Scope, Vector
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
-from hermes_memory_pgvector.store.postgres import Database
-from hermes_memory_pgvector.store.rows import Planned, passages
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.write import backfill
 from hermes_memory_pgvector.write.backfill import Backfill
 

@@ -28,11 +28,11 @@ from hermes_memory_pgvector.outbox.orphans import orphans
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import postgres
 from hermes_memory_pgvector.store import rows as rows_store
+from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
-from hermes_memory_pgvector.store.postgres import Database
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.write.batches import ADOPTED_MAX
 from hermes_memory_pgvector.write.writer import AsyncWriter
 
@@ -685,11 +685,11 @@ def test_a_forked_child_does_not_keep_the_locks_of_adopted_spools(
 def test_a_process_that_stops_in_a_transaction_does_not_keep_the_others_of_its_home_waiting(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr(f"{Database.__module__}.ANSWER_S_MAX", 0.5)
     settings = Settings(dsn=database)  # type: ignore[arg-type]
     stopped, living = Database(settings, tmp_path), Database(settings, tmp_path)
     entry = Add(theme="ops", home="h", target="memory", content="The kelp is green.")
-    planned = rows_store.Planned(entry, rows_store.passages(entry), (None,))
+    planned = rows_store.Planned(entry, passages(entry), (None,))
 
     def stop_half_way() -> None:
         with stopped.transaction(5, 0.5) as connection:
@@ -731,7 +731,7 @@ def test_what_fails_on_a_connection_is_not_explained_by_another_that_was_refused
 def test_a_statement_that_is_never_answered_is_given_up_also_outside_of_a_transaction(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr(f"{Database.__module__}.ANSWER_S_MAX", 0.5)
     began = time.monotonic()
     with closing(Database(Settings(dsn=database, statement_timeout_s=1), tmp_path)) as opened:  # type: ignore[arg-type]
         with pytest.raises(DatabaseUnavailable), opened.connection(5) as connection:

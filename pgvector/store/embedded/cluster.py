@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ...errors import DatabaseUnavailable, SettingsError
 from .os_account import Account, make_private_folder, part_of, run
-from .programs import MAJOR
 
 DATABASE = "hermes"
 ROLE = "hermes"
@@ -77,12 +76,12 @@ def _initdb(folder: Path, account: Account, programs: Path, deadline: float) -> 
     )
 
 
-def check_version(data: Path) -> None:
-    """Raise SettingsError when the folder was made by another major version of Postgres than the one we have."""
+def check_version(data: Path, major: int) -> None:
+    """Raise SettingsError when the folder was made by another major version of Postgres."""
     found = made_by(data)
-    if found != str(MAJOR):
+    if found != str(major):
         raise SettingsError(
-            f"{data} was made by Postgres {found or 'of an unknown version'} and the embedded one is {MAJOR}: dump it "
+            f"{data} was made by Postgres {found or 'of an unknown version'} and the embedded one is {major}: dump it "
             "with its own version and restore the dump, or set data_dir to an empty folder"
         )
 

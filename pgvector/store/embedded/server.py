@@ -26,7 +26,7 @@ from typing import Literal
 from ...errors import DatabaseUnavailable, SettingsError
 from . import cluster, os_account
 from .os_account import Account, as_root
-from .programs import server_programs, wheel_folder
+from .programs import MAJOR, server_programs, wheel_folder
 
 _SOCKET_PATH_MAX = 100
 _POLL_S = 0.02
@@ -200,7 +200,7 @@ class EmbeddedServer:
         cluster.sweep(paths.data)
         if not paths.data.exists():
             cluster.create(paths.data, account, programs, deadline)
-        cluster.check_version(paths.data)
+        cluster.check_version(paths.data, MAJOR)
         return self._start(account, programs, deadline)
 
     def _start(self, account: Account, programs: Path, deadline: float) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from ..errors import SettingsError
-from .preflight import first_line
+from ...errors import SettingsError
+from ..schema.preflight import first_line
 
 _URL = ("postgresql://", "postgres://")
 

@@ -17,18 +17,20 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
+from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
-from ..errors import DatabaseUnavailable, SettingsError
-from ..hosts.installation import pip_install
-from ..settings import Settings
-from . import schema
+from ...errors import DatabaseUnavailable, SettingsError
+from ...hosts.installation import pip_install
+from ...model import Vector
+from ...settings import Settings
+from ..embedded.server import EmbeddedServer, available
+from ..queries import QUERIES
+from ..schema import migrations, verification
+from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
-from .embedded.server import EmbeddedServer, available
 from .plans import KEPT_PLANS, allow_plans, keeping_plans
-from .preflight import first_line
-from .queries import QUERIES
 from .socket_timeouts import TimedConnection, patience, patience_left_s
 
 log = logging.getLogger("hermes.pgvector")
@@ -49,7 +51,7 @@ class Database:
         self._settings = settings
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
-        self._state: schema.SchemaState | None = None
+        self._state: verification.SchemaState | None = None
         self._refusal = ""
         reason = unusable(settings)
         if reason:
@@ -69,11 +71,11 @@ class Database:
         return f"embedded server in {self.server.paths.data}" if self.server else describe(self._dsn)
 
     @property
-    def state(self) -> schema.SchemaState | None:
+    def state(self) -> verification.SchemaState | None:
         """What `prepare` found; None before its first success."""
         return self._state
 
-    def prepare(self, dimensions: int) -> schema.SchemaState:
+    def prepare(self, dimensions: int) -> verification.SchemaState:
         """Make the database usable: start and migrate the embedded one, verify the schema of any other.
 
         `dimensions` is the length of the vectors where the schema is made. Raises DatabaseUnavailable or
@@ -83,14 +85,14 @@ class Database:
             self.server.ensure_running()
         if self._state is None:
             if self.server is not None:
-                schema.migrate(self._dsn, dimensions=dimensions)
+                migrations.migrate(self._dsn, dimensions=dimensions)
             with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
                 self._state = self.verify(connection)
         return self._state
 
-    def verify(self, connection: Connection) -> schema.SchemaState:
-        """Check the schema as `schema.verify` does; what mends it depends on whose server it is."""
-        return schema.verify(connection, "hermes-pgvector server start" if self.server else "")
+    def verify(self, connection: Connection) -> verification.SchemaState:
+        """Check the schema as `verification.verify` does; what mends it depends on whose server it is."""
+        return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
 
     def claim_model(self, model: str) -> str:
         """The model whose vectors the database holds: `model` itself when there was none."""
@@ -290,6 +292,11 @@ def tuples(
     """All rows of an answer, in the order of their columns; many small rows cost less so than with names."""
     with connection.cursor(row_factory=tuple_row, binary=binary) as cursor:
         return cursor.execute(statement, parameters).fetchall()
+
+
+def half(vector: Vector | None) -> HalfVector | None:
+    """A vector for the wire, in half precision."""
+    return None if vector is None else HalfVector(vector)
 
 
 def _settings(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:

@@ -1,7 +1,4 @@
-"""The schema: applying the migrations as an administrator, and checking them at run time.
-
-At run time nothing here changes the database; `verify` reads one row.
-"""
+"""Applies the migrations as an administrator."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import LiteralString, TypeAlias
+from typing import TypeAlias
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
-from ..hosts.installation import pip_install
+from ...errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+from ...hosts.installation import pip_install
 from .preflight import (
     Connection,
     admin_connection,
@@ -29,29 +26,11 @@ from .preflight import (
     extension_refused,
     fetch,
     first_line,
-    migrate_command,
 )
+from .verification import LATEST, TABLES
 
 Progress: TypeAlias = Callable[[str], object]
 
-LATEST = 8
-"""The version of the newest migration. A bare copy of the package has no files to count."""
-
-TABLES = (
-    "memory_entry_pieces",
-    "conversation_pieces",
-    "memory_entries",
-    "conversations",
-    "memory_events",
-    "memory_tombstones",
-    "memory_withdrawals",
-    "memory_history",
-    "memory_agents",
-    "memory_agent_edges",
-    "memory_words",
-    "hermes_pgvector_settings",
-    "hermes_pgvector_leases",
-)
 OBJECT_LOCK_TIMEOUT_S = 60
 # Any constant does: it is the name of the lock that two migrations of one database contend for.
 ADVISORY_LOCK = 0x6865726D6573
@@ -76,48 +55,6 @@ class Migration:
         if not re.search(r"\bINDEX\s+CONCURRENTLY\b", code):
             return [self.text]
         return [statement.strip() for statement in code.split(";") if statement.strip()]
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaState:
-    """What a database holds: the length of its vectors, their model (None before the first vector), the version."""
-
-    dimensions: int
-    embedding_model: str | None
-    version: int
-
-
-def verify(connection: Connection, command: str = "") -> SchemaState:
-    """Check with one SELECT that the schema is there and not older than this package; a newer one is fine.
-
-    Call it outside a transaction. Raises SchemaNotApplied naming the `command` to run, by default an administrator's.
-    """
-    command = command or migrate_command(connection.info.user)
-    try:
-        applied, model, dimensions = fetch(connection, _STATE)
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-        if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-            connection.rollback()
-        where = f"database {connection.info.dbname!r}"
-        if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            raise SchemaNotApplied(
-                f"role {connection.info.user!r} may not read the memory in {where}; run: {command}"
-            ) from None
-        raise SchemaNotApplied(f"{where} has no memory schema on its search_path; run: {command}") from None
-    missing = sorted(set(range(1, LATEST + 1)) - set(applied or ()))
-    if missing or dimensions is None:
-        raise SchemaNotApplied(
-            f"database {connection.info.dbname!r} has migrations {sorted(applied or ())} and lacks {missing}; "
-            f"run: {command}"
-        )
-    return SchemaState(dimensions, model, max(applied))
-
-
-_STATE: LiteralString = """
-    SELECT (SELECT array_agg(version) FROM hermes_pgvector_migrations),
-           (SELECT value FROM hermes_pgvector_settings WHERE name = 'embedding_model'),
-           (SELECT atttypmod FROM pg_attribute
-             WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0)"""
 
 
 def pending(connection: Connection) -> list[str]:
@@ -176,7 +113,7 @@ def migration_files(folder: Path | None = None) -> list[Migration]:
 
     Raises SchemaNotApplied when they are not beside the package, as in a bare copy of its folder.
     """
-    package = Path(__file__).resolve().parent.parent
+    package = Path(__file__).resolve().parents[2]
     for place in [folder] if folder else [package / "migrations", package.parent / "migrations", *_installed()]:
         paths = sorted(place.glob("[0-9][0-9][0-9]_*.sql"))
         if paths and (folder or int(paths[-1].name[:3]) == LATEST):

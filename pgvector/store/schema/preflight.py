@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
-from ..errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+from ...errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 
 Connection: TypeAlias = psycopg.Connection[Any]
 

@@ -10,7 +10,7 @@ from typing import LiteralString
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from .queries import QUERIES
+from ..queries import QUERIES
 from .socket_timeouts import TimedConnection
 
 # A kept plan goes by indexes alone: for a table of a few rows the planner would rather read all of it, and until the

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from ..errors import BadEvent, DatabaseUnavailable, SchemaNotApplied, TooSlow
-from .preflight import migrate_command
+from ...errors import BadEvent, DatabaseUnavailable, SchemaNotApplied, TooSlow
+from ..schema.preflight import migrate_command
 
 _SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
 _NEVER_STORED = (

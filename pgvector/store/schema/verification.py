@@ -1,0 +1,72 @@
+"""Checks at run time that the schema is there and new enough. Reads one row and changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import LiteralString
+
+import psycopg
+
+from ...errors import SchemaNotApplied
+from .preflight import Connection, fetch, migrate_command
+
+LATEST = 8
+"""The version of the newest migration. A bare copy of the package has no files to count."""
+
+TABLES = (
+    "memory_entry_pieces",
+    "conversation_pieces",
+    "memory_entries",
+    "conversations",
+    "memory_events",
+    "memory_tombstones",
+    "memory_withdrawals",
+    "memory_history",
+    "memory_agents",
+    "memory_agent_edges",
+    "memory_words",
+    "hermes_pgvector_settings",
+    "hermes_pgvector_leases",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What a database holds: the length of its vectors, their model (None before the first vector), the version."""
+
+    dimensions: int
+    embedding_model: str | None
+    version: int
+
+
+def verify(connection: Connection, command: str = "") -> SchemaState:
+    """Check with one SELECT that the schema is there and not older than this package; a newer one is fine.
+
+    Call it outside a transaction. Raises SchemaNotApplied naming the `command` to run, by default an administrator's.
+    """
+    command = command or migrate_command(connection.info.user)
+    try:
+        applied, model, dimensions = fetch(connection, _STATE)
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+        if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            connection.rollback()
+        where = f"database {connection.info.dbname!r}"
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            raise SchemaNotApplied(
+                f"role {connection.info.user!r} may not read the memory in {where}; run: {command}"
+            ) from None
+        raise SchemaNotApplied(f"{where} has no memory schema on its search_path; run: {command}") from None
+    missing = sorted(set(range(1, LATEST + 1)) - set(applied or ()))
+    if missing or dimensions is None:
+        raise SchemaNotApplied(
+            f"database {connection.info.dbname!r} has migrations {sorted(applied or ())} and lacks {missing}; "
+            f"run: {command}"
+        )
+    return SchemaState(dimensions, model, max(applied))
+
+
+_STATE: LiteralString = """
+    SELECT (SELECT array_agg(version) FROM hermes_pgvector_migrations),
+           (SELECT value FROM hermes_pgvector_settings WHERE name = 'embedding_model'),
+           (SELECT atttypmod FROM pg_attribute
+             WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0)"""
