@@ -99,7 +99,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(str)
     def system_prompt_block(self) -> str:
         """The same few lines always, because they are part of the host's cached prompt."""
-        from .tools.toolset import prompt
+        from .tools.prompt import prompt
 
         return prompt(self._settings()) if self._conversation is not None or self._inspected else ""
 

@@ -62,7 +62,7 @@ def undo(home: Path, console: Console, *, number: int) -> int:
 
 def _row(connection: Connection, entry: Past, content: str) -> int | None:
     """The id of the row of the same theme and target that says exactly this; None when there is none."""
-    found = entries.same(connection, entry.theme, entry.target, content)
+    found = entries.entry_with(connection, entry.theme, entry.target, content)
     return found.id if found else None
 
 

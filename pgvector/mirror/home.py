@@ -24,8 +24,8 @@ from .snapshot import Snapshot
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
-ASIDE_FILES_MAX, ASIDE_BYTES_MAX = 10_000, 256 << 20
-_FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+ASIDEFILES_MAX, ASIDE_BYTES_MAX = 10_000, 256 << 20
+FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
 class Home:
@@ -36,7 +36,7 @@ class Home:
         path: str | os.PathLike[str],
         spool_dir: str = "",
         *,
-        aside_files_max: int = ASIDE_FILES_MAX,
+        aside_files_max: int = ASIDEFILES_MAX,
         aside_bytes_max: int = ASIDE_BYTES_MAX,
     ) -> None:
         self.path = Path(path).expanduser().resolve()
@@ -62,7 +62,7 @@ class Home:
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it cannot be read."""
-        path = f"{self.path}/memories/{_FILES[target]}"
+        path = f"{self.path}/memories/{FILES[target]}"
         try:
             content = read(path, FILE_BYTES_MAX)
             return None if content is None else tuple(map(scrubber(), parse(content.decode())))
@@ -70,7 +70,7 @@ class Home:
             return ()
         except (OSError, UnicodeDecodeError) as error:
             reason = type(error).__name__
-            log.warning("%s cannot be read (%s); nothing is removed because of it", _FILES[target], reason)
+            log.warning("%s cannot be read (%s); nothing is removed because of it", FILES[target], reason)
             return None
 
     def set_aside(self, event_id: str, reason: str, raw: str, *, share: float = 1.0) -> bool:

@@ -1,4 +1,4 @@
-"""The entries of one theme as such: listed, looked at, forgotten."""
+"""The entries of one theme: counted, listed, looked up, deleted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .queries import QUERIES
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A row of memory_entries. `home` is empty when no home's file stands for it."""
+class Entry:
+    """A row of memory_entries. `home` is empty when the entry is in the file of no home."""
 
     theme: str
     id: int
@@ -25,33 +25,36 @@ class Stored:
     metadata: Metadata
 
 
-def page(
+def newest(
     connection: Connection, theme: str, limit: int, *, target: str = "", before: int | None = None
-) -> list[Stored]:
-    """The `limit` entries that were stored last, of those with an id below `before`."""
+) -> list[Entry]:
+    """The `limit` entries with the highest ids, highest first; of one target, or with ids below `before` only."""
     parameters = {"theme": theme, "target": target, "before": before, "limit": limit}
-    return [Stored(**row) for row in connection.execute(QUERIES["theme_entries"], parameters)]
+    return [Entry(**row) for row in connection.execute(QUERIES["list_entries"], parameters)]
 
 
-def profile(connection: Connection, theme: str) -> Mapping[str, tuple[int, datetime]]:
-    """How many entries a theme has of each target, and the time of the newest."""
-    rows = connection.execute(QUERIES["theme_profile"], {"theme": theme})
+def count_by_target(connection: Connection, theme: str) -> Mapping[str, tuple[int, datetime]]:
+    """The number of entries of each target that a theme has, and the time of the last change."""
+    rows = connection.execute(QUERIES["count_by_target"], {"theme": theme})
     return {row["target"]: (row["entries"], row["newest"]) for row in rows}
 
 
-def same(connection: Connection, theme: str, target: str, content: str) -> Stored | None:
-    """The entry of a theme that says exactly this."""
+def entry_with(connection: Connection, theme: str, target: str, content: str) -> Entry | None:
+    """The entry of a theme with exactly this content, or None."""
     key = {"theme": theme, "target": target, "content": content}
-    row = connection.execute(QUERIES["same_entry"], key).fetchone()
-    return Stored(**row) if row else None
+    row = connection.execute(QUERIES["entry_with_content"], key).fetchone()
+    return Entry(**row) if row else None
 
 
-def forget(connection: Connection, theme: str, number: int, *, session_id: str, at: datetime) -> Stored | None:
-    """Take an entry out, in the caller's transaction; it goes into the history. None when the theme has no such id."""
+def delete(connection: Connection, theme: str, number: int, *, session_id: str, at: datetime) -> Entry | None:
+    """Delete an entry in the caller's transaction and return it; None when the theme has no such id.
+
+    The history keeps it, with the session and the time that are given.
+    """
     key = {"theme": theme, "id": number}
     row = connection.execute(QUERIES["delete_entry"], key).fetchone()
     if row is None:
         return None
-    told = {"how": "removed", "session": session_id, "at": at, "replaced_by": None}
-    connection.execute(QUERIES["tell_history"], {**key, **told})
-    return Stored(**row)
+    details = {"how": "removed", "session": session_id, "at": at, "replaced_by": None}
+    connection.execute(QUERIES["complete_history"], {**key, **details})
+    return Entry(**row)

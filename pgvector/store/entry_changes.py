@@ -23,7 +23,7 @@ def apply(connection: Connection, event: Add | Replace | Remove, vector: HalfVec
                 _keep_entry(connection, event)
             elif not event.from_file:
                 key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
-                for row in connection.execute(QUERIES["disown_entry"], key).fetchall():
+                for row in connection.execute(QUERIES["delete_entry_of_other_themes"], key).fetchall():
                     _tell_history(connection, row, event, "moved")
             _add_entry(connection, event.theme, event, event.at, vector, from_file=event.from_file)
         case Replace():
@@ -36,7 +36,7 @@ def apply(connection: Connection, event: Add | Replace | Remove, vector: HalfVec
 
 def _keep_entry(connection: Connection, event: Add) -> None:
     connection.execute(
-        QUERIES["keep_entry"],
+        QUERIES["detach_entry"],
         {
             "theme": event.theme, "target": event.target, "content": event.content, "at": event.at,
             "metadata": json.dumps(dict(event.metadata)),
@@ -82,9 +82,9 @@ def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, dat
         "theme": event.theme, "home": event.home, "target": event.target, "content": previous, "at": event.at
     }  # fmt: skip
     if isinstance(event, Remove) or event.content != previous:
-        connection.execute(QUERIES["bury_entry"], key)
+        connection.execute(QUERIES["add_tombstone"], key)
     if isinstance(event, Remove) and event.from_file:
-        lines = connection.execute(QUERIES["delete_line"], key).fetchall()
+        lines = connection.execute(QUERIES["delete_entry_of_home"], key).fetchall()
         for line in lines:
             _tell_history(connection, line, event, "removed")
         if lines:
@@ -109,7 +109,7 @@ def _tell_history(
 ) -> None:
     """Say how, when and from which session a row went, which a trigger has just put into the history."""
     connection.execute(
-        QUERIES["tell_history"],
+        QUERIES["complete_history"],
         {
             "theme": row["agent_identity"], "id": row["id"], "how": how, "session": event.session_id, "at": event.at,
             "replaced_by": replaced_by,
@@ -128,7 +128,7 @@ def _resolve(connection: Connection, event: Replace | Remove) -> str:
     if isinstance(event, Replace):
         surviving.append(event.content)
     rows = connection.execute(
-        QUERIES["entries_holding"],
+        QUERIES["entries_containing"],
         {
             "theme": event.theme,
             "home": event.home,

@@ -48,7 +48,7 @@ def past(
 ) -> list[Past]:
     """The entries that went last, newest first: of all themes or one, both targets or one, or the one of an id."""
     parameters = {"theme": theme, "target": target, "since": since, "id": number, "limit": limit}
-    return [Past(**row) for row in connection.execute(QUERIES["history"], parameters)]
+    return [Past(**row) for row in connection.execute(QUERIES["list_history"], parameters)]
 
 
 def restore(connection: Connection, entry: Past) -> int | None:

@@ -63,7 +63,7 @@ def withdraw(connection: Connection, event: Withdrawn) -> None:
             "role": "assistant" if assistant else "user", "content": assistant or user, "standing": standing,
         }  # fmt: skip
         # A newer one has counted these turns already.
-        if connection.execute(QUERIES["keep_withdrawal"], values).rowcount:
+        if connection.execute(QUERIES["add_withdrawal"], values).rowcount:
             connection.execute(QUERIES["withdraw_turn"], values)
 
 
@@ -74,5 +74,5 @@ def _withdraw_again(connection: Connection, theme: str, turns: Iterable[TurnTake
         columns["roles"].append("assistant" if turn.assistant else "user")
         columns["contents"].append(turn.assistant or turn.user)
         columns["times"].append(turn.at)
-    for found in connection.execute(QUERIES["withdrawals"], {"theme": theme, **columns}).fetchall():
+    for found in connection.execute(QUERIES["find_withdrawals"], {"theme": theme, **columns}).fetchall():
         connection.execute(QUERIES["withdraw_turn"], {"theme": theme, **found})

@@ -119,7 +119,7 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
         "theme": event.theme, "sessions": [event.session_id, *event.ancestors],
         "answers": [answer for _, answer in event.turns],
     }  # fmt: skip
-    stored = connection.execute(QUERIES["session_answers"], told).fetchall()
+    stored = connection.execute(QUERIES["count_answers"], told).fetchall()
     missing = missing_turns(event.turns, {(row["question"], row["answer"]): row["times"] for row in stored})
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount

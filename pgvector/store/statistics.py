@@ -56,7 +56,7 @@ class ThemeTotals:
 
 def facts(connection: Connection) -> Facts:
     """Look at the server; works before the schema is there."""
-    row = connection.execute(QUERIES["facts"], {"tables": list(TABLES)}).fetchone() or {}
+    row = connection.execute(QUERIES["server_facts"], {"tables": list(TABLES)}).fetchone() or {}
     return Facts(
         server_version=row["server_version"].split()[0],
         pgvector_version=row["pgvector_version"] or "",
@@ -71,10 +71,10 @@ def facts(connection: Connection) -> Facts:
 
 def totals(connection: Connection) -> Totals:
     """Count all rows. Reads indexes only, yet takes seconds when there are millions."""
-    row = connection.execute(QUERIES["totals"]).fetchone() or {}
+    row = connection.execute(QUERIES["row_totals"]).fetchone() or {}
     return Totals(**row)
 
 
 def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
     """The `limit` biggest themes, biggest first."""
-    return [ThemeTotals(**row) for row in connection.execute(QUERIES["themes"], {"limit": limit})]
+    return [ThemeTotals(**row) for row in connection.execute(QUERIES["largest_themes"], {"limit": limit})]

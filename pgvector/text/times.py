@@ -31,6 +31,11 @@ def check_order(start: datetime | None, end: datetime | None, name: str = "until
         raise BadArgument(f"{name} is not after since; swap them or leave one out")
 
 
+def utc(at: datetime) -> datetime:
+    """A time in UTC; one without a zone is taken for UTC."""
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
 def _moment(text: str, name: str, whole_day: timedelta, zone: tzinfo | None) -> datetime | None:
     text = text.strip()
     if not text:

@@ -1,4 +1,7 @@
-"""The arguments of a tool call, which a model has written: each is taken as it was meant, or named in a BadArgument."""
+"""Reads the arguments of a tool call, which a model wrote; each function raises BadArgument with the argument's name.
+
+Pydantic would need a validator for every type here to give the same error texts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Name = TypeVar("Name", bound=str)
 
 
 def check(schema: Mapping[str, Any], arguments: Any) -> None:
-    """That the arguments are an object and hold nothing that the tool does not take."""
+    """Raise BadArgument unless the arguments are an object with known names only."""
     if not isinstance(arguments, Mapping):
         raise BadArgument(f"the arguments are a {type(arguments).__name__}; they must be an object")
     known = schema["parameters"]["properties"]
@@ -54,7 +57,7 @@ def whole(arguments: Arguments, name: str, least: int, most: int) -> int | None:
         number = least - 1
     exact = not isinstance(value, bool) and (not isinstance(value, float) or value.is_integer())
     if not exact or not least <= number <= most:
-        raise BadArgument(f"{name} is {_shown(value)}; it must be a whole number from {least} to {most}")
+        raise BadArgument(f"{name} is {_described(value)}; it must be a whole number from {least} to {most}")
     return number
 
 
@@ -65,7 +68,7 @@ def switch(arguments: Arguments, name: str) -> bool:
     try:
         return known[value.strip().lower() if isinstance(value, str) else value]
     except (KeyError, TypeError):
-        raise BadArgument(f"{name} is {_shown(value)}; it must be true or false") from None
+        raise BadArgument(f"{name} is {_described(value)}; it must be true or false") from None
 
 
 def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
@@ -84,5 +87,5 @@ def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
     return dict(value)
 
 
-def _shown(value: Any) -> str:
+def _described(value: Any) -> str:
     return repr(value)[:40] if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"

@@ -104,7 +104,7 @@ class Database:
 
     def _agreed(self, name: str, offer: str) -> str:
         with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
-            row = connection.execute(QUERIES["setting"], {"name": name}).fetchone()
+            row = connection.execute(QUERIES["read_setting"], {"name": name}).fetchone()
             if row is None and offer:
                 row = connection.execute(QUERIES["claim_setting"], {"name": name, "value": offer}).fetchone()
         return str(row["value"]) if row else offer

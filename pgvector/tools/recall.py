@@ -1,18 +1,18 @@
-"""The tools by which an agent asks its memory: recall_memory, recall_conversation."""
+"""The tools that search: recall_memory and recall_conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..errors import BadArgument
 from ..model import TARGETS, Caller, RecallRequest, Scope
-from ..recall.render import as_json
 from ..runtime import Runtime
 from ..text import times
 from ..text.cleaning import clean
+from . import answers
 from . import arguments as given
+from .arguments import Arguments
 
 LIMIT_DEFAULT = 10
 CONTEXT_MAX = 3
@@ -83,28 +83,41 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 )
 
 
-def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """Run one of the tools of SCHEMAS and return its answer. Raises PgvectorError."""
-    given.check(next(schema for schema in SCHEMAS if schema["name"] == name), arguments)
+def recall_memory(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Search the entries. Raises BadArgument, and what `Runtime.recall` raises."""
+    return _recall(runtime, "entries", arguments, caller)
+
+
+def recall_conversation(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Search the turns. Raises BadArgument, and what `Runtime.recall` raises."""
+    return _recall(runtime, "turns", arguments, caller)
+
+
+def _recall(runtime: Runtime, kind: str, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     query = clean(given.text(arguments, "query")).strip()
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
     settings = runtime.settings
     scope_name = given.text(arguments, "scope") or settings.scope_default
-    most = settings.recall_limit_max
+    limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,
         scope=_narrowed(runtime.scope(caller.theme, scope_name, caller.session_id), arguments),
-        limit=given.whole(arguments, "limit", 1, most) or min(LIMIT_DEFAULT, most),
+        limit=given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max),
         context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
         budget_s=settings.recall_budget_s,
         target=given.choice(arguments, "target", TARGETS),
     )
-    recall = runtime.recall("entries" if name == "recall_memory" else "turns", request)
-    return as_json(recall, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
+    recall = runtime.recall(kind, request)
+    return answers.of_recall(recall, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
 
 
-def _narrowed(scope: Scope, arguments: Mapping[str, Any]) -> Scope:
+def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
+    """The scope with the times and the role that the arguments name."""
     since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
     times.check_order(since, until)
     return replace(scope, since=since, until=until, role=given.choice(arguments, "role", ROLES) or "")
+
+
+CALLS = {"recall_memory": recall_memory, "recall_conversation": recall_conversation}
+"""The function that runs each tool of SCHEMAS."""

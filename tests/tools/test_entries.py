@@ -1,5 +1,3 @@
-"""The tools by which an agent looks after its theme, and the modes that decide which tools there are."""
-
 from __future__ import annotations
 
 import json
@@ -19,7 +17,8 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import entries
 from hermes_memory_pgvector.tools import toolset
-from hermes_memory_pgvector.tools.memory_tools import SCHEMAS
+from hermes_memory_pgvector.tools.entries import SCHEMAS
+from hermes_memory_pgvector.tools.prompt import prompt as prompt_of
 
 NAMES = [schema["name"] for schema in SCHEMAS]
 RECALL = ["recall_memory", "recall_conversation"]
@@ -105,7 +104,7 @@ def test_a_look_for_an_entry_does_not_wait_for_who_changes_it(runtime: Runtime) 
     with psycopg.connect(runtime.database.dsn) as another:
         another.execute("select from memory_entries for update")
         with runtime.database.transaction(3, 3) as connection:
-            found = entries.same(connection, "ops", "memory", "kelp")
+            found = entries.entry_with(connection, "ops", "memory", "kelp")
     assert found is not None
     assert found.id == first["id"]
 
@@ -313,8 +312,8 @@ def test_the_settings_decide_which_tools_there_are(
     offered = toolset.schemas(runtime.settings)
     assert [schema["name"] for schema in offered] == names
     assert json.loads(json.dumps(offered)) == offered
-    prompt = toolset.prompt(runtime.settings)
-    assert prompt == toolset.prompt(Settings(recall_mode=mode, tools=tools))  # type: ignore[arg-type]
+    prompt = prompt_of(runtime.settings)
+    assert prompt == prompt_of(Settings(recall_mode=mode, tools=tools))  # type: ignore[arg-type]
     assert [name for name in RECALL + NAMES if name in prompt] == names
     assert ("memory-context" in prompt) == (mode != "tools")
     for name in RECALL + NAMES:
@@ -324,7 +323,7 @@ def test_the_settings_decide_which_tools_there_are(
 
 
 def test_an_agent_that_only_reads_is_not_told_that_something_is_kept() -> None:
-    prompt = toolset.prompt(Settings(off_record=True, tools="all"))
+    prompt = prompt_of(Settings(off_record=True, tools="all"))
     assert "nothing of this session is stored" in prompt
     assert "is kept" not in prompt
     assert not [name for name in NAMES if name in prompt]

@@ -1,27 +1,24 @@
-"""The tools by which an agent looks after the memory of its theme itself: remember, forget, list_memories."""
+"""The tools that keep, remove and list entries: remember, forget and list_memories."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import BadArgument, DatabaseUnavailable, Refused
-from ..model import TARGETS, Add, Caller, Hit, Recall, Target, now
-from ..recall.render import as_json, source
+from ..mirror.home import FILES
+from ..model import TARGETS, Add, Caller, Target, now
 from ..runtime import Runtime
-from ..store import entries
+from ..store.entries import count_by_target, delete, entry_with, newest
 from ..text.cleaning import clean
+from . import answers
 from . import arguments as given
+from .arguments import Arguments
 
 LIMIT_DEFAULT = 20
 METADATA_CHARS_MAX = 4000
-# What says of an entry where it comes from; a model must not claim it.
-OURS = frozenset({"origin", "session_id", "context", "history_id"})
-# What stands around the entries of an answer.
-FRAME_CHARS = 500
+# Metadata that tell where an entry comes from; a model must not claim them.
+RESERVED = frozenset({"origin", "session_id", "context", "history_id"})
 ID_MAX = (1 << 63) - 1
-FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
 
@@ -65,45 +62,47 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 )
 
 
-def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """Run one of the tools of SCHEMAS and return its answer. Raises PgvectorError."""
-    given.check(next(schema for schema in SCHEMAS if schema["name"] == name), arguments)
-    run = {"remember": _remember, "forget": _forget, "list_memories": _list}[name]
-    return run(runtime, arguments, caller)
-
-
-def _remember(runtime: Runtime, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Accept an entry of the caller's theme. Raises BadArgument, Refused off the record, or DatabaseUnavailable."""
     if caller.off_record:
         raise Refused("nothing is stored, because this session is off the record")
-    most = runtime.settings.content_chars_max
+    chars_max = runtime.settings.content_chars_max
     content = clean(given.text(arguments, "content")).strip()
     if not content:
         raise BadArgument("content is missing or empty; say what to remember")
-    if len(content) > most:
-        raise BadArgument(f"content has {len(content)} characters; it may have {most}")
+    if len(content) > chars_max:
+        raise BadArgument(f"content has {len(content)} characters; it may have {chars_max}")
     metadata = given.mapping(arguments, "metadata", METADATA_CHARS_MAX)
-    if claimed := OURS & metadata.keys():
+    if claimed := RESERVED & metadata.keys():
         raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
     target = given.choice(arguments, "target", TARGETS) or "memory"
     wait = given.switch(arguments, "sync")
-    ours = {"origin": "remember", "session_id": caller.session_id, **caller.marks}
+    origin = {"origin": "remember", "session_id": caller.session_id, **caller.marks}
     event = Add(
-        theme=caller.theme, session_id=caller.session_id, target=target, content=content, metadata={**metadata, **ours}
+        theme=caller.theme,
+        session_id=caller.session_id,
+        target=target,
+        content=content,
+        metadata={**metadata, **origin},
     )
     if not runtime.accept(event):
         raise DatabaseUnavailable("nothing is stored: the spool is full or cannot be written")
     answer = {
-        "status": "accepted", "theme": caller.theme, "time": _utc(event.at), "source": source(ours), "target": target
-    }  # fmt: skip
+        "status": "accepted",
+        "theme": caller.theme,
+        "time": answers.shown_time(event.at),
+        "source": answers.source(origin),
+        "target": target,
+    }
     return answer | (_when_stored(runtime, event) if wait else {})
 
 
 def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
-    """What became of an event, waited for as long as a recall may take."""
+    """What the answer says of an event once it is stored; waits at most as long as a recall may take."""
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s):
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = entries.same(connection, event.theme, event.target, event.content)
+            found = entry_with(connection, event.theme, event.target, event.content)
         if found is not None:
             known = {"already_there": True} if found.created_at != event.at else {}
             return {"status": "stored", "id": found.id, **known}
@@ -111,58 +110,44 @@ def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
     return {"degraded": [f"not stored within {budget_s:g} s; it will be, by itself"]}
 
 
-def _forget(runtime: Runtime, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Remove an entry of the caller's theme; the history keeps it. Raises BadArgument, or Unavailable."""
     number = given.whole(arguments, "id", 1, ID_MAX)
     if number is None:
         raise BadArgument("id is missing; list_memories and recall_memory tell it")
     at, budget_s = now(), runtime.settings.recall_budget_s
     with runtime.database.transaction(budget_s, budget_s, within_s=budget_s) as connection:
-        gone = entries.forget(connection, caller.theme, number, session_id=caller.session_id, at=at)
-    if gone is None:
+        removed = delete(connection, caller.theme, number, session_id=caller.session_id, at=at)
+    if removed is None:
         raise BadArgument(f"id is {number}; the memory of theme {caller.theme} has no such entry")
-    answer = {"status": "forgotten", **_shown(runtime, [gone])[0]}
-    if gone.home == runtime.home.id and gone.content in (runtime.home.entries(_target(gone)) or ()):
-        answer["note"] = f"it still stands in {FILES[gone.target]}; remove it there with the memory tool"
+    answer = {"status": "forgotten", **answers.of_entries([removed], runtime.settings.recall_chars_max)[0]}
+    target: Target = "user" if removed.target == "user" else "memory"
+    if removed.home == runtime.home.id and removed.content in (runtime.home.entries(target) or ()):
+        answer["note"] = f"it still stands in {FILES[target]}; remove it there with the memory tool"
     return answer
 
 
-def _list(runtime: Runtime, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    most, budget_s = runtime.settings.recall_limit_max, runtime.settings.recall_budget_s
+def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Count the entries of the caller's theme and list the newest. Raises BadArgument, or Unavailable."""
+    limit_max, budget_s = runtime.settings.recall_limit_max, runtime.settings.recall_budget_s
     target = given.choice(arguments, "target", TARGETS) or ""
-    limit = given.whole(arguments, "limit", 1, most) or min(LIMIT_DEFAULT, most)
+    limit = given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max)
     before = given.whole(arguments, "before", 1, ID_MAX)
     runtime.writer.flush(budget_s / 2)
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        profile = entries.profile(connection, caller.theme)
-        found = entries.page(connection, caller.theme, limit, target=target, before=before)
-    shown = _shown(runtime, found)
+        counts = count_by_target(connection, caller.theme)
+        found = newest(connection, caller.theme, limit, target=target, before=before)
+    shown = answers.of_entries(found, runtime.settings.recall_chars_max)
     rest = {"next": shown[-1]["id"]} if shown and (len(found) == limit or len(shown) < len(found)) else {}
-    newest = max((newest for _, newest in profile.values()), default=None)
+    last_change = max((at for _, at in counts.values()), default=None)
     return {
         "theme": caller.theme,
-        "counts": {name: profile[name][0] if name in profile else 0 for name in TARGETS},
-        "newest": newest and _utc(newest),
+        "counts": {target: counts[target][0] if target in counts else 0 for target in TARGETS},
+        "newest": last_change and answers.shown_time(last_change),
         "entries": shown,
         **rest,
     }
 
 
-def _shown(runtime: Runtime, found: list[entries.Stored]) -> list[dict[str, Any]]:
-    """Entries as quoted data within the bound of an answer; the last are left out when they do not fit."""
-    hits = tuple(
-        Hit(
-            id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, score=0.0, target=entry.target,
-            metadata=entry.metadata,
-        )
-        for entry in found
-    )  # fmt: skip
-    shown = as_json(Recall(hits), query="", scope="", chars_max=runtime.settings.recall_chars_max - FRAME_CHARS)["hits"]
-    return [{name: value for name, value in hit.items() if name not in ("score", "why")} for hit in shown]
-
-
-def _target(entry: entries.Stored) -> Target:
-    return "user" if entry.target == "user" else "memory"
-
-
-def _utc(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+CALLS = {"remember": remember, "forget": forget, "list_memories": list_memories}
+"""The function that runs each tool of SCHEMAS."""

@@ -1,0 +1,142 @@
+"""The JSON that a tool answers: hits and entries as quoted data of a bounded size. Pure."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from ..model import Hit, Metadata, Recall
+from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
+from ..store.entries import Entry
+from ..text import times
+from ..text.sanitize import cut_at_word, safe_line, visible
+
+_MATCHED_MAX = 8
+# What an answer holds beside its entries.
+_FRAME_CHARS = 500
+
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[str, Any]:
+    """The answer of a recall tool: at most `chars_max` characters as `json.dumps(…, ensure_ascii=False)`.
+
+    Long contents share the room evenly. A hit of which only a passage is shown has `"cut": true`. When not even the
+    frames of all hits fit, the last hits are left out and `"left_out"` counts them. The turns around the hits get the
+    room that the hits leave.
+    """
+    share = max(HIT_CHARS_MIN, chars_max // max(1, len(recall.hits)))
+    answer: dict[str, Any] = {
+        "hits": [_frame(hit, best_passage(hit.content, query, share)[:chars_max]) for hit in recall.hits],
+        "count": len(recall.hits),
+        "scope": safe_line(scope, 60),
+        "query": safe_line(query, 120),
+        "degraded": [safe_line(public_reason(reason), REASONS_CHARS_MAX) for reason in recall.degraded[:5]],
+    }
+    if _size(answer) > chars_max:
+        _shorten(answer, chars_max)
+    _add_context(answer, recall.hits[: answer["count"]], chars_max)
+    return answer
+
+
+def of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
+    """Stored entries as `list_memories` and `forget` show them, in the same bounds as the answer of a recall."""
+    hits = tuple(
+        Hit(
+            id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, score=0.0, target=entry.target,
+            metadata=entry.metadata,
+        )
+        for entry in found
+    )  # fmt: skip
+    shown = of_recall(Recall(hits), query="", scope="", chars_max=chars_max - _FRAME_CHARS)["hits"]
+    return [{name: value for name, value in hit.items() if name not in ("score", "why")} for hit in shown]
+
+
+def _shorten(answer: dict[str, Any], chars_max: int) -> None:
+    """Cut the contents of the answer, and leave out its last hits if that is not enough."""
+    frames = answer["hits"]
+    needs = [_escaped_chars(frame["content"]) for frame in frames]
+    sizes = [_size(frame | {"content": "", "cut": True}) + len(", ") for frame in frames]
+    least = [size + min(need, HIT_CHARS_MIN) for size, need in zip(sizes, needs, strict=True)]
+    room = chars_max - _size(answer | {"hits": []}) - len(', "left_out": 1000')
+    while least and sum(least) > room:
+        least.pop()
+    count = len(least)
+    shares = even_shares(needs[:count], room - sum(sizes[:count]))
+    for frame, chars in zip(frames, shares, strict=False):
+        shown = _cut_escaped(frame["content"], chars)
+        if shown != frame["content"]:
+            frame |= {"content": shown, "cut": True}
+    left_out = {"left_out": len(frames) - count} if count < len(frames) else {}
+    answer |= {"hits": frames[:count], "count": count} | left_out
+
+
+def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) -> None:
+    """Give each hit of the answer the turns around it, nearest hits first, as far as there is room."""
+    waiting = sum(len(hit.context) for hit in hits)
+    room = chars_max - _size(answer) if waiting else 0
+    for frame, hit in zip(answer["hits"], hits, strict=True):
+        shown = []
+        for beside in hit.context:
+            turn = {"role": safe_line(beside.role, 20), "time": shown_time(beside.at), "content": ""}
+            share = room // waiting - _size(turn) - len(', "context": [], ')
+            waiting -= 1
+            turn["content"] = _cut_escaped(visible(beside.content[:chars_max]).strip(), max(0, share))
+            if turn["content"]:
+                shown.append(turn)
+                room -= _size(turn) + len(', "context": [], ')
+        if shown:
+            frame["context"] = shown
+
+
+def _frame(hit: Hit, passage: str) -> dict[str, Any]:
+    frame: dict[str, Any] = {
+        "id": hit.id,
+        "theme": safe_line(hit.theme, 128),
+        "content": visible(passage).strip(),
+        "time": shown_time(hit.at),
+        "score": round(hit.score, 3),
+        "why": {
+            "similarity": None if hit.similarity is None else round(hit.similarity, 3),
+            "words": [safe_line(word, 40) for word in hit.matched[:_MATCHED_MAX]],
+        },
+    }
+    if hit.said > 1:
+        frame["said"] = hit.said
+    if hit.target:
+        frame |= {"target": hit.target, "source": source(hit.metadata)}
+    else:
+        frame |= {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
+    if passage != hit.content:
+        frame["cut"] = True
+    return frame
+
+
+def source(metadata: Metadata) -> str:
+    """Where an entry comes from: `memory tool`, `file` (read there), `remember`, `undo`, or `database` (put in)."""
+    return safe_line(str(metadata.get("origin") or ("memory tool" if metadata else "database")), 20)
+
+
+def _cut_escaped(text: str, chars: int) -> str:
+    """The text, or its longest beginning with `…`, of at most `chars` characters once JSON has escaped it."""
+    if _escaped_chars(text) <= chars:
+        return text
+    end = bisect_right(range(len(text)), chars - 1, key=lambda end: _escaped_chars(text[:end]))
+    # The last character alone can be too much: it may take six once it is escaped.
+    return cut_at_word(text, min(end, len(text) - 1)) if end > 0 else ""
+
+
+def _escaped_chars(text: str) -> int:
+    return _size(text) - 2
+
+
+def _size(value: Any) -> int:
+    return len(_encoded(value))
+
+
+def shown_time(at: datetime) -> str:
+    """A time as answers have it: in UTC, to the second, with a `Z`."""
+    return times.utc(at).isoformat(timespec="seconds").replace("+00:00", "Z")
