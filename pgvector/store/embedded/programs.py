@@ -67,15 +67,18 @@ def server_programs(deadline: float) -> Path:
     if not copy.exists():
         with locked(system_folder() / "lock", deadline):
             if not copy.exists():
-                _copy(original.parents[1], copy)
+                copy_programs(original.parent, copy)
     return copy / _WHEEL / _INSTALL / "bin"
 
 
-def _copy(wheel: Path, target: Path) -> None:
-    """Copy what a server needs, in the wheel's layout: programs find their libraries by relative path."""
+def copy_programs(source: Path, target: Path) -> Path:
+    """Copy an installation in the wheel, readable by every account, to `target` and return the folder of its programs.
+
+    The copy has the wheel's layout: programs find their libraries by relative path.
+    """
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    source, install = wheel / _INSTALL, part / _WHEEL / _INSTALL
+    install = part / _WHEEL / source.name
     for name in _COPIED:
         _copy_readable(source / "bin" / name, install / "bin" / name)
     for folder in ("lib", "share"):
@@ -83,10 +86,11 @@ def _copy(wheel: Path, target: Path) -> None:
             path = file.relative_to(source)
             if file.is_file() and file.suffix != ".a" and "pgxs" not in path.parts:
                 _copy_readable(file, install / path)
-    libraries = wheel.with_name(f"{_WHEEL}.libs")
+    libraries = source.parent.with_name(f"{_WHEEL}.libs")
     for file in libraries.glob("*"):
         _copy_readable(file, part / libraries.name / file.name)
     part.rename(target)
+    return target / _WHEEL / source.name / "bin"
 
 
 def _copy_readable(source: Path, target: Path) -> None:
