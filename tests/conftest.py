@@ -51,10 +51,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests run on the first version of Postgres; on the others those marked `each_version`, and all with --all."""
+    """Leave to --all what proves the same on a further version of Postgres, or on the other host.
+
+    A test marked `each_version` runs on each version; a test without `main_host` runs on both hosts.
+    """
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if parameters.get("server") in VERSIONS[1:] and not item.get_closest_marker("each_version"):
+        further = parameters.get("server") in VERSIONS[1:] and not item.get_closest_marker("each_version")
+        main = item.get_closest_marker("main_host")
+        if further or (main and parameters.get("host") not in main.args):
             item.add_marker(pytest.mark.slow)
 
 

@@ -22,6 +22,7 @@ def left_behind() -> set[Path]:
     return set(Path("/tmp").glob("hermes-pgvector-demo.*"))
 
 
+@pytest.mark.main_host("a")
 def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(host: Host, tmp_path: Path) -> None:
     before = left_behind()
     command = [SCRIPTS / "demo", f"host-{host.name}"]

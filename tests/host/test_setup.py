@@ -96,6 +96,7 @@ def settings_of(hermes: Hermes) -> dict[str, str]:
     return {path.name: path.read_text() if path.exists() else "" for path in paths}
 
 
+@pytest.mark.main_host("a")
 def test_the_embedded_default_takes_two_answers(fresh: Hermes, model: ModelEndpoint, outdoors: Path) -> None:
     data = {"HERMES_PGVECTOR_DATA_DIR": str(outdoors / "server")}
     try:
@@ -109,6 +110,7 @@ def test_the_embedded_default_takes_two_answers(fresh: Hermes, model: ModelEndpo
         fresh.run("server", "stop", "--mode", "immediate", program="hermes-pgvector", **data)
 
 
+@pytest.mark.main_host("b")
 @one_server
 def test_an_address_of_ones_own_may_be_wrong_first(
     fresh: Hermes, model: ModelEndpoint, embedder: Endpoint, empty_database: str

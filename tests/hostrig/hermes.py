@@ -19,6 +19,10 @@ from hostrig.gateway import Gateway
 from hostrig.model import NAME, ModelEndpoint
 
 ASK_S_MAX = 90
+# Tools that no scenario uses.
+TOOLSETS_OFF = [
+    "browser", "code_execution", "file", "image_gen", "messaging", "skills", "terminal", "tts", "vision", "web",
+]  # fmt: skip
 _DELIMITER = "\n§\n"
 
 
@@ -154,6 +158,8 @@ class Hermes:
             "approvals": {"destructive_slash_confirm": False},
             "telemetry": {"shared_metrics": {"enabled": False, "send": False, "offer_version": 2}},
             "updates": {"check": False},
+            # Each process loads its tools and asks pip about its environment, which takes a second of CPU.
+            "agent": {"environment_probe": False, "disabled_toolsets": TOOLSETS_OFF},
         }  # fmt: skip
 
 

@@ -104,6 +104,7 @@ def test_an_undone_turn_does_not_double_the_others(hermes: Hermes, model: ModelE
     assert len({turn.session for turn in rows.turns()}) == 1
 
 
+@pytest.mark.main_host("b")
 def test_a_branch_repeats_nothing_of_the_session_before_it_and_takes_nothing_of_it_back(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

@@ -90,6 +90,7 @@ def test_rows_and_recall_stay_inside_each_theme_and_the_shared_file_is_not_copie
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_themes_that_begin_with_the_same_words_are_each_filed_and_recalled_under_their_own(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -115,6 +116,7 @@ def test_themes_that_begin_with_the_same_words_are_each_filed_and_recalled_under
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("b")
 def test_of_two_conversations_that_begin_alike_each_is_told_of_the_other_and_not_of_itself(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

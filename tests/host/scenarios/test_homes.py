@@ -18,6 +18,7 @@ PASSWORD = "vertraulich-7731"
 PROMPT = "Which port does the staging database listen on these days?"
 
 
+@pytest.mark.main_host("b")
 def test_the_host_lists_the_provider_as_active_and_available(hermes: Hermes) -> None:
     status = hermes.run("memory", "status")
     assert status.returncode == 0, status.stderr

@@ -147,6 +147,7 @@ def test_a_write_that_the_host_refuses_changes_nothing(hermes: Hermes, model: Mo
     assert sorted(rows.entries()) == sorted(hermes.entries("memory")) == sorted([FACT, twin])
 
 
+@pytest.mark.main_host("a")
 def test_a_line_deleted_by_hand_is_gone_in_the_next_session_and_a_new_one_is_there(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

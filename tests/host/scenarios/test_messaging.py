@@ -124,6 +124,7 @@ def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_a_turn_that_was_taken_back_in_a_messenger_is_withdrawn_with_the_next_message(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
@@ -167,6 +168,7 @@ def theme_of(rows: Rows, text: str) -> str:
     return str(theme)
 
 
+@pytest.mark.main_host("b")
 @pytest.mark.parametrize("rounds", [pytest.param(5), pytest.param(50, marks=pytest.mark.slow)])
 def test_clients_persons_and_a_room_at_once_are_each_filed_and_recalled_under_their_own(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger, rounds: int

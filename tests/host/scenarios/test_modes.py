@@ -23,9 +23,9 @@ CARE = {"remember", "forget", "list_memories"}
 @pytest.mark.parametrize(
     ("mode", "tools", "names"),
     [
-        ("hybrid", "recall", RECALL),
-        ("context", "all", set()),
-        ("tools", "all", RECALL | CARE),
+        pytest.param("hybrid", "recall", RECALL, marks=pytest.mark.main_host("b")),
+        pytest.param("context", "all", set(), marks=pytest.mark.main_host("b")),
+        pytest.param("tools", "all", RECALL | CARE, marks=pytest.mark.main_host("a")),
     ],
 )
 def test_the_mode_decides_what_the_agent_gets(
@@ -49,6 +49,7 @@ def test_the_mode_decides_what_the_agent_gets(
     assert {name for name in RECALL | CARE if name in prompt} == names
 
 
+@pytest.mark.main_host("a")
 def test_an_agent_remembers_lists_and_forgets(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:

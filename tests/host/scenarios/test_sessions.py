@@ -21,6 +21,7 @@ def questions(rows: Rows) -> list[str]:
     return [turn.content for turn in rows.turns() if turn.role == "user"]
 
 
+@pytest.mark.main_host("a")
 def test_turns_that_are_undone_are_withdrawn_also_when_nothing_is_said_after(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -71,6 +72,7 @@ def test_turns_that_a_compression_carried_on_are_withdrawn_and_no_others(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_nothing_of_what_is_said_off_the_record_is_stored_also_after_a_restart(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -95,6 +97,7 @@ def test_nothing_of_what_is_said_off_the_record_is_stored_also_after_a_restart(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("b")
 def test_a_theme_of_the_api_server_goes_off_the_record_for_itself(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -112,6 +115,7 @@ def test_a_theme_of_the_api_server_goes_off_the_record_for_itself(
     }
 
 
+@pytest.mark.main_host("b")
 def test_a_summary_is_told_what_is_known_of_the_matter(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     known = "The bridge over the river Aare in Aarberg is made of wood."
     model.says(Call("memory", {"action": "add", "target": "memory", "content": known}), "Saved.")
