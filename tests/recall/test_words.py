@@ -25,6 +25,8 @@ from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 
+pytestmark = pytest.mark.each_version
+
 DATA = Path(__file__).parent.parent / "data"
 CANDIDATES = 200
 ROWS = 3000

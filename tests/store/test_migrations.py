@@ -19,6 +19,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 from hermes_memory_pgvector.store.schema import migrations, verification
 
+pytestmark = pytest.mark.each_version
+
 FOLDER = Path(migrations.__file__).resolve().parents[3] / "migrations"
 FILES = sorted(FOLDER.glob("*.sql"))
 

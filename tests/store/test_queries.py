@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from servers import Server
 
 from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall.recaller import LEG_LIMIT
@@ -17,6 +18,8 @@ from hermes_memory_pgvector.store import queries
 from hermes_memory_pgvector.store.connection.plans import KEPT_PLANS
 from hermes_memory_pgvector.store.queries import PLAIN, QUERIES, Kind
 from hermes_memory_pgvector.store.retrieval import SEEN_ROWS, Where
+
+pytestmark = pytest.mark.each_version
 
 TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
 SCOPES = {
@@ -91,10 +94,11 @@ def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> No
         assert Where("turns", Scope("ops", ())).statement(name) is PLAIN[name]
 
 
-@pytest.fixture
-def unknown(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-    """A connection to a database with a large and a small theme, and no statistics about them."""
-    with psycopg.connect(database, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def stocked(server: Server) -> Iterator[str]:
+    """The name of a database with a large and a small theme, and no statistics about them."""
+    name = server.create(server.template(384))
+    with psycopg.connect(server.dsn_of(name), autocommit=True) as connection:
         connection.execute(
             "create function random_halfvec(n int) returns halfvec volatile language sql as "
             "$$ select array_agg(random() - 0.5)::real[]::vector::halfvec from generate_series(1, 384) $$"
@@ -103,6 +107,7 @@ def unknown(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
             ("conversations", "session_id, role", "'session-' || n % 7, 'user'"),
             ("memory_entries", "home, target", "'home', 'memory'"),
         ):
+            connection.execute(f"alter table {table} set (autovacuum_enabled = false)".encode())
             connection.execute(
                 f"""insert into {table} (agent_identity, {text}, content, embedding, search)
                 select case when n % 10 = 0 then 'small' else 'large' end, {extra}, 'row number ' || n,
@@ -110,7 +115,17 @@ def unknown(database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
                        to_tsvector('english', 'row number ' || n)
                 from generate_series(1, 800) as n""".encode()
             )
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def unknown(server: Server, stocked: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection to a copy of that database."""
+    name = server.create(stocked)
+    with psycopg.connect(server.dsn_of(name), autocommit=True) as connection:
         yield connection
+    server.drop(name)
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import passages
 from hermes_memory_pgvector.store.rows import Planned, missing_turns
 
+pytestmark = pytest.mark.each_version
+
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 

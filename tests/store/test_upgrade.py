@@ -20,6 +20,8 @@ from psycopg.conninfo import make_conninfo
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
 from hermes_memory_pgvector.store.schema import migrations, verification
 
+pytestmark = pytest.mark.each_version
+
 N = 4
 TABLES = f"""
     CREATE EXTENSION vector;
