@@ -9,9 +9,9 @@ fail() { printf 'install.sh: %s\n' "$1" >&2; exit 1; }
 python=${PYTHON:-}
 if [ -z "$python" ]; then
   hermes=$(command -v hermes) || fail "hermes is not on the PATH; run: PYTHON=/path/to/its/python $0"
-  # A script names its Python in the first line, or in the second when the path is long.
-  python=$(sed -n "1s|^#! *\(/[^ ]*python[0-9.]*\).*|\1|p; 2s|^'''exec' \"*\(/[^\" ]*python[0-9.]*\).*|\1|p" "$hermes" |
-    head -n 1)
+  # A script names its Python in the first line, or quoted in the second when the path is long or has blanks.
+  python=$(sed -n "1s|^#! *\(/[^ ]*python[0-9.]*\).*|\1|p; 2s|^'''exec' \"\(/[^\"]*python[0-9.]*\)\".*|\1|p
+    2s|^'''exec' \(/[^\" ]*python[0-9.]*\) .*|\1|p" "$hermes" | head -n 1)
   [ -n "$python" ] || fail "$hermes does not tell its Python; run: PYTHON=/path/to/its/python $0"
 fi
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is not a Python 3.11 or newer"

@@ -265,3 +265,30 @@ def test_host_b_takes_the_folder_from_git_but_needs_the_internet_for_a_python_of
     # Its checks are passed by then: what fails is the last step.
     assert "was not published: python: install failed: download failed" in said
     assert not (home / "plugins" / "pgvector").exists()
+
+
+QUOTED = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "head"), [("bin", "#!{python}\n"), ("a folder with blanks", QUOTED)], ids=["plain", "quoted"]
+)
+def test_the_install_script_finds_the_python_of_hermes(folder: str, head: str, tmp_path: Path) -> None:
+    programs, calls = tmp_path / folder, tmp_path / "calls"
+    programs.mkdir()
+    python = programs / "python3"
+    python.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >>'{calls}'\n")
+    (programs / "hermes").write_text(head.format(python=python))
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    done = subprocess.run(
+        [ROOT / "scripts" / "install.sh"],
+        env={"PATH": f"{programs}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    installed, linked = calls.read_text().splitlines()[-2:]
+    assert installed.endswith(f"{ROOT}[embedded]")
+    assert linked.endswith("hermes_memory_pgvector install")
