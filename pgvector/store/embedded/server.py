@@ -1,13 +1,13 @@
 """The embedded Postgres: one private server for a home, started on demand and shared by all its processes.
 
-A server lives in a *state folder* outside the home, because the host's backup would zip a live data folder torn:
+The server has a *state folder* outside the home, because the host's backup cannot copy the files of a live server:
 
-    lock  server.log  pg_hba.conf  pg_ident.conf    ours
-    data/                                           Postgres' own
-    run/                                            the socket; elsewhere when it cannot have this path
+    lock  server.log  pg_hba.conf  pg_ident.conf    written by this module
+    data/                                           written by Postgres
+    run/                                            the socket; in another folder when this path is too long
 
-It listens on the socket only and takes nobody but its owner and root, whom it knows by their user id. It outlives the
-process that started it. Tuning is in data/postgresql.conf and stays as the operator leaves it.
+It listens on the socket only and admits only its owner and root, by their user ids. It outlives the process that
+started it. Tuning is in data/postgresql.conf, which the operator may edit.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from psycopg.conninfo import make_conninfo
+
 from ...errors import DatabaseUnavailable, SettingsError
-from . import cluster, os_account
-from .os_account import Account, as_root
+from . import cluster, system
 from .programs import MAJOR, server_programs, wheel_folder
+from .system import Account, as_root
 
 _SOCKET_PATH_MAX = 100
 _POLL_S = 0.02
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
-# Larger than any process id can be, so it is never alive.
+# Larger than any process id.
 _NO_PROCESS = str(2**31 - 1)
 
-# What the rest of a killed server may still hold for a moment.
-_HELD = ("shared memory block", f"{cluster.SOCKET}.lock")
+# Log texts of a start that failed because processes of a killed server have not ended yet: worth a retry.
+_STILL_HELD = ("shared memory block", f"{cluster.SOCKET}.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,13 @@ class Paths:
 
     @property
     def log(self) -> Path:
-        """What the server says; at most about 10 MiB of it are kept."""
+        """The server's log, of at most about 10 MiB."""
         return self.state / "server.log"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is known of a server now. `version` and `account` are empty while there is no data folder."""
+    """The state of a server now. `version` and `account` are empty while there is no data folder."""
 
     running: bool
     pid: int | None
@@ -72,7 +74,7 @@ def available() -> bool:
 
 
 class EmbeddedServer:
-    """The server of one home. Holds nothing but its paths: safe in any number of threads and processes."""
+    """The server of one home. Holds its paths only: safe in any number of threads and processes."""
 
     def __init__(self, hermes_home: str | os.PathLike[str], data_dir: str = "") -> None:
         """`data_dir` replaces the home's state folder. Raises SettingsError unless it is absolute or starts with ~."""
@@ -80,16 +82,19 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """Where to connect, as libpq's key=value pairs; there is no password."""
-        pairs = {"host": str(self.paths.sockets), "hostaddr": "", "port": str(cluster.PORT)}
-        pairs |= {"dbname": cluster.DATABASE, "user": cluster.ROLE}
-        if not as_root():
-            # A folder below /tmp can vanish, and be made anew by anybody, while no server runs.
-            pairs["requirepeer"] = Account.of(os.geteuid()).name
-        return " ".join(f"{key}={cluster.quoted(value)}" for key, value in pairs.items())
+        """The connection string, as libpq's key=value pairs; there is no password."""
+        return make_conninfo(
+            host=str(self.paths.sockets),
+            hostaddr="",
+            port=cluster.PORT,
+            dbname=cluster.DATABASE,
+            user=cluster.ROLE,
+            # A folder below /tmp can be deleted and made again by another user while no server runs.
+            requirepeer=None if as_root() else Account.of(os.geteuid()).name,
+        )
 
     def check_made(self) -> None:
-        """Raise SettingsError while there is nothing to start, for those who must not make it."""
+        """Raise SettingsError when there is no data folder, for callers that must not make one."""
         if not self.paths.data.exists():
             raise SettingsError(
                 f"this home has no memory yet: there is no {self.paths.data}; the first session makes it. For another "
@@ -99,18 +104,18 @@ class EmbeddedServer:
     def ensure_running(self, timeout_s: float = 60.0) -> bool:
         """Start the server unless it runs, making it on first use, and wait until it answers.
 
-        Returns whether this call started it. Raises SettingsError when it cannot run as things are set, and
-        DatabaseUnavailable, with the last lines of its log, when it does not come up.
+        Returns whether this call started it. Raises SettingsError when the settings or the machine do not allow it, and
+        DatabaseUnavailable, with the last lines of its log, when it does not answer in time.
         """
+        cluster.bound_log(self.paths.log)
         if self._answers():
-            cluster.bound_log(self.paths.log)
             return False
         deadline = time.monotonic() + timeout_s
         with self._locked(deadline):
             return not self._answers() and self._make_and_start(deadline)
 
     def stop(self, timeout_s: float = 30.0, mode: Literal["smart", "fast", "immediate"] = "fast") -> bool:
-        """Stop the server and wait until it is gone. Returns False when none was running.
+        """Stop the server and wait until its process has ended. Returns False when none was running.
 
         Raises DatabaseUnavailable when it does not stop in time.
         """
@@ -123,7 +128,7 @@ class EmbeddedServer:
                 return False
             with suppress(ProcessLookupError):
                 os.kill(pid, _SIGNALS[mode])
-            while os_account.runs(pid, str(self.paths.data)):
+            while system.runs(pid, str(self.paths.data)):
                 if time.monotonic() > deadline:
                     raise DatabaseUnavailable(
                         f"the embedded server (process {pid}) did not stop within {timeout_s:g} s: stop it with mode "
@@ -133,24 +138,24 @@ class EmbeddedServer:
             return True
 
     def status(self) -> ServerStatus:
-        """Look at the server without changing anything. Walks its data folder."""
+        """The state of the server; changes nothing, and walks the data folder for its size."""
         running, data = self._answers(), self.paths.data
         return ServerStatus(
             running=running,
             pid=self._pid_file()[0] if running else self._postmaster(),
             data_dir=data,
             socket_dir=self.paths.sockets,
-            version=(self._running_version() if running else "") or cluster.made_by(data),
+            version=(self._running_version() if running else "") or cluster.version_of(data),
             size_bytes=_size_bytes(data),
             account=Account.of(data.stat().st_uid).name if data.exists() else "",
         )
 
     def _answers(self) -> bool:
-        """Whether the server takes connections now; costs a fraction of a millisecond."""
+        """Whether the server accepts connections now; takes a fraction of a millisecond."""
         return self._pid_file()[1] and self._socket_answers()
 
     def _pid_file(self) -> tuple[int | None, bool]:
-        """The process id that Postgres noted, and whether it noted that it takes connections."""
+        """The process id in postmaster.pid, and whether the file says that the server accepts connections."""
         try:
             with (self.paths.data / "postmaster.pid").open(errors="replace") as file:
                 lines = file.read(4096).splitlines()
@@ -172,7 +177,7 @@ class EmbeddedServer:
     def _postmaster(self) -> int | None:
         """The process id of the live server of this data folder, ready or not."""
         pid, _ = self._pid_file()
-        return pid if pid is not None and os_account.runs(pid, str(self.paths.data)) else None
+        return pid if pid is not None and system.runs(pid, str(self.paths.data)) else None
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[None]:
@@ -182,29 +187,28 @@ class EmbeddedServer:
                 raise SettingsError(
                     f"data_dir is {state}, the data folder of another Postgres: name a new or empty folder"
                 )
-            with os_account.locked(state / "lock", deadline):
+            with system.locked(state / "lock", deadline):
                 yield
         except OSError as error:
             raise DatabaseUnavailable(f"the embedded server cannot use {state}: {error}") from error
 
     def _make_and_start(self, deadline: float) -> bool:
         paths = self.paths
-        account = os_account.server_account(paths.data, deadline)
+        account = system.server_account(paths.data, deadline)
         programs = server_programs(deadline)
-        os_account.check_reachable(paths.state, account, deadline)
+        system.check_reachable(paths.state, account, deadline)
         if paths.sockets.parent != paths.state:
-            os_account.make_folder(paths.sockets.parent)
-        os_account.make_private_folder(paths.sockets, account)
+            system.make_folder(paths.sockets.parent)
+        system.make_private_folder(paths.sockets, account)
         admitted = {Account.of(os.geteuid()).name, Account.of(0).name}
         cluster.write_authentication(paths.state, admitted, 0o644 if as_root() else 0o600)
-        cluster.sweep(paths.data)
+        cluster.remove_unfinished(paths.data)
         if not paths.data.exists():
             cluster.create(paths.data, account, programs, deadline)
         cluster.check_version(paths.data, MAJOR)
         return self._start(account, programs, deadline)
 
     def _start(self, account: Account, programs: Path, deadline: float) -> bool:
-        cluster.bound_log(self.paths.log)
         log = os.open(self.paths.log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         command = cluster.command(self.paths.data, self.paths.sockets, self.paths.state, programs)
         try:
@@ -213,39 +217,39 @@ class EmbeddedServer:
                     if self._wait(None, deadline):
                         return False
                     continue
-                self._clear_stale(deadline)
+                self._remove_stale_files(deadline)
                 offset = os.fstat(log).st_size
-                pid = os_account.run_detached(account, command, log, deadline)
+                pid = system.run_detached(account, command, log, deadline)
                 if self._wait(pid, deadline):
                     return True
-                said = os.pread(log, 2**16, offset).decode(errors="replace")
-                if not any(text in said for text in _HELD) or time.monotonic() > deadline:
+                output = os.pread(log, 2**16, offset).decode(errors="replace")
+                if not any(text in output for text in _STILL_HELD) or time.monotonic() > deadline:
                     raise DatabaseUnavailable(
-                        f"the embedded server did not start: {cluster.tail(said)}; its log is {self.paths.log}"
+                        f"the embedded server did not start: {cluster.tail(output)}; its log is {self.paths.log}"
                     )
                 time.sleep(10 * _POLL_S)
         finally:
             os.close(log)
 
     def _wait(self, pid: int | None, deadline: float) -> bool:
-        """Wait until the server answers; False when the started process is gone and no other took its place."""
+        """Wait until the server answers; False when process `pid` has ended and no other server runs."""
         while not self._answers():
             alive = self._postmaster()
-            if alive is None and (pid is None or not os_account.runs(pid, str(self.paths.data))):
+            if alive is None and (pid is None or not system.runs(pid, str(self.paths.data))):
                 return False
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
                     f"the embedded server (process {alive or pid}) runs but does not answer in {self.paths.sockets}: "
-                    f"it may be recovering from a crash, or see another {self.paths.sockets.parent} than we do; "
+                    f"it may be recovering from a crash, or see another {self.paths.sockets.parent} than this process; "
                     f"try again later, and read {self.paths.log}"
                 )
             time.sleep(_POLL_S)
         return True
 
-    def _clear_stale(self, deadline: float) -> None:
-        """Take away what a dead server left and Postgres would trip over when a new process has its number."""
+    def _remove_stale_files(self, deadline: float) -> None:
+        """Remove the files of a dead server that stop Postgres when another process has its process id by now."""
         while self._socket_answers():
-            # On its way out it removes whatever socket is there, so a new one has to wait for it.
+            # An ending server removes any socket with this name, so a new server must wait for it.
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
                     f"an older server whose data folder is gone still listens in {self.paths.sockets}: "
@@ -255,9 +259,9 @@ class EmbeddedServer:
         for name in (cluster.SOCKET, f"{cluster.SOCKET}.lock"):
             (self.paths.sockets / name).unlink(missing_ok=True)
         pid, _ = self._pid_file()
-        if pid is None or not os_account.exists(pid):
+        if pid is None or not system.exists(pid):
             return
-        # The rest of the file stays: by it Postgres finds backends of the dead server that still run.
+        # The rest of the file stays: Postgres uses it to find backends of the dead server that still run.
         handle = os.open(self.paths.data / "postmaster.pid", os.O_RDWR | os.O_NOFOLLOW)
         with open(handle, "r+") as file:
             rest = file.read(4096).partition("\n")[2]
@@ -282,7 +286,7 @@ def _paths(home: Path, data_dir: str) -> Paths:
         if not state.is_absolute():
             raise SettingsError(f"data_dir is {data_dir!r}: it must be an absolute path, or start with ~")
     elif as_root():
-        state = os_account.system_folder() / _digest(home)
+        state = system.system_folder() / _digest(home)
     else:
         given = os.environ.get("XDG_DATA_HOME", "")
         base = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
@@ -290,9 +294,9 @@ def _paths(home: Path, data_dir: str) -> Paths:
     state = state.resolve()
     sockets = state / "run"
     too_long = len(os.fsencode(sockets / f"{cluster.SOCKET}.lock")) > _SOCKET_PATH_MAX
-    # libpq takes a comma for the end of a host's name.
+    # For libpq a comma ends the name of a host.
     if too_long or "," in str(sockets):
-        short = os_account.system_folder() / "run" if as_root() else Path(f"/tmp/hermes-pgvector-{os.geteuid()}")
+        short = system.system_folder() / "run" if as_root() else Path(f"/tmp/hermes-pgvector-{os.geteuid()}")
         sockets = short / _digest(state)
     return Paths(state, state / "data", sockets)
 

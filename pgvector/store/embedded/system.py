@@ -1,4 +1,4 @@
-"""What the embedded server needs from the operating system: its account, its folders, its processes."""
+"""Accounts, folders, locks and processes of the operating system, as the embedded server needs them."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ def as_root() -> bool:
 
 
 def system_folder() -> Path:
-    """Where root keeps its servers and what they share."""
+    """The folder of root's servers and of the files that they share."""
     return Path("/var/lib/hermes-pgvector").resolve()
 
 
 def server_account(data: Path, deadline: float) -> Account:
-    """The account for the server of this data folder: its owner, else ours to choose.
+    """The account that the server of this data folder runs under: the folder's owner, or this process's account.
 
-    Root gets the system account `hermes-pgvector`, made on first use, or `nobody` where none can be made.
+    For root it is the system account `hermes-pgvector`, which is made on first use, or `nobody` when it cannot be made.
+    Raises SettingsError when no account can be used.
     """
     if not as_root():
         return Account.of(os.geteuid())
@@ -73,7 +74,12 @@ def server_account(data: Path, deadline: float) -> Account:
             )
         return owner
     with locked(system_folder() / "lock", deadline):
-        return _named(ACCOUNT) or _added() or _named("nobody") or _no_account()
+        account = _named(ACCOUNT) or _added() or _named("nobody")
+    if account is None:
+        raise SettingsError(
+            f"Postgres refuses to run as root and no account could be made: add a user {ACCOUNT}, or set dsn"
+        )
+    return account
 
 
 def _named(name: str) -> Account | None:
@@ -91,16 +97,11 @@ def _added() -> Account | None:
     return _named(ACCOUNT) if done.returncode == 0 else None
 
 
-def _no_account() -> Account:
-    raise SettingsError(
-        f"Postgres refuses to run as root and no account could be made: add a user {ACCOUNT}, or set dsn"
-    )
-
-
 def make_folder(path: Path) -> None:
-    """Make a folder and its missing parents, ours alone to write in; one that is there is checked, never changed.
+    """Make a folder and its missing parents, writable for this account only; an existing one is checked, not changed.
 
-    Root's can be passed through by every account, because the server's must reach its data.
+    Every account may pass through a folder of root, because the server's account must reach its data. Raises
+    SettingsError when an existing folder has another owner or other writers.
     """
     for folder in (*reversed(path.parents), path):
         try:
@@ -118,12 +119,12 @@ def make_folder(path: Path) -> None:
 
 
 def make_private_folder(path: Path, account: Account) -> None:
-    """Make a folder that only the account can enter; one that is there must be just so, lest someone else made it."""
+    """Make a folder that only the account can enter. Raises SettingsError when an existing one differs."""
     try:
         path.mkdir(0o700)
     except FileExistsError:
         found = path.lstat()
-        # Root's own is one whose maker died before it was handed over.
+        # A folder of root is left when a process died between mkdir and chown.
         ours = found.st_uid in (account.uid, os.geteuid())
         if not stat.S_ISDIR(found.st_mode) or not ours or found.st_mode & 0o077:
             raise SettingsError(
@@ -135,23 +136,23 @@ def make_private_folder(path: Path, account: Account) -> None:
 
 
 def check_reachable(folder: Path, account: Account, deadline: float) -> None:
-    """Raise SettingsError, naming what is in the way, when the account cannot enter the folder."""
+    """Raise SettingsError that names the closed folder when the account cannot enter `folder`."""
     if not as_root():
         return
     code, _ = run(account, ["/bin/sh", "-c", 'cd "$0"', str(folder)], deadline)
     if code:
-        shut = next((path for path in (*reversed(folder.parents), folder) if not path.stat().st_mode & 0o001), folder)
+        closed = next((path for path in (*reversed(folder.parents), folder) if not path.stat().st_mode & 0o001), folder)
         raise SettingsError(
             f"data_dir is {folder}: the account {account.name}, which Postgres must run under instead of root, cannot "
-            f"enter {shut}; name a folder that it can reach, or leave data_dir empty"
+            f"enter {closed}; name a folder that it can reach, or leave data_dir empty"
         )
 
 
 @contextmanager
 def locked(path: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock of a file against all other processes and threads; the folder is made when it is missing.
+    """Hold the lock of a file against all other processes and threads; makes the folder when it is missing.
 
-    Raises DatabaseUnavailable when it cannot be had before the deadline (of time.monotonic).
+    Raises DatabaseUnavailable when the lock is not free before the deadline (of time.monotonic).
     """
     make_folder(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -169,14 +170,14 @@ def locked(path: Path, deadline: float) -> Iterator[None]:
         try:
             yield
         finally:
-            # Said aloud, because a child forked meanwhile keeps a copy of the descriptor.
+            # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
             fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
 
 
 def clean_environment() -> dict[str, str]:
-    """Nothing of the agent's environment, which holds its keys, but where this machine keeps its libraries."""
+    """The environment of Postgres' programs: without the agent's variables, which hold keys, but with library paths."""
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC", **kept}
 
@@ -204,14 +205,17 @@ def _spawn(account: Account, arguments: list[str], stdout: int, stderr: int) -> 
 
 
 def run(account: Account, arguments: list[str], deadline: float, text: str = "") -> tuple[int, str]:
-    """Run a program to its end with `text` as its input and return its exit code and output (both streams)."""
+    """Run a program with `text` as its input; returns its exit code and output (both streams).
+
+    Raises DatabaseUnavailable when it cannot be started, or does not end before the deadline; it is killed then.
+    """
     process = _spawn(account, arguments, subprocess.PIPE, subprocess.STDOUT)
     output = _output(process, arguments[0], deadline, text)
     return process.returncode, output.decode(errors="replace")
 
 
 def _output(process: subprocess.Popen[bytes], name: str, deadline: float, text: str = "") -> bytes:
-    """What a program says until it ends; one that does not in time is killed, with all that it started."""
+    """The output of a program; one that does not end in time is killed together with its children."""
     try:
         return process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))[0]
     except subprocess.TimeoutExpired:
@@ -223,9 +227,10 @@ def _output(process: subprocess.Popen[bytes], name: str, deadline: float, text: 
 
 
 def run_detached(account: Account, arguments: list[str], log: int, deadline: float) -> int:
-    """Start a program that outlives this process, in a session of its own, and return its process id.
+    """Start a program that outlives this process, in its own session, and return its process id.
 
-    The shell between makes it no child of ours: it leaves no zombie here, and who kills our children misses it.
+    It is started by a shell, so that it is not a child of this process: it leaves no zombie and survives when this
+    process kills its children.
     """
     script = '"$0" "$@" </dev/null >&2 & echo $!'
     process = _spawn(account, ["/bin/sh", "-c", script, *arguments], subprocess.PIPE, log)
@@ -233,7 +238,7 @@ def run_detached(account: Account, arguments: list[str], log: int, deadline: flo
 
 
 def exists(pid: int) -> bool:
-    """Whether a process has this id, be it a zombie or another user's."""
+    """Whether a process has this id; a zombie counts, and so does a process of another user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -244,7 +249,7 @@ def exists(pid: int) -> bool:
 
 
 def runs(pid: int, argument: str) -> bool:
-    """Whether the process is alive (a zombie is not) and was started with the argument."""
+    """Whether the process runs (a zombie does not) and was started with the argument."""
     if not exists(pid):
         return False
     if sys.platform == "linux":
@@ -259,7 +264,7 @@ def runs(pid: int, argument: str) -> bool:
 
 
 def _command_line(pid: int) -> bytes:
-    """What the process was started with. In the middle of execve a living one shows nothing, so it gets a moment."""
+    """The command line of a process. It is empty for a moment during execve, so an empty one is read again."""
     deadline = time.monotonic() + _EXECVE_S_MAX
     while True:
         shown = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -270,5 +275,5 @@ def _command_line(pid: int) -> bytes:
 
 
 def part_of(path: Path) -> Path:
-    """A fresh name beside a folder, for building it before it takes its place."""
+    """A new name beside a file or folder, for building it before it is renamed into place."""
     return path.with_name(f"{path.name}.part-{secrets.token_hex(4)}")
