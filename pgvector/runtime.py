@@ -7,12 +7,11 @@ counted: the last release drains and closes it, and a leaked provider costs a nu
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
@@ -27,7 +26,6 @@ from .hosts.guard import guarded, nothing
 from .mirror.home import Home
 from .mirror.reconcile import Reconciler
 from .model import Event, Recall, RecallRequest, Scope
-from .outbox import dead_letters
 from .outbox.memory_queue import open_spool
 from .recall.cache import Remembered
 from .recall.recaller import Recaller
@@ -37,6 +35,8 @@ from .session.themes import Identity, allowed, author_of, home_theme, readable, 
 from .settings import Settings
 from .store.connection.database import Database
 from .text.theme_names import hidden_pattern, is_bench
+from .write.readiness import Readiness
+from .write.refiling import Refiling
 from .write.writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")
@@ -72,14 +72,14 @@ class Runtime:
         self.fitting = EmbedderCompatibility(settings, self.home, self.database)
         self.files = Reconciler(self.home, self.accept)
         self.off_record = OffRecord(self.home.state)
-        self.writer = AsyncWriter(self._spool, self.home, self.database, self._make_ready, settings)
+        self._readiness = self._make_readiness()
+        self.writer = AsyncWriter(
+            self._spool, self.home, self.database, self._readiness, self.home.person_key.filed, settings
+        )
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
         self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
         self._reconciling: dict[str, Future[None]] = {}
         self._strangers: set[str] = set()
-        self._looked_aside: tuple[int, frozenset[str]] = (0, frozenset())
-        self._look_aside_at = 0.0
-        self._ready = threading.Event()
         self.turn_lock = threading.Lock()
         self.begun: Remembered[tuple[str, str], datetime] = Remembered(BEGUN_MAX)
 
@@ -114,9 +114,8 @@ class Runtime:
     def recall(self, kind: str, request: RecallRequest) -> Recall:
         """Answer within the request's budget, what was just written included; `kind` is `entries` or `turns`."""
         deadline = time.monotonic() + request.budget_s
-        if not self._ready.is_set():
-            self.writer.wake()
-            self._ready.wait(request.budget_s * READY_SHARE)
+        if not self._readiness.reached:
+            self.wait_ready(request.budget_s * READY_SHARE)
         self.writer.flush(request.budget_s * FLUSH_SHARE)
         request = replace(request, budget_s=max(0.1, deadline - time.monotonic()))
         return self._recaller.turns(request) if kind == "turns" else self._recaller.entries(request)
@@ -157,7 +156,7 @@ class Runtime:
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect now, and wait until the database is usable; False when it is not in time."""
         self.writer.wake()
-        return self._ready.wait(timeout_s)
+        return self._readiness.wait(timeout_s)
 
     def usable_embedder(self) -> Embedder | str:
         """The embedder whose vectors fit the database, or the reason why meaning is not searched."""
@@ -168,7 +167,7 @@ class Runtime:
         counters, health, embedder = self.writer.counters, self.writer.health, self.usable_embedder()
         return {
             "database": self.database.label,
-            "ready": self._ready.is_set(),
+            "ready": self._readiness.reached,
             "problem": health.problem,
             "stuck": self.writer.stuck,
             "failing_since": health.failing_since and health.failing_since.isoformat(),
@@ -176,7 +175,7 @@ class Runtime:
             "embedder": embedder if isinstance(embedder, str) else embedder.model,
             "meaning": not isinstance(embedder, str),
             "counters": {name: getattr(counters, name) for name in counters.__slots__},
-            "healed": self.writer.healed,
+            "healed": self.writer.backfilled,
             "set_aside": len(self.home.aside()),
             "connections": self.database.pool_size(),
         }
@@ -194,12 +193,12 @@ class Runtime:
         """Begin anew in a forked child: files, sockets and threads belong to the parent."""
         self._spool.abandon()
         self.database.abandon()
-        self.writer.abandon()
         # The lock of the old one may be held by a thread that does not exist here; its sockets are the parent's.
         self.fitting = EmbedderCompatibility(self.settings, self.home, self.database)
+        self._readiness = self._make_readiness()
+        self.writer.abandon(self._readiness)
         self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
         self._reconciling = {}
-        self._ready = threading.Event()
         self.turn_lock = threading.Lock()
         self.begun = Remembered(BEGUN_MAX)
         self.home.person_key.abandon()
@@ -207,41 +206,9 @@ class Runtime:
         self.off_record = OffRecord(self.home.state)
         self._recaller.abandon()
 
-    def _look_aside(self) -> None:
-        """File what any process of the home has set aside because it did not know whose it was, if this one does."""
-        met = self.home.person_key.met()
-        if not met or time.monotonic() < self._look_aside_at:
-            return
-        with contextlib.suppress(OSError):
-            found = self.home.aside_folder.stat().st_mtime_ns, met
-            if found != self._looked_aside:
-                self._looked_aside = found
-                self._look_aside_at = time.monotonic() + self.settings.adopt_interval_s
-                self.in_background(self._file_again, met)
-
-    def _file_again(self, themes: Collection[str]) -> None:
-        folder = self.home.aside_folder
-        for item in dead_letters.kept(folder):
-            if item.event and item.event.theme in themes and item.reason == NOT_MET and self.accept(item.event):
-                # The writer may have been as quick as to set it aside for another reason.
-                now = dead_letters.read(folder, item.id)
-                if now is not None and now.reason == NOT_MET:
-                    dead_letters.forget(folder, item.id)
-
-    def _make_ready(self) -> Embedder | None:
-        """Called by the drain thread before each batch: connect, migrate or verify, and match the embedder."""
-        if not self._ready.is_set() or self.writer.health.problem:
-            state = self.database.prepare(self.fitting.wanted_dimensions())
-            self.fitting.match(state.dimensions)
-            self.home.person_key.settle(self.database.agreed_person_key)
-            self._ready.set()
-        elif self.fitting.undecided and self.database.state is not None:
-            self.fitting.match(self.database.state.dimensions)
-        if self.fitting.calibration_due():
-            self.in_background(self.fitting.calibrate)
-        self._look_aside()
-        embedder = self.usable_embedder()
-        return None if isinstance(embedder, str) else embedder
+    def _make_readiness(self) -> Readiness:
+        refiling = Refiling(self.home, self.settings, NOT_MET, self.home.person_key.met, self.accept)
+        return Readiness(self.database, self.fitting, refiling, self.home.person_key.settle, self.in_background)
 
 
 _lock = threading.Lock()

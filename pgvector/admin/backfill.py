@@ -108,7 +108,7 @@ def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
         return False
     finally:
         with job.database.connection(job.settings.connect_timeout_s) as connection:
-            upkeep.release(connection, upkeep.HEAL, job.holder)
+            upkeep.release(connection, upkeep.VECTORS_LEASE, job.holder)
     return True
 
 
@@ -141,7 +141,7 @@ def _take_lease(job: _Job, console: Console, progress: Progress, bar: TaskID, wa
 def _claim(job: _Job) -> bool:
     seconds = job.settings.embed_timeout_s + LEASE_MARGIN_S
     with job.database.connection(job.settings.connect_timeout_s) as connection:
-        return upkeep.claim(connection, upkeep.HEAL, job.holder, seconds)
+        return upkeep.claim(connection, upkeep.VECTORS_LEASE, job.holder, seconds)
 
 
 def _step(job: _Job) -> bool:

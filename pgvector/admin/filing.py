@@ -11,7 +11,7 @@ from ..embedding.protocol import Embedder
 from ..errors import Unavailable
 from ..mirror.home import Home
 from ..model import Counters, Event
-from ..outbox.counters import Tally
+from ..outbox.counters import WriterStatus
 from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store.connection.database import Database
@@ -39,12 +39,14 @@ class Filing(AbstractContextManager["Filing"]):
             window_max=settings.write_queue_maxsize,
             fsync=settings.spool_fsync,
         )
-        self._tally = Tally()
-        errands = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS)
-        self._drain = BatchProcessor(self._spool, home, self._database, settings, errands, self._tally)
+        self._status = WriterStatus()
+        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS)
+        self._batches = BatchProcessor(
+            self._spool, home, self._database, settings, executor, self._status, home.person_key.filed
+        )
 
     def __exit__(self, *_: object) -> None:
-        self._drain.let_go()
+        self._batches.stop()
         self._spool.close()
         self._database.close()
         self._fitting.close()
@@ -52,12 +54,12 @@ class Filing(AbstractContextManager["Filing"]):
     @property
     def counters(self) -> Counters:
         """What became of the events so far, without those that are pending."""
-        return self._tally.counts
+        return self._status.counts
 
     def file(self, event: Event) -> bool:
         """Make the event durable; False when the spool refuses it."""
         filed = self._spool.append(event)
-        self._tally.add(offered=1, accepted=int(filed), refused=int(not filed))
+        self._status.add(offered=1, accepted=int(filed), refused=int(not filed))
         return filed
 
     def store(self, wait_s: float) -> str:
@@ -69,7 +71,7 @@ class Filing(AbstractContextManager["Filing"]):
         problem = f"{wait_s:g} s were not enough; run it again to go on"
         while True:
             try:
-                if not self._drain.step(self._ready()):
+                if not self._batches.step(self._ready()):
                     return ""
             except Unavailable as error:
                 problem = str(error)

@@ -96,7 +96,7 @@ def search(home: Path, console: Console, question: Question, *, explain: bool) -
         request = question.request(runtime)
         with console.busy("asking the memory"):
             _wait_ready(runtime)
-            whole = runtime.writer.flush(request.budget_s, adopted=True)
+            whole = runtime.writer.flush(request.budget_s, orphans=True)
             answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in question.kinds()}
     finally:
         release(runtime)

@@ -1,10 +1,9 @@
-"""What became of the events of this process, and whether the writer is well."""
+"""Counters of the events of this process, and whether its writer works."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,15 +15,15 @@ log = logging.getLogger("hermes.pgvector")
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What an operator asks first: is it working, and if not, since when and why."""
+    """Whether the writer works, and if it does not, since when and why. `problem` is empty while it works."""
 
     last_success: datetime | None = None
     failing_since: datetime | None = None
     problem: str = ""
 
 
-class Tally:
-    """Counters and health. Safe for any thread; who counts something that others wait for also calls `notify`."""
+class WriterStatus:
+    """Counters and health of a writer. Safe for any thread; call `notify` after a change that others wait for."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -44,33 +43,27 @@ class Tally:
     def add(self, **numbers: int) -> None:
         """Add to counters by name."""
         with self._changed:
-            grown = {name: getattr(self._counts, name) + number for name, number in numbers.items()}
-            self._counts = replace(self._counts, **grown)
+            sums = {name: getattr(self._counts, name) + number for name, number in numbers.items()}
+            self._counts = replace(self._counts, **sums)
 
     def notify(self) -> None:
-        """Have everybody look who waits for a change."""
+        """Wake the threads in `wait_until`."""
         with self._changed:
             self._changed.notify_all()
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until `done()` holds, for at most `timeout_s` seconds; returns whether it does."""
-        deadline = time.monotonic() + timeout_s
+        """Wait until `done()` is true, for at most `timeout_s` seconds; returns whether it is."""
         with self._changed:
-            while not done():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-        return True
+            return self._changed.wait_for(done, timeout_s)
 
     def succeeded(self) -> None:
-        """A round of the writer went well."""
+        """Note a round of the writer without an error."""
         if self._health.problem:
-            log.warning("memory is stored again")
+            log.warning("events are stored again")
         self._health = Health(last_success=now())
 
     def failed(self, problem: str) -> None:
-        """A round failed; the first of a row is said in the log."""
+        """Note a failed round; the first of several is logged."""
         if not self._health.problem:
-            log.warning("memory is kept in the spool for now: %s", problem)
+            log.warning("events stay in the spool for now: %s", problem)
         self._health = replace(self._health, failing_since=self._health.failing_since or now(), problem=problem)

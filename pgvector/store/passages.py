@@ -1,38 +1,56 @@
-"""The texts that an event stores as rows, and what is embedded for each."""
+"""The texts that an event stores as rows, and the texts that are embedded for them. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
 from ..settings import Settings
 from ..text.chunking import pieces
 
 CONTEXT_CHARS_MAX = 400
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Passage:
-    """A text to be stored, and what it answers: the text before it in the session, which tells what it is about."""
+    """One text of an event, stored as one row.
+
+    `answers` is the text before it in the session, which gives its vector context. `vector` is None until the text is
+    embedded.
+    """
 
     role: str
     content: str
     answers: str = ""
+    vector: Vector | None = None
 
     @property
     def embedded(self) -> str:
-        """The text whose vector stands for this passage."""
+        """The text that is embedded for the row."""
         return f"{self.answers[:CONTEXT_CHARS_MAX]}\n{self.content}" if self.answers else self.content
 
-    def pieces(self, settings: Settings) -> list[str]:
-        """The parts whose vectors stand beside that of the passage; none unless it is too long for one."""
+    def chunks(self, settings: Settings) -> list[str]:
+        """The chunks of a long text, each embedded besides the text itself; empty when one vector is enough."""
         if len(self.embedded) <= settings.embed_chars_max:
             return []
         return pieces(self.content, settings.embed_piece_chars, settings.embed_pieces_max)
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedEvent:
+    """A validated event and the passages that it stores."""
+
+    event: Event
+    passages: tuple[Passage, ...]
+
+
+def prepare(event: Event, answers: str = "") -> PreparedEvent:
+    """The event with its passages, not embedded yet. `answers` is the last text of its session before it."""
+    return PreparedEvent(event, passages(event, answers))
+
+
 def passages(event: Event, answers: str = "") -> tuple[Passage, ...]:
-    """What an event stores; `answers` is the last thing said in its session. Transcripts are embedded later."""
+    """The passages of an event; none of a transcript, whose missing turns are found when it is stored."""
     match event:
         case Add() | Replace():
             return (Passage(event.target, event.content),)
@@ -45,6 +63,5 @@ def passages(event: Event, answers: str = "") -> tuple[Passage, ...]:
 
 
 def _exchange(question: str, answer: str, before: str) -> tuple[Passage, ...]:
-    told = Passage("user", question, before)
-    replied = Passage("assistant", answer, question)
-    return tuple(passage for passage in (told, replied) if passage.content)
+    sides = Passage("user", question, before), Passage("assistant", answer, question)
+    return tuple(side for side in sides if side.content)

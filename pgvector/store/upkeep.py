@@ -1,4 +1,4 @@
-"""Rows without a vector or without words: who fills them in, and how."""
+"""Rows without a vector or without words: found and filled in, and the leases for it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from .passages import Passage
 from .queries import KINDS, QUERIES, Kind
 
 WORDS_SAMPLE_ROWS = 2000
-# The leases of what one process of a fleet does at a time: fill in vectors, which a backfill does too, count common
-# words, and forget what is old.
-HEAL, WORDS, PRUNE = "heal", "words", "prune"
+# Leases, for work that one process of a fleet does at a time: fill in vectors, count common words, delete old events.
+VECTORS_LEASE, WORDS_LEASE, PRUNE_LEASE = "heal", "words", "prune"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +27,24 @@ class Unembedded:
     passage: Passage
 
     def texts(self, settings: Settings) -> list[str]:
-        """What is embedded for it: the text of its own vector, then the pieces of a long one."""
-        return [self.passage.embedded, *self.passage.pieces(settings)]
+        """The texts to embed for the row: that of its own vector, then the chunks of a long text."""
+        return [self.passage.embedded, *self.passage.chunks(settings)]
 
 
 def claim(connection: Connection, name: str, holder: str, seconds: float) -> bool:
-    """Take or renew a lease that one process of the fleet holds at a time."""
+    """Take or renew a lease for so many seconds; False while another `holder` has it."""
     return (
         connection.execute(QUERIES["claim_lease"], {"name": name, "holder": holder, "seconds": seconds}).rowcount == 1
     )
 
 
 def release(connection: Connection, name: str, holder: str) -> None:
-    """Give a lease back; harmless when somebody else holds it."""
+    """Release a lease; nothing happens when another process holds it."""
     connection.execute(QUERIES["release_lease"], {"name": name, "holder": holder})
 
 
 def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, int]] = ()) -> list[Unembedded]:
-    """Up to `limit` rows without a vector, entries first, without those named by `skip`."""
+    """Up to `limit` rows without a vector, entries first, without the (kind, id) pairs in `skip`."""
     found: list[Unembedded] = []
     for kind in KINDS:
         if len(found) >= limit:
@@ -62,16 +61,16 @@ def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, 
 
 
 def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence[Sequence[Vector]]) -> int:
-    """Store the vectors of each row, its own first and then those of its pieces, and the words of rows that lack them.
+    """Store the vectors of each row, its own first and then those of its chunks, and the words of rows that lack them.
 
-    Call it in a transaction: a row that has a vector has its pieces. Returns how many rows were changed.
+    Call it in a transaction, so that a row with a vector has all its chunks. Returns how many rows changed.
     """
     changed = 0
     for kind in KINDS:
         chosen = [(row, own) for row, own in zip(found, vectors, strict=True) if row.kind == kind]
         if not chosen:
             continue
-        _add_pieces(connection, kind, chosen)
+        _add_chunks(connection, kind, chosen)
         parameters = {
             "themes": [row.theme for row, _ in chosen],
             "ids": [row.id for row, _ in chosen],
@@ -82,22 +81,22 @@ def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence
     return changed
 
 
-def _add_pieces(connection: Connection, kind: Kind, chosen: Sequence[tuple[Unembedded, Sequence[Vector]]]) -> None:
-    pieces = [(row, number, vector) for row, own in chosen for number, vector in enumerate(own[1:])]
-    if pieces:
+def _add_chunks(connection: Connection, kind: Kind, chosen: Sequence[tuple[Unembedded, Sequence[Vector]]]) -> None:
+    chunks = [(row, number, vector) for row, own in chosen for number, vector in enumerate(own[1:])]
+    if chunks:
         parameters = {
-            "themes": [row.theme for row, _, _ in pieces],
-            "ids": [row.id for row, _, _ in pieces],
-            "pieces": [number for _, number, _ in pieces],
-            "embeddings": [half(vector) for _, _, vector in pieces],
+            "themes": [row.theme for row, _, _ in chunks],
+            "ids": [row.id for row, _, _ in chunks],
+            "pieces": [number for _, number, _ in chunks],
+            "embeddings": [half(vector) for _, _, vector in chunks],
         }
         connection.execute(QUERIES[f"add_pieces_{kind}"], parameters)
 
 
 def add_words(connection: Connection, limit: int) -> int:
-    """Give up to `limit` rows their words, as far as no other process is at it. Returns how many.
+    """Add the words of up to `limit` rows that lack them, without those locked by another process. Returns how many.
 
-    Call it in a transaction. Rows lack words when others than this package put them in, or an earlier release did.
+    Call it in a transaction. Rows that another program or an earlier release inserted lack words.
     """
     added = 0
     for kind in KINDS:
@@ -113,9 +112,9 @@ def add_words(connection: Connection, limit: int) -> int:
 
 
 def count_words(connection: Connection, rows_min: int, hidden: str) -> bool:
-    """Count, in a sample, the words of the one theme of more than `rows_min` rows that is most due; whether one was.
+    """Count the words in a sample of the theme whose count is oldest; False when no theme of `rows_min` rows is due.
 
-    Themes that match the pattern `hidden` are counted for themselves and not among all. Call it in a transaction.
+    Themes that match the pattern `hidden` are left out of the count over all themes. Call it in a transaction.
     """
     for kind in KINDS:
         parameters = {"rows_min": rows_min, "reserved": hidden}
@@ -128,7 +127,7 @@ def count_words(connection: Connection, rows_min: int, hidden: str) -> bool:
 
 
 def prune_events(connection: Connection, days: int) -> int:
-    """Forget applied events, and marks of what was removed, older than any spool can be. Returns how many events."""
+    """Delete ledger events, tombstones and withdrawals older than `days`. Returns the number of events."""
     connection.execute(QUERIES["prune_tombstones"], {"days": days})
     connection.execute(QUERIES["prune_withdrawals"], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount

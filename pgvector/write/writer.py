@@ -1,6 +1,6 @@
-"""AsyncWriter: one daemon thread that brings events from the spool into Postgres and keeps the rows whole.
+"""One daemon thread that moves events from the spool into Postgres and fills in missing vectors.
 
-It retries while a service is down, restarts on the next event if it ever died, and tells how it fares.
+It retries while a service is down, and the next event restarts it if it ever ends.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..mirror.home import Home
 from ..model import Counters, Event
 from ..outbox.codec import encode
-from ..outbox.counters import Health, Tally
+from ..outbox.counters import Health, WriterStatus
 from ..outbox.heartbeat import Heartbeat, HeartbeatWriter
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S, Spool
 from ..settings import Settings
 from ..store.connection.database import Database
 from .backfill import Backfill
 from .batches import BatchProcessor
+from .readiness import Readiness
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -32,53 +33,65 @@ IDLE_S_MAX = 1.0
 RETRY_S_MIN = 0.2
 SCHEMA_RETRY_S_MIN = 5.0
 STOP_GRACE_S = 1.0
-LOOKS_MAX = 5
-ERRAND_THREADS_MAX = 2
+BALANCE_TRIES_MAX = 5
+EMBED_THREADS_MAX = 2
 DIVERTED_SHARE = 0.5
+HOOK_GAP_S = 2e-3
+YIELD_S_MAX = 0.5
 
 
 class AsyncWriter:
-    """Safe for any thread; `accept` returns in microseconds.
+    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds.
 
-    `ready` makes the database usable and returns the embedder whose vectors fit it, or None when there is none now. It
-    is called by the drain thread before every batch, and raises Unavailable or SchemaNotApplied.
+    `rename` gives an event the final names of its theme and author, or raises BadEvent.
     """
 
     def __init__(
-        self, spool: Spool, home: Home, database: Database, ready: Callable[[], Embedder | None], settings: Settings
+        self,
+        spool: Spool,
+        home: Home,
+        database: Database,
+        readiness: Readiness,
+        rename: Callable[[Event], Event],
+        settings: Settings,
     ) -> None:
-        self._spool, self._home, self._database, self._ready, self._settings = spool, home, database, ready, settings
+        self._spool, self._home, self._database, self._settings = spool, home, database, settings
+        self._readiness, self._rename = readiness, rename
         self._reset()
 
     def _reset(self) -> None:
-        self._tally = Tally()
-        self._pulse = HeartbeatWriter(self._spool.appear, self._settings.stuck_after_s)
+        self._status = WriterStatus()
+        self._heartbeat = HeartbeatWriter(self._spool.appear, self._settings.stuck_after_s)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._hurried = self._flushes = 0
-        self._log_at = 0.0
+        self._flushing = self._flushes = 0
+        self._log_at = self._accepted_at = 0.0
         self._woken = threading.Event()
-        errands = BackgroundExecutor("hermes-pgvector-embed", ERRAND_THREADS_MAX)
-        self._drain = BatchProcessor(self._spool, self._home, self._database, self._settings, errands, self._tally)
-        self._healer = Backfill(self._database, errands, self._settings, self._woken.set)
+        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
+        self._batches = BatchProcessor(
+            self._spool, self._home, self._database, self._settings, executor, self._status, self._rename
+        )
+        self._backfill = Backfill(self._database, executor, self._settings, self._woken.set)
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
-        if self._spool.pending and self._pulse.overdue:
-            self._pulse.warn(self._spool.pending)
+        if self._spool.pending and self._heartbeat.overdue:
+            self._heartbeat.warn(self._spool.pending)
         accepted = self._spool.append(event)
-        self._tally.add(offered=1, accepted=int(accepted), refused=int(not accepted))
+        self._status.add(offered=1, accepted=int(accepted), refused=int(not accepted))
+        self._accepted_at = time.monotonic()
         self.wake()
         return accepted
 
     def divert(self, event: Event, reason: str) -> bool:
-        """Take an event that must not be stored as it is: it is set aside for the operator. False when it cannot be.
+        """Move an event that must not be stored to the dead letters. False, and counted, when these are full.
 
-        These take a part of the room only: what cannot be stored at all and finds none holds up the queue.
+        Diverted events may fill a part of the dead letters only, because an event that cannot be stored and finds no
+        place there blocks the queue.
         """
         kept = self._home.set_aside(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
-        self._tally.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
+        self._status.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
         if not kept and time.monotonic() >= self._log_at:
             self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
             where = self._home.aside_folder
@@ -86,91 +99,92 @@ class AsyncWriter:
         return kept
 
     def wake(self) -> None:
-        """Have the thread look for work now: connect, adopt, write, heal."""
+        """Have the thread look for work now: connect, take over orphans, write, fill in vectors."""
         self._woken.set()
         if self._thread is None or not self._thread.is_alive() or self._stopping:
             self._start()
 
-    def flush(self, timeout_s: float, *, adopted: bool = False) -> bool:
-        """Wait until all that was accepted by now is settled; False when `timeout_s` seconds were not enough.
+    def flush(self, timeout_s: float, *, orphans: bool = False) -> bool:
+        """Wait until all events accepted by now are settled; False when `timeout_s` seconds were not enough.
 
-        With `adopted` also what dead processes left.
+        With `orphans` also those that dead processes left.
         """
         goal = self._spool.appended
 
         def settled() -> bool:
             own = self._spool.appended - self._spool.pending >= goal
-            return own and not (adopted and self._drain.adopting)
+            return own and (not orphans or self._batches.sources.orphans_done)
 
         if settled():
             return True
         with self._lock:
-            self._hurried += 1
+            self._flushing += 1
             self._flushes += 1
         self.wake()
-        self._tally.notify()
+        self._status.notify()
         try:
-            return self._tally.wait_until(settled, timeout_s)
+            return self._status.wait_until(settled, timeout_s)
         finally:
             with self._lock:
-                self._hurried -= 1
+                self._flushing -= 1
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what is pending, for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
+        """Flush for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
 
-        Harmless when never started or already stopped. A later event starts the thread again.
+        Does nothing when never started or already stopped. A later event starts the thread again.
         """
-        drained = self.flush(timeout_s)
+        flushed = self.flush(timeout_s)
         with self._lock:
             self._stopping = True
             thread = self._thread
         self._woken.set()
-        self._tally.notify()
+        self._status.notify()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=STOP_GRACE_S)
             if thread.is_alive():
-                log.info("the writer is still busy; what it holds stays in the spool")
-        return drained
+                log.info("the writer is still busy; its events stay in the spool")
+        return flushed
 
     def pending(self) -> int:
-        """Events accepted or adopted and not yet settled."""
-        return self._spool.pending + self._drain.adopted_pending
+        """Events accepted, or taken from orphans, and not yet settled."""
+        return self._spool.pending + self._batches.sources.orphans_pending
 
     @property
     def counters(self) -> Counters:
-        """What became of the events so far, without those that are left to an adopter, be it this process again."""
-        counts, left = self._tally.counts, self._spool.handed_over
+        """The counters so far, without the events left in a closed spool for the process that takes it over."""
+        counts, left = self._status.counts, self._spool.handed_over
         return replace(counts, offered=counts.offered - left, accepted=counts.accepted - left, pending=self.pending())
 
     @property
     def health(self) -> Health:
-        """Whether the writer is well."""
-        return self._tally.health
+        """Whether the writer works."""
+        return self._status.health
 
     @property
     def stuck(self) -> bool:
-        """Whether events wait, none was settled for `stuck_after_s` seconds, and the thread does not say why."""
-        return self.pending() > 0 and self._pulse.overdue
+        """Whether events are pending, none was settled for `stuck_after_s` seconds, and no error explains it."""
+        return self.pending() > 0 and self._heartbeat.overdue
 
     @property
-    def healed(self) -> int:
-        """Rows that got their vector later."""
-        return self._healer.healed
+    def backfilled(self) -> int:
+        """Rows that got their vector after they were stored."""
+        return self._backfill.rows_done
 
     def alive(self) -> bool:
-        """Whether the drain thread runs."""
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def abandon(self) -> None:
-        """Begin anew in a forked child, where the thread does not exist and its locks mean nothing."""
-        self._drain.abandon()
+    def abandon(self, readiness: Readiness) -> None:
+        """Start anew in a forked child, where the thread does not exist and its locks may be held for ever."""
+        self._batches.sources.abandon()
+        self._readiness = readiness
         self._reset()
 
     def _start(self) -> None:
         with self._lock:
             self._stopping = False
             if self._thread is None or not self._thread.is_alive():
-                self._pulse.rise()
+                self._heartbeat.rise()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
                 self._thread.start()
 
@@ -179,8 +193,9 @@ class AsyncWriter:
         while self._goes_on():
             self._woken.clear()
             flushes = self._flushes
+            busy = False
             try:
-                self._beat()
+                self._write_heartbeat()
                 busy = self._step()
                 pause_s = 0.0
             except (PgvectorError, OSError) as error:
@@ -189,89 +204,96 @@ class AsyncWriter:
                 log.warning("the writer met an unexpected %s", type(error).__name__)
                 log.debug("the writer met an unexpected error", exc_info=error)
                 pause_s = self._failed(error, pause_s)
-            else:
-                if busy:
-                    continue
-            self._rest(pause_s, flushes)
+            if pause_s:
+                self._pause(pause_s, flushes)
+            elif busy:
+                self._yield_to_hooks()
+            elif self._woken.wait(IDLE_S_MAX):
+                # The first event waits for others, also when a batch is full before.
+                self._status.wait_until(self._hurried, self._settings.batch_linger_s)
+                self._yield_to_hooks()
 
     def _goes_on(self) -> bool:
         with self._lock:
             if not self._stopping:
                 return True
-        # Outside the lock, which hooks take: this one may wait for Postgres.
-        self._healer.let_go()
+        # Outside the lock, which hooks take, because it may wait for Postgres.
+        self._backfill.stop()
         with self._lock:
             if not self._stopping:
                 return True
-            self._drain.let_go()
+            self._batches.stop()
             self._thread = None
             return False
 
     def _step(self) -> bool:
-        embedder = self._ready()
-        busy = self._drain.step(embedder)
-        if self._drain.unembedded:
-            self._drain.unembedded = False
-            self._healer.soon()
-        self._tally.succeeded()
-        return busy or self._heal(embedder)
+        embedder = self._readiness.embedder(verify=bool(self._status.health.problem))
+        busy = self._batches.step(embedder)
+        if self._batches.unembedded:
+            self._batches.unembedded = False
+            self._backfill.run_soon()
+        self._status.succeeded()
+        return busy or self._step_backfill(embedder)
 
-    def _heal(self, embedder: Embedder | None) -> bool:
-        """What goes wrong here keeps no event from being stored: the writer is well, and new events do not wait."""
+    def _step_backfill(self, embedder: Embedder | None) -> bool:
+        """Fill in vectors and words. An error here is no problem of the writer, which goes on storing events."""
         try:
-            return self._healer.step(embedder)
+            return self._backfill.step(embedder)
         except PgvectorError as error:
-            log.info("rows must wait for their vectors and words: %s", error)
+            log.info("rows wait for their vectors and words: %s", error)
         except Exception as error:
             log.warning("filling in vectors and words met an unexpected %s", type(error).__name__)
             log.debug("filling in vectors and words met an unexpected error", exc_info=error)
-        self._healer.postpone()
+        self._backfill.back_off()
         return False
 
-    def _beat(self) -> None:
+    def _write_heartbeat(self) -> None:
         if self._stopping:
             return  # the spool may be closed by now, and would be opened again
-        for _ in range(LOOKS_MAX):
-            # A hook may be between making an event durable and counting it.
+        for _ in range(BALANCE_TRIES_MAX):
+            # A hook may have made an event durable and not counted it yet.
             counts = self.counters
             if counts.balanced:
                 break
-        health = self._tally.health
-        self._pulse.beat(
+        health = self._status.health
+        self._heartbeat.beat(
             Heartbeat(
                 counters=counts,
                 last_success=health.last_success,
                 failing_since=health.failing_since,
                 problem=health.problem,
-                healed=self._healer.healed,
+                healed=self.backfilled,
             )
         )
 
-    def _rest(self, pause_s: float, flushes: int) -> None:
-        """Wait for work, or out the pause after a failure, which a flush that began since `flushes` were counted ends.
+    def _hurried(self) -> bool:
+        """Whether somebody waits for the events to be written."""
+        return self._flushing > 0 or self._stopping
 
-        The first event waits the linger for company, also when a batch is full before: the thread would take the
-        interpreter from the very hooks that fill it.
+    def _yield_to_hooks(self) -> None:
+        """Wait while hooks bring one event after the other, for at most `YIELD_S_MAX` seconds.
+
+        A batch computes for tens of milliseconds. A hook that needs the interpreter meanwhile waits 5 ms for it after
+        each of its system calls.
         """
-        if pause_s:
-            self._pause(pause_s, flushes)
-            return
-        if self._woken.wait(IDLE_S_MAX) and not (self._hurried or self._stopping):
-            self._tally.wait_until(lambda: self._hurried > 0 or self._stopping, self._settings.batch_linger_s)
+        until = time.monotonic() + YIELD_S_MAX
+        while not self._hurried() and (now := time.monotonic()) < until and now < self._accepted_at + HOOK_GAP_S:
+            time.sleep(HOOK_GAP_S)
 
     def _pause(self, pause_s: float, flushes: int) -> None:
+        """Wait before a retry; a flush that began after `flushes` were counted ends it."""
         until = time.monotonic() + pause_s
         while (left := until - time.monotonic()) > 0:
-            self._beat()
-            if self._tally.wait_until(lambda: self._stopping or self._flushes != flushes, min(left, IDLE_S_MAX)):
+            self._write_heartbeat()
+            if self._status.wait_until(lambda: self._stopping or self._flushes != flushes, min(left, IDLE_S_MAX)):
                 return
 
     def _failed(self, error: Exception, pause_s: float) -> float:
-        """Note what is wrong; returns how many seconds to wait before the next try."""
+        """Note the problem; returns the seconds to wait before the next try."""
         if isinstance(error, PgvectorError):
-            self._tally.failed(explained(error))
+            self._status.failed(explained(error))
         else:
-            self._tally.failed(
+            self._status.failed(
                 str(error) if isinstance(error, OSError) else f"unexpected {type(error).__name__}; see the log"
             )
         base = SCHEMA_RETRY_S_MIN if isinstance(error, SchemaNotApplied) else RETRY_S_MIN

@@ -26,7 +26,7 @@ from hermes_memory_pgvector.mirror import reconcile
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target, now
-from hermes_memory_pgvector.outbox.counters import Tally
+from hermes_memory_pgvector.outbox.counters import WriterStatus
 from hermes_memory_pgvector.outbox.memory_queue import open_spool
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool
 from hermes_memory_pgvector.outbox.spool import Spool
@@ -59,7 +59,10 @@ class Process:
         self.home = Home(path)
         self.dies = ""
         self._spool = open_spool(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
-        self._drain = BatchProcessor(self._spool, self.home, database, settings, BackgroundExecutor("test", 1), Tally())
+        self._batches = BatchProcessor(
+            self._spool, self.home, database, settings, BackgroundExecutor("test", 1), WriterStatus(),
+            self.home.person_key.filed,
+        )  # fmt: skip
         self.files = Reconciler(self.home, self._accept)
 
     def _accept(self, event: Event) -> bool:
@@ -72,12 +75,12 @@ class Process:
 
     def drain(self, steps: int = 1000) -> None:
         for _ in range(steps):
-            if not self._drain.step(None):
+            if not self._batches.step(None):
                 return
 
     def die(self) -> None:
         """Let go of all files as the kernel does for a killed process."""
-        self._drain.abandon()
+        self._batches.sources.abandon()
         self._spool.abandon()
 
 
@@ -453,7 +456,7 @@ def test_what_one_theme_took_out_does_not_come_back_when_that_of_another_is_stor
     settled(mine)
     for name, runtime in (("A", mine), ("B", theirs)):
         release(runtime)
-        assert start(name).writer.flush(20, adopted=True)
+        assert start(name).writer.flush(20, orphans=True)
         settled(start(name))
     with psycopg.connect(mine.database.dsn) as connection:
         rows = connection.execute("select home, content from memory_entries").fetchall()
@@ -538,5 +541,5 @@ def test_what_a_process_did_that_was_killed_in_a_change_is_known_to_the_next_cha
     assert runtime.files.change(Replace(content=changed, **common) if changed else Remove(**common))
     assert runtime.writer.flush(20)
     release(runtime)
-    assert start().writer.flush(20, adopted=True)
+    assert start().writer.flush(20, orphans=True)
     assert settled(start()) == [("memory", "blue kelp")] * bool(changed)

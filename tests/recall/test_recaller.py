@@ -39,10 +39,9 @@ from hermes_memory_pgvector.session.themes import readable
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import Kind
 from hermes_memory_pgvector.store.retrieval import Way, Where
-from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.text.theme_names import reserved
 
 # Words that the English dictionary leaves as they are.
@@ -84,12 +83,11 @@ class Memory:
         self.recaller = Recaller(self.database, lambda: self.embedder, self.settings)
 
     def add(self, *events: Event, embedded: bool = True) -> None:
-        planned = []
-        for event in events:
-            found = passages(event)
-            planned.append(Planned(event, found, tuple(vector(p.embedded) if embedded else None for p in found)))
+        prepared = list(map(prepare, events))
+        for passage in (passage for event in prepared for passage in event.passages):
+            passage.vector = vector(passage.embedded) if embedded else None
         with self.database.transaction(20, 60) as connection:
-            rows.apply(connection, planned)
+            rows.apply(connection, prepared)
 
     def clear(self) -> None:
         self.run("truncate conversations, memory_entries, memory_events cascade")

@@ -19,9 +19,8 @@ from hermes_memory_pgvector.recall.terms import Terms
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Connection, Database
-from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.retrieval import Where
-from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 
@@ -41,12 +40,12 @@ def opened(database: str, tmp_path: Path) -> Iterator[Database]:
 
 
 def accept(database: Database, texts: list[str], theme: str = "ops") -> None:
-    planned = []
+    prepared = []
     for number, text in enumerate(texts):
         event = TurnTaken(theme=theme, home="home", session_id=str(number), user=text, assistant="")
-        planned.append(Planned(event, passages(event), (None,)))
+        prepared.append(prepare(event))
     with database.transaction(20, 60) as connection:
-        rows.apply(connection, planned)
+        rows.apply(connection, prepared)
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["read whole", "too large to be read whole"])
@@ -226,10 +225,10 @@ def test_a_question_reads_a_bounded_number_of_rows(filled: Database, where: Wher
 
 
 def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> None:
-    healer = Backfill(
+    filling = Backfill(
         filled, BackgroundExecutor("words-test", 1), Settings(word_candidates_max=1000, bench_themes=["l?b"]), print
     )
-    while healer.step(None):
+    while filling.step(None):
         pass
     assert known(filled, "lab")["drum"] == ROWS
     assert known(filled, "")[""] == ROWS
@@ -238,15 +237,15 @@ def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> No
 
 def test_one_process_of_a_fleet_counts(filled: Database) -> None:
     errands = BackgroundExecutor("words-test", 1)
-    healers = [Backfill(filled, errands, Settings(word_candidates_max=1000), lambda: None) for _ in range(2)]
-    assert [healer.step(None) for healer in healers] == [True, False]
-    while healers[0].step(None):
+    fillings = [Backfill(filled, errands, Settings(word_candidates_max=1000), lambda: None) for _ in range(2)]
+    assert [filling.step(None) for filling in fillings] == [True, False]
+    while fillings[0].step(None):
         pass
     assert known(filled, "ops")["kelp"] == ROWS
     with filled.connection(20) as connection:
         connection.execute("delete from memory_words")
-    healers[1].soon()
-    assert healers[1].step(None) is False
+    fillings[1].run_soon()
+    assert fillings[1].step(None) is False
     assert known(filled, "ops") == {}
 
 

@@ -220,4 +220,4 @@ def until(runtime: Runtime, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, runtime.home.aside()
-        runtime.writer.flush(0.5, adopted=True)
+        runtime.writer.flush(0.5, orphans=True)

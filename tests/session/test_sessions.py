@@ -409,7 +409,7 @@ def test_a_turn_that_was_taken_back_while_it_waited_with_a_dead_process_does_not
     # Its spool is adopted now, after the withdrawal.
     deadline = time.monotonic() + 20
     while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
-        runtime.writer.flush(1, adopted=True)
+        runtime.writer.flush(1, orphans=True)
     assert runtime.writer.counters.adopted == 1
     assert stored(runtime, database) == texts(turn(1), turn(3))
 
@@ -425,7 +425,7 @@ def test_a_turn_that_waited_while_another_process_replayed_it_is_stored_once(
         assert stored(runtime, database) == texts(turn(1), turn(2))
     deadline = time.monotonic() + 20
     while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
-        runtime.writer.flush(1, adopted=True)
+        runtime.writer.flush(1, orphans=True)
     assert runtime.writer.counters.adopted == 1
     assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
 

@@ -21,9 +21,8 @@ from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import history, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
-from hermes_memory_pgvector.store.rows import Planned
 from hermes_memory_pgvector.store.schema import migrations, verification
 from hermes_memory_pgvector.write.backfill import Backfill
 
@@ -45,7 +44,7 @@ class Memory:
     def apply(self, *events: Event) -> None:
         """Apply events in one transaction, as the writer does."""
         with self.database.transaction(10, 20) as connection:
-            rows.apply(connection, [Planned(e, found := passages(e), (None,) * len(found)) for e in events])
+            rows.apply(connection, list(map(prepare, events)))
 
     def psql(self, statement: str, *parameters: Any) -> list[Any]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
@@ -187,7 +186,7 @@ def test_the_process_that_holds_the_lease_forgets_it(memory: Memory) -> None:
     settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
     errands = BackgroundExecutor("test", 1)
     first, second = (Backfill(memory.database, errands, settings, lambda: None) for _ in range(2))
-    first._prune_due = second._prune_due = 0.0
+    first._prune_at = second._prune_at = 0.0
     first.step(None)
     assert memory.past() == []
     memory.apply(add("b"), remove("b"))

@@ -23,7 +23,7 @@ from hermes_memory_pgvector.model import Event, SessionEnded, TurnTaken, Withdra
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.passages import prepare
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 _numbers = count(1)
@@ -37,8 +37,8 @@ class Memory:
         self.theme = "ops"
 
     def store(self, *events: Event, at_once: bool = False) -> None:
-        planned = [rows.Planned(e, found := passages(e), (None,) * len(found)) for e in events]
-        for batch in [planned] if at_once else [[one] for one in planned]:
+        prepared = list(map(prepare, events))
+        for batch in [prepared] if at_once else [[one] for one in prepared]:
             with self.database.transaction(10, 20) as connection:
                 rows.apply(connection, batch)
 
@@ -177,7 +177,7 @@ def test_turns_of_several_processes_do_not_wait_for_each_other_but_for_a_replay(
         stored.append(type(event).__name__)
 
     with memory.database.transaction(10, 20) as connection:
-        rows.apply(connection, [rows.Planned(turn, passages(turn), (None, None))])
+        rows.apply(connection, [prepare(turn)])
         memory.store(other)
         waiting = threading.Thread(target=elsewhere, args=(replay,))
         waiting.start()

@@ -19,8 +19,8 @@ from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace,
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.passages import passages
-from hermes_memory_pgvector.store.rows import Planned, missing_turns
+from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.store.rows import missing_turns
 
 pytestmark = pytest.mark.each_version
 
@@ -41,13 +41,11 @@ class Memory:
 
     def apply(self, *events: Event, embedded: bool = False) -> int:
         """Apply events in one transaction, as the writer does; returns how many were new."""
-        planned = []
-        for event in events:
-            found = passages(event)
-            vectors = tuple(vector(passage.embedded) if embedded else None for passage in found)
-            planned.append(Planned(event, found, vectors))
+        prepared = list(map(prepare, events))
+        for passage in (passage for event in prepared for passage in event.passages):
+            passage.vector = vector(passage.embedded) if embedded else None
         with self.database.transaction(10, 20) as connection:
-            return rows.apply(connection, planned)
+            return rows.apply(connection, prepared)
 
     def rows(self, statement: str, *parameters: Any) -> list[Any]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
@@ -143,7 +141,7 @@ def test_a_transaction_that_fails_leaves_nothing_and_can_be_repeated(memory: Mem
 
     def fail() -> None:
         with memory.database.transaction(10, 20) as connection:
-            rows.apply(connection, [Planned(event, passages(event), (None,) * len(passages(event))) for event in batch])
+            rows.apply(connection, list(map(prepare, batch)))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -516,9 +514,10 @@ def test_an_event_that_breaks_a_rule_of_the_schema_is_a_bad_event(memory: Memory
 
 @pytest.mark.parametrize("wrong", [[0.5] * 3, [1e6] * 384, [float("nan")] * 384])
 def test_a_vector_that_does_not_fit_is_a_bad_event(memory: Memory, wrong: Sequence[float]) -> None:
-    event = turn(1)
+    prepared = prepare(turn(1))
+    prepared.passages[0].vector = list(wrong)
     with pytest.raises(BadEvent), memory.database.transaction(10, 20) as connection:
-        rows.apply(connection, [Planned(event, passages(event), (list(wrong), None))])
+        rows.apply(connection, [prepared])
     assert memory.turns() == []
 
 
@@ -533,7 +532,7 @@ def test_an_add_and_a_remove_stored_at_once_see_each_other(memory: Memory) -> No
     removed = Remove(theme="ops", home="h", at=at(2), target="memory", previous="green tea")
     other = threading.Thread(target=memory.apply, args=(removed,))
     with memory.database.transaction(10, 20) as connection:
-        rows.apply(connection, [Planned(added, passages(added), (None,))])
+        rows.apply(connection, [prepare(added)])
         other.start()
         other.join(0.5)
         assert other.is_alive(), "it waits for what the other one does"
@@ -545,7 +544,7 @@ def test_two_replays_of_a_session_stored_at_once_see_each_other(memory: Memory) 
     told = [SessionEnded(theme="ops", home="h", session_id="s", at=at(n), turns=(("why?", "so"),)) for n in (1, 2)]
     other = threading.Thread(target=memory.apply, args=(told[1],))
     with memory.database.transaction(10, 20) as connection:
-        rows.apply(connection, [Planned(told[0], (), ())])
+        rows.apply(connection, [prepare(told[0])])
         other.start()
         other.join(0.5)
         assert other.is_alive(), "it waits for what the other one does"

@@ -18,8 +18,7 @@ from hermes_memory_pgvector.model import Add, Event, Scope, Vector
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.passages import passages
-from hermes_memory_pgvector.store.rows import Planned
+from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.write import backfill
 from hermes_memory_pgvector.write.backfill import Backfill
 
@@ -51,15 +50,15 @@ class Words:
 
 
 class Ward:
-    """A database with rows to heal."""
+    """A database with rows that lack vectors or words."""
 
     def __init__(self, dsn: str, folder: Path) -> None:
         self.dsn = dsn
         self.settings = Settings(dsn=dsn, heal_interval_s=3600)  # type: ignore[arg-type]
         self.database = Database(self.settings, folder)
 
-    def healer(self) -> Backfill:
-        return Backfill(self.database, BackgroundExecutor("heal-test", 1), self.settings, lambda: None)
+    def backfill(self) -> Backfill:
+        return Backfill(self.database, BackgroundExecutor("backfill-test", 1), self.settings, lambda: None)
 
     def run(self, statement: str, *parameters: Any) -> list[Any]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
@@ -88,18 +87,18 @@ def ward(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     ward.database.close()
 
 
-def work(healer: Backfill, embedder: Embedder | None, done: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Step as the drain thread does until it is done."""
+def work(filling: Backfill, embedder: Embedder | None, done: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Step as the writer thread does until it is done."""
     deadline = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < deadline, "it is not healed"
-        if not backfill.step(embedder):
+        assert time.monotonic() < deadline, "rows still lack something"
+        if not filling.step(embedder):
             time.sleep(0.01)
 
 
-def idle(healer: Backfill, embedder: Embedder | None, steps: int = 10) -> None:
+def idle(filling: Backfill, embedder: Embedder | None, steps: int = 10) -> None:
     for _ in range(steps):
-        backfill.step(embedder)
+        filling.step(embedder)
         time.sleep(0.01)
 
 
@@ -109,22 +108,22 @@ def idle(healer: Backfill, embedder: Embedder | None, steps: int = 10) -> None:
 def test_a_row_put_in_by_psql_gets_its_vector_and_its_words(ward: Ward) -> None:
     ward.insert("The backups run in Graz", "第二行")
     ward.run("insert into memory_entries (target, content) values ('user', 'likes db-prod-03')")
-    backfill, embedder = ward.healer(), Words()
-    work(backfill, embedder, lambda: ward.lacking() == (0, 0) == ward.lacking("memory_entries"))
+    filling, embedder = ward.backfill(), Words()
+    work(filling, embedder, lambda: ward.lacking() == (0, 0) == ward.lacking("memory_entries"))
     assert ward.run("select content from conversations where search @@ to_tsquery('english', 'backup')") == [
         ("The backups run in Graz",)
     ]
     assert ward.run("select count(*) from memory_entries where search @@ to_tsquery('english', 'dbprod03')") == [(1,)]
     (same,) = ward.run("select 1 - (embedding <=> %s::halfvec) from memory_entries", str(vector("likes db-prod-03")))
     assert same[0] == pytest.approx(1, abs=1e-3)
-    assert backfill.healed == 3
+    assert filling.rows_done == 3
 
 
 def test_words_are_added_without_an_embedder_too(ward: Ward) -> None:
-    ward.insert(*(f"row {number}" for number in range(2 * backfill.WORDED_ROWS_MAX + 3)))
+    ward.insert(*(f"row {number}" for number in range(2 * backfill.WORDS_ROWS_MAX + 3)))
     ward.run("insert into memory_entries (target, content) values ('user', 'an entry')")
-    work(ward.healer(), None, lambda: ward.lacking()[1] == 0 == ward.lacking("memory_entries")[1])
-    assert ward.lacking()[0] == 2 * backfill.WORDED_ROWS_MAX + 3
+    work(ward.backfill(), None, lambda: ward.lacking()[1] == 0 == ward.lacking("memory_entries")[1])
+    assert ward.lacking()[0] == 2 * backfill.WORDS_ROWS_MAX + 3
 
 
 def test_a_row_that_has_a_vector_gets_its_words_and_keeps_the_vector(ward: Ward) -> None:
@@ -132,25 +131,24 @@ def test_a_row_that_has_a_vector_gets_its_words_and_keeps_the_vector(ward: Ward)
     ward.run("update conversations set embedding = %s::halfvec", str(vector("something else")))
     before = ward.run("select embedding::text from conversations")
     embedder = Words()
-    work(ward.healer(), embedder, lambda: ward.lacking() == (0, 0))
+    work(ward.backfill(), embedder, lambda: ward.lacking() == (0, 0))
     assert ward.run("select embedding::text from conversations") == before
     assert embedder.requests == []
 
 
-def test_rows_of_an_earlier_release_and_new_ones_are_told_apart(ward: Ward) -> None:
+def test_a_row_without_a_vector_keeps_the_words_it_has(ward: Ward) -> None:
     event: Event = Add(theme="ops", target="memory", content="kelp")
-    found = passages(event)
     with ward.database.transaction(10, 20) as connection:
-        rows.apply(connection, [Planned(event, found, (None,))])
+        rows.apply(connection, [prepare(event)])
     (before,) = ward.run("select search::text from memory_entries")
     ward.run("update memory_entries set search = search || to_tsvector('english', 'mark')")
-    work(ward.healer(), Words(), lambda: ward.lacking("memory_entries") == (0, 0))
+    work(ward.backfill(), Words(), lambda: ward.lacking("memory_entries") == (0, 0))
     (after,) = ward.run("select search::text from memory_entries")
     assert "mark" in after[0], "words that are there stay"
     assert before[0].split(":")[0] in after[0]
 
 
-def test_a_turn_is_embedded_with_what_it_answers(ward: Ward) -> None:
+def test_a_turn_is_embedded_with_the_text_it_answers(ward: Ward) -> None:
     for number, content in enumerate(("where is the lamp", "behind the kelp")):
         ward.run(
             "insert into conversations (agent_identity, session_id, role, content, ts) "
@@ -159,13 +157,13 @@ def test_a_turn_is_embedded_with_what_it_answers(ward: Ward) -> None:
         )  # fmt: skip
     ward.insert("behind the kelp", session="other")
     embedder = Words()
-    work(ward.healer(), embedder, lambda: ward.lacking() == (0, 0))
+    work(ward.backfill(), embedder, lambda: ward.lacking() == (0, 0))
     assert sorted(text for texts in embedder.requests for text in texts) == [
         "behind the kelp", "where is the lamp", "where is the lamp\nbehind the kelp",
     ]  # fmt: skip
 
 
-def test_a_vector_that_came_meanwhile_stays(ward: Ward) -> None:
+def test_a_vector_that_another_process_stored_meanwhile_stays(ward: Ward) -> None:
     ward.insert("kelp")
     with ward.database.connection(10) as connection:
         found = upkeep.unembedded(connection, 10)
@@ -186,50 +184,50 @@ def test_entries_come_first_and_the_limit_and_the_skipped_hold(ward: Ward) -> No
         assert [row.passage.content for row in upkeep.unembedded(connection, 9, skip)] == ["y", "b", "c"]
 
 
-# --- troubles
+# --- failures
 
 
-def test_a_row_that_the_embedder_refuses_is_passed_over(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_row_that_the_embedder_refuses_is_skipped(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
     for content in ("one", "two poison", "three", "four poison", *(f"row {number}" for number in range(30))):
         ward.insert(content, session=content)
-    backfill, embedder = ward.healer(), Words()
+    filling, embedder = ward.backfill(), Words()
     with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        work(backfill, embedder, lambda: ward.lacking() == (2, 0))
+        work(filling, embedder, lambda: ward.lacking() == (2, 0))
         before = len(embedder.requests)
-        idle(backfill, embedder)
+        idle(filling, embedder)
     assert ward.run("select content from conversations where embedding is null order by id") == [
         ("two poison",), ("four poison",),
     ]  # fmt: skip
     assert caplog.text.count("gets no vector") == 2
     assert "poison" not in caplog.text
-    assert len(embedder.requests) <= before + 3, "it is not asked for again and again"
+    assert len(embedder.requests) <= before + 3, "it is not requested again and again"
 
 
 def test_rows_wait_for_an_embedder_that_is_away(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "RETRY_S", 0.05)
     ward.insert("one", "two")
-    mending, embedder = ward.healer(), Words()
+    filling, embedder = ward.backfill(), Words()
     embedder.away = True
-    work(mending, embedder, lambda: len(embedder.requests) >= 2)
+    work(filling, embedder, lambda: len(embedder.requests) >= 2)
     assert ward.lacking()[0] == 2
     embedder.away = False
-    work(mending, embedder, lambda: ward.lacking() == (0, 0))
+    work(filling, embedder, lambda: ward.lacking() == (0, 0))
 
 
-def test_vectors_are_left_alone_where_the_operator_said_so(ward: Ward) -> None:
+def test_no_vector_is_requested_when_embed_on_write_is_off(ward: Ward) -> None:
     ward.settings = Settings(dsn=ward.dsn, embed_on_write=False)  # type: ignore[arg-type]
     ward.insert("one")
     embedder = Words()
-    mending = ward.healer()
-    work(mending, embedder, lambda: ward.lacking() == (1, 0))
-    idle(mending, embedder)
+    filling = ward.backfill()
+    work(filling, embedder, lambda: ward.lacking() == (1, 0))
+    idle(filling, embedder)
     assert (ward.lacking(), embedder.requests) == ((1, 0), [])
 
 
 # --- many processes
 
 
-def test_a_lease_has_one_holder_until_it_runs_out(ward: Ward) -> None:
+def test_a_lease_has_one_holder_until_it_expires(ward: Ward) -> None:
     with ward.database.connection(10) as connection:
         assert upkeep.claim(connection, "heal", "a", 60)
         assert not upkeep.claim(connection, "heal", "b", 60)
@@ -240,9 +238,9 @@ def test_a_lease_has_one_holder_until_it_runs_out(ward: Ward) -> None:
         assert not upkeep.claim(connection, "heal", "a", 60)
 
 
-def test_one_of_two_processes_asks_for_the_vectors(ward: Ward) -> None:
+def test_one_of_two_processes_requests_the_vectors(ward: Ward) -> None:
     ward.insert(*(f"row {number}" for number in range(20)))
-    first, second, busy, quiet = ward.healer(), ward.healer(), Words(), Words()
+    first, second, busy, quiet = ward.backfill(), ward.backfill(), Words(), Words()
     busy.away = True
     work(first, busy, lambda: bool(busy.requests))
     idle(second, quiet)
@@ -250,7 +248,7 @@ def test_one_of_two_processes_asks_for_the_vectors(ward: Ward) -> None:
     assert ward.lacking()[0] == 20
     # The first one dies; its lease runs out.
     ward.run("update hermes_pgvector_leases set expires_at = now() - interval '1 second'")
-    second.soon()
+    second.run_soon()
     work(second, quiet, lambda: ward.lacking() == (0, 0))
 
 
@@ -263,7 +261,7 @@ def test_processes_share_the_adding_of_words(ward: Ward) -> None:
     assert ward.lacking()[1] == 0
 
 
-def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
+def test_old_events_are_deleted_from_the_ledger_and_young_ones_are_not(ward: Ward) -> None:
     ward.run(
         "insert into memory_events (agent_identity, event_id, applied_at) "
         "select 'ops', gen_random_uuid(), now() - n * interval '1 day' from generate_series(1, 100) as n"
@@ -289,24 +287,24 @@ def test_old_events_are_forgotten_and_young_ones_are_not(ward: Ward) -> None:
 LONG = "\n".join(f"Line {number} of a long report about {topic}." for number in range(30) for topic in ("kelp", "sand"))
 
 
-def pieces(ward: Ward) -> list[tuple[int, ...]]:
+def chunks(ward: Ward) -> list[tuple[int, ...]]:
     return ward.run(
         "select row_id, count(*) from conversation_pieces where agent_identity = 'ops' group by 1 order by 1"
     )
 
 
-def test_a_long_text_gets_a_vector_for_each_of_its_pieces(ward: Ward) -> None:
+def test_a_long_text_gets_a_vector_for_each_of_its_chunks(ward: Ward) -> None:
     ward.insert("short", LONG)
     ((long,),) = ward.run("select id from conversations where content <> 'short'")
-    work(ward.healer(), Words(), lambda: ward.lacking() == (0, 0))
+    work(ward.backfill(), Words(), lambda: ward.lacking() == (0, 0))
     counted = len(ward.run("select piece from conversation_pieces"))
-    assert pieces(ward) == [(long, counted)]
+    assert chunks(ward) == [(long, counted)]
     assert len(LONG) / ward.settings.embed_piece_chars <= counted <= 2 * len(LONG) / ward.settings.embed_piece_chars + 1
     ward.run("delete from conversations where id = %s", long)
-    assert pieces(ward) == []
+    assert chunks(ward) == []
 
 
-def test_a_row_of_many_pieces_has_all_of_them_or_none(ward: Ward) -> None:
+def test_a_row_of_many_chunks_has_all_of_them_or_none(ward: Ward) -> None:
     class Slow(Words):
         """Takes so long for a text that each is a request of its own, and is away after the third."""
 
@@ -318,47 +316,47 @@ def test_a_row_of_many_pieces_has_all_of_them_or_none(ward: Ward) -> None:
 
     ward.insert(LONG)
     embedder = Slow()
-    patient = ward.healer()
-    work(patient, embedder, lambda: len(embedder.requests) == 4)
-    idle(patient, embedder)
+    filling = ward.backfill()
+    work(filling, embedder, lambda: len(embedder.requests) == 4)
+    idle(filling, embedder)
     assert [len(texts) for texts in embedder.requests[:3]] == [1, 1, 1]
-    assert (ward.lacking()[0], pieces(ward)) == (1, [])
-    patient.soon()
-    work(patient, Words(), lambda: ward.lacking() == (0, 0))
-    assert pieces(ward) != []
+    assert (ward.lacking()[0], chunks(ward)) == (1, [])
+    filling.run_soon()
+    work(filling, Words(), lambda: ward.lacking() == (0, 0))
+    assert chunks(ward) != []
 
 
-def test_long_texts_are_stored_a_few_at_a_time_so_that_new_rows_need_not_wait(ward: Ward) -> None:
+def test_long_texts_are_stored_a_few_at_a_time(ward: Ward) -> None:
     ward.settings = ward.settings.model_copy(update={"embed_batch_max": 8})
     ward.insert(*(f"{number}. {LONG}" for number in range(6)), "short")
-    patient, embedder, stored = ward.healer(), Words(), [0]
+    filling, embedder, stored = ward.backfill(), Words(), [0]
     while ward.lacking() != (0, 0):
-        if patient.step(embedder) and (counted := sum(count for _, count in pieces(ward))) > stored[-1]:
+        if filling.step(embedder) and (counted := sum(count for _, count in chunks(ward))) > stored[-1]:
             stored.append(counted)
         time.sleep(0.01)
     assert max(after - before for before, after in pairwise(stored)) <= 8
-    assert len(pieces(ward)) == 6
+    assert len(chunks(ward)) == 6
 
 
-def test_a_row_that_went_away_meanwhile_leaves_no_pieces(ward: Ward) -> None:
+def test_a_row_that_is_deleted_meanwhile_leaves_no_chunks(ward: Ward) -> None:
     ward.insert(LONG)
     with ward.database.connection(5) as connection:
         found = upkeep.unembedded(connection, 10)
     ward.run("delete from conversations")
     with ward.database.transaction(5, 5) as connection:
         assert upkeep.embed(connection, found, [[vector("kelp")] * 4]) == 0
-    assert pieces(ward) == []
+    assert chunks(ward) == []
 
 
-def test_pieces_end_at_their_bound(ward: Ward) -> None:
+def test_a_row_has_at_most_embed_pieces_max_chunks(ward: Ward) -> None:
     ward.settings = ward.settings.model_copy(update={"embed_pieces_max": 2})
     ward.insert(LONG)
-    work(ward.healer(), Words(), lambda: ward.lacking() == (0, 0))
-    assert [count for _, count in pieces(ward)] == [2]
+    work(ward.backfill(), Words(), lambda: ward.lacking() == (0, 0))
+    assert [count for _, count in chunks(ward)] == [2]
 
 
 @pytest.mark.parametrize("way", ["exact", "seen", "indexed"])
-def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, way: retrieval.Way) -> None:
+def test_a_long_text_is_as_similar_as_the_most_similar_of_its_chunks(ward: Ward, way: retrieval.Way) -> None:
     class Windowed(Words):
         """Sees the beginning of a text only."""
 
@@ -367,7 +365,7 @@ def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, way: re
 
     ward.insert("gravel kelp", "gravel sand", LONG + "\n\nwalrus tusk ivory")
     ((long,),) = ward.run("select id from conversations where length(content) > 100")
-    work(ward.healer(), Windowed(), lambda: ward.lacking() == (0, 0))
+    work(ward.backfill(), Windowed(), lambda: ward.lacking() == (0, 0))
     where = retrieval.Where("turns", Scope("ops", ("ops",)))
     question = vector("walrus tusk ivory")
     with ward.database.transaction(5, 5) as connection:
@@ -380,9 +378,9 @@ def test_a_long_text_is_as_near_as_the_nearest_of_its_pieces(ward: Ward, way: re
     assert len(found) == 3
 
 
-def test_the_pieces_of_a_theme_are_its_own(ward: Ward) -> None:
+def test_chunks_are_read_by_their_own_theme_only(ward: Ward) -> None:
     ward.insert(LONG)
-    work(ward.healer(), Words(), lambda: ward.lacking() == (0, 0))
+    work(ward.backfill(), Words(), lambda: ward.lacking() == (0, 0))
     with ward.database.transaction(5, 5) as connection:
         for theme, session in (("other", ""), ("ops", "another")):
             where = retrieval.Where("turns", Scope(theme, (theme,), session))

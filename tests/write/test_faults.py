@@ -31,9 +31,10 @@ from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows as rows_store
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
-from hermes_memory_pgvector.store.passages import passages
+from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
-from hermes_memory_pgvector.write.batches import ADOPTED_MAX
+from hermes_memory_pgvector.write.readiness import Readiness
+from hermes_memory_pgvector.write.sources import ORPHANS_OPEN_MAX
 from hermes_memory_pgvector.write.writer import AsyncWriter
 
 QUICK = {"retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1}
@@ -279,7 +280,7 @@ def test_rows_stored_while_the_embedder_was_away_get_their_vectors(
     assert unembedded(database) > 0
     endpoint.status = 200
     wait_for(lambda: unembedded(database) == 0)
-    assert runtime.writer.healed > 0
+    assert runtime.writer.backfilled > 0
     wait_for(lambda: not ask(runtime, "question 7").degraded)
 
 
@@ -454,12 +455,20 @@ def ledger_locked(dsn: str) -> Iterator[None]:
 
 @contextmanager
 def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: Any) -> Iterator[AsyncWriter]:
-    """A writer whose `ready` is the test's."""
+    """A writer that calls `ready` before each batch, and has no embedder."""
+
+    class Ready(Readiness):
+        def __init__(self) -> None:
+            pass
+
+        def embedder(self, *, verify: bool) -> None:
+            ready()
+
     settings = Settings(dsn=dsn, batch_linger_s=0, **changed)  # type: ignore[arg-type]
     home = Home(folder)
     spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
     database = Database(settings, folder)
-    writer = AsyncWriter(spool, home, database, ready, settings)
+    writer = AsyncWriter(spool, home, database, Ready(), lambda event: event, settings)
     try:
         yield writer
     finally:
@@ -468,7 +477,7 @@ def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: An
         database.close()
 
 
-def test_an_error_elsewhere_sets_no_event_aside(database: str, tmp_path: Path) -> None:
+def test_an_error_that_is_not_about_an_event_makes_no_dead_letter(database: str, tmp_path: Path) -> None:
     tries: list[int] = []
 
     def ready() -> None:
@@ -501,7 +510,7 @@ def test_a_flush_ends_the_pause_after_a_failure(database: str, tmp_path: Path) -
         assert writer.flush(3)
 
 
-def test_a_healer_that_fails_is_no_failure_of_storing(start: Callable[..., Runtime], database: str) -> None:
+def test_a_backfill_that_fails_is_no_problem_of_the_writer(start: Callable[..., Runtime], database: str) -> None:
     runtime = start(heal_interval_s=1)
     runtime.wait_ready(10)
     with psycopg.connect(database) as connection:
@@ -544,7 +553,7 @@ def test_many_orphans_are_stored_at_once_but_few_are_held_open(
         held = [file for file in open_files() if file.startswith(str(tmp_path)) and file.endswith("/lock")]
         most = max(most, len(held))
     assert turns_stored(database) == expected(60)
-    assert 0 < most <= ADOPTED_MAX + 1  # and its own
+    assert 0 < most <= ORPHANS_OPEN_MAX + 1  # and its own
     wait_for(lambda: len(list((tmp_path / "home" / "pgvector" / "spool").iterdir())) == 1)
     identities_hold(runtime)
 
@@ -689,13 +698,13 @@ def test_a_process_that_stops_in_a_transaction_does_not_keep_the_others_of_its_h
     settings = Settings(dsn=database)  # type: ignore[arg-type]
     stopped, living = Database(settings, tmp_path), Database(settings, tmp_path)
     entry = Add(theme="ops", home="h", target="memory", content="The kelp is green.")
-    planned = rows_store.Planned(entry, passages(entry), (None,))
+    prepared = prepare(entry)
 
     def stop_half_way() -> None:
         with stopped.transaction(5, 0.5) as connection:
-            assert rows_store.apply(connection, [planned]) == 1
+            assert rows_store.apply(connection, [prepared]) == 1
             with living.transaction(5, 10) as other:
-                assert rows_store.apply(other, [planned]) == 1
+                assert rows_store.apply(other, [prepared]) == 1
             connection.execute("select 1")
 
     with closing(stopped), closing(living), pytest.raises(DatabaseUnavailable):

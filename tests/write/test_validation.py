@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.write.validation import prepare
+from hermes_memory_pgvector.write.validation import validate
 
 SETTINGS = Settings()
 SHORT = Settings(content_chars_max=1000)
@@ -40,7 +40,7 @@ def strings(value: Any) -> list[str]:
 @given(events)
 def test_every_text_of_a_prepared_event_is_one_that_postgres_takes(event: Event) -> None:
     try:
-        ready = prepare(event, SETTINGS)
+        ready = validate(event, SETTINGS)
     except BadEvent:
         assert not getattr(event, "content", "x").strip("\0 \r\n\t") or isinstance(event, Add | Replace)
         return
@@ -55,20 +55,20 @@ def test_every_text_of_a_prepared_event_is_one_that_postgres_takes(event: Event)
 @given(events)
 def test_preparing_twice_changes_nothing_more(event: Event) -> None:
     try:
-        once = prepare(event, SHORT)
+        once = validate(event, SHORT)
     except BadEvent:
         return
-    assert prepare(once, SHORT) == once
+    assert validate(once, SHORT) == once
 
 
 @given(texts.map(lambda text: text * 300))
 def test_a_removed_entry_is_named_by_the_text_under_which_it_was_stored(text: str) -> None:
     try:
-        stored = prepare(Add(theme="t", target="memory", content=text), SHORT)
+        stored = validate(Add(theme="t", target="memory", content=text), SHORT)
     except BadEvent:
         return
-    removed = prepare(Remove(theme="t", target="memory", previous=text, surviving=(text,)), SHORT)
-    replaced = prepare(Replace(theme="t", target="memory", content="new", previous=text, surviving=(text,)), SHORT)
+    removed = validate(Remove(theme="t", target="memory", previous=text, surviving=(text,)), SHORT)
+    replaced = validate(Replace(theme="t", target="memory", content="new", previous=text, surviving=(text,)), SHORT)
     assert isinstance(stored, Add)
     assert isinstance(removed, Remove)
     assert isinstance(replaced, Replace)
@@ -84,7 +84,7 @@ def test_long_texts_are_cut_and_marked() -> None:
         Delegated(theme="t", task=long, result=long),
         SessionEnded(theme="t", turns=((long, long),)),
     ):
-        found = [text for field in fields(event) for text in strings(getattr(prepare(event, SHORT), field.name))]
+        found = [text for field in fields(event) for text in strings(getattr(validate(event, SHORT), field.name))]
         cut = [text for text in found if len(text) > 100]
         assert cut
         assert all(len(text) <= 1000 and "more]" in text for text in cut)
@@ -97,18 +97,18 @@ def test_an_empty_entry_is_a_bad_event(content: str) -> None:
         Replace(theme="t", target="memory", content=content, previous="old"),
     ):
         with pytest.raises(BadEvent, match="empty"):
-            prepare(event, SETTINGS)
+            validate(event, SETTINGS)
 
 
 def test_an_unknown_target_is_a_bad_event_that_names_it() -> None:
     event = replace(Remove(theme="t", target="memory"), target="x" * 1000)  # type: ignore[arg-type]
     with pytest.raises(BadEvent, match=r"target is 'xxx.*memory, user") as caught:
-        prepare(event, SETTINGS)
+        validate(event, SETTINGS)
     assert len(str(caught.value)) < 200
 
 
 def test_an_empty_side_of_a_turn_stays_empty() -> None:
-    ready = prepare(TurnTaken(theme="t", user="asked", assistant="\0"), SETTINGS)
+    ready = validate(TurnTaken(theme="t", user="asked", assistant="\0"), SETTINGS)
     assert isinstance(ready, TurnTaken)
     assert (ready.user, ready.assistant) == ("asked", "")
 
@@ -116,7 +116,7 @@ def test_an_empty_side_of_a_turn_stays_empty() -> None:
 def test_metadata_that_is_not_json_is_made_so() -> None:
     loop: dict[str, Any] = {}
     loop["self"] = loop
-    ready = prepare(
+    ready = validate(
         TurnTaken(theme="t", user="u", assistant="a", metadata={"nan": float("nan"), "loop": loop}), SETTINGS
     )
     assert "NaN" not in json.dumps(ready.metadata)

@@ -1,0 +1,60 @@
+"""Files dead letters again once the person or room that they belong to is known."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from ..mirror.home import Home
+from ..model import Event
+from ..outbox import dead_letters
+from ..settings import Settings
+
+
+class Refiling:
+    """Looks for dead letters with `reason` whose theme is among those of `known()`, and gives them to `accept`.
+
+    `check` is for the writer thread.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        reason: str,
+        known: Callable[[], frozenset[str]],
+        accept: Callable[[Event], bool],
+    ) -> None:
+        self._home, self._settings, self._reason = home, settings, reason
+        self._known, self._accept = known, accept
+        self._seen: tuple[int, frozenset[str]] = (0, frozenset())
+        self._check_at = 0.0
+
+    def due(self) -> bool:
+        """Whether to call `run` now: the folder or the known themes changed since the last time. Cheap."""
+        known = self._known()
+        if not known or time.monotonic() < self._check_at:
+            return False
+        with contextlib.suppress(OSError):
+            seen = self._home.aside_folder.stat().st_mtime_ns, known
+            if seen != self._seen:
+                self._seen = seen
+                self._check_at = time.monotonic() + self._settings.adopt_interval_s
+                return True
+        return False
+
+    def run(self) -> None:
+        """Accept the dead letters of known themes, and delete them. Other processes may do the same."""
+        folder, themes = self._home.aside_folder, self._known()
+        for letter in dead_letters.kept(folder):
+            if (
+                letter.event
+                and letter.event.theme in themes
+                and letter.reason == self._reason
+                and self._accept(letter.event)
+            ):
+                # The writer may have made it a dead letter again already, for another reason.
+                now = dead_letters.read(folder, letter.id)
+                if now is not None and now.reason == self._reason:
+                    dead_letters.forget(folder, letter.id)
