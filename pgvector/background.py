@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,10 +17,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_S_MAX = 10.0
-HOLD_S_MAX = 1e-4
-PAUSE_S = 1e-5
-HURRY_S = 2e-3
-STAND_BACK_S_MAX = 2e-2
 
 
 class BackgroundExecutor:
@@ -84,38 +79,6 @@ class BackgroundExecutor:
         with self._ready:
             self._running -= 1
         return True
-
-
-class _Hurry:
-    until = 0.0
-
-
-def hurry() -> None:
-    """A hook begins: for a moment, which the next hook prolongs, work that is `unhurried` stands back."""
-    _Hurry.until = time.perf_counter() + HURRY_S
-
-
-def unhurried(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a short sleep after every `HOLD_S_MAX` seconds of work on them, but after the last; while hooks
-    come one after the other, with a sleep of up to `STAND_BACK_S_MAX` seconds before each.
-
-    Without it a thread that computes keeps the interpreter for 5 ms at a time. A hook that wants it back waits, and
-    does so at each call of the kernel, for which it gave the interpreter away.
-    """
-    due = time.perf_counter() + HOLD_S_MAX
-    for item in items:
-        moment = time.perf_counter()
-        if moment >= due or moment < _Hurry.until:
-            _stand_back(moment)
-            due = time.perf_counter() + HOLD_S_MAX
-        yield item
-
-
-def _stand_back(since: float) -> None:
-    pause_s = max(PAUSE_S, _Hurry.until - since)
-    while pause_s > 0:
-        time.sleep(pause_s)
-        pause_s = min(_Hurry.until, since + STAND_BACK_S_MAX) - time.perf_counter()
 
 
 def _settle(future: Future[T], call: Callable[..., T], args: Any, kwargs: Any) -> None:

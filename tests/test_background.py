@@ -3,14 +3,14 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
 
 from hermes_memory_pgvector import background as module
-from hermes_memory_pgvector.background import BackgroundExecutor, hurry, unhurried
+from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.errors import Unavailable
 
 
@@ -176,59 +176,3 @@ def test_an_idle_thread_is_woken_and_keeps_nothing_of_its_last_call(name: str, m
             time.sleep(0.001)
         assert there() is None
     assert time.monotonic() < begun + 2.5
-
-
-def test_unhurried_work_keeps_its_order() -> None:
-    assert list(unhurried(range(1000))) == list(range(1000))
-
-
-def test_unhurried_work_stands_back_while_hooks_come_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HURRY_S", 0.05)
-    monkeypatch.setattr(module, "STAND_BACK_S_MAX", 0.2)
-    done, over = [0], threading.Event()
-
-    def work() -> None:
-        for _ in unhurried(iter(int, 1)):
-            done[0] += 1
-            if over.is_set():
-                return
-
-    worker = threading.Thread(target=work)
-    worker.start()
-
-    def done_in(seconds: float, *, hooks: bool) -> int:
-        before, until = done[0], time.monotonic() + seconds
-        while time.monotonic() < until:
-            if hooks:
-                hurry()
-            time.sleep(0.001)
-        return done[0] - before
-
-    try:
-        done_in(0.1, hooks=True)
-        amid_hooks, alone = done_in(1, hooks=True), done_in(1, hooks=False)
-    finally:
-        over.set()
-        worker.join()
-    assert 1 <= amid_hooks < alone / 10
-
-
-def test_unhurried_work_lets_other_threads_run_more_often() -> None:
-    def turns_of_another_thread(pieces: Iterable[int]) -> int:
-        turns, over = 0, False
-
-        def other() -> None:
-            nonlocal turns
-            while not over:
-                time.sleep(0)
-                turns += 1
-
-        thread = threading.Thread(target=other)
-        thread.start()
-        for _ in pieces:
-            sum(range(2000))
-        over = True
-        thread.join()
-        return turns
-
-    assert turns_of_another_thread(unhurried(range(3000))) > 3 * turns_of_another_thread(range(3000))

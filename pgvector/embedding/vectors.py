@@ -7,7 +7,6 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 
-from ..background import unhurried
 from ..errors import EmbedderMismatch
 from ..model import Vector
 
@@ -39,12 +38,12 @@ def checked(
     """
     if len(raw) != count:
         raise EmbedderMismatch(f"{who} answered {len(raw)} vectors to {count} texts")
-    rows = [_numbers(vector, index, who) for index, vector in enumerate(unhurried(raw))]
+    rows = [_numbers(vector, index, who) for index, vector in enumerate(raw)]
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
             raise EmbedderMismatch(_wrong_length(who, index, len(row), expected, known=bool(dimensions)))
-    norms = [math.hypot(*row) for row in unhurried(rows)]
+    norms = [math.hypot(*row) for row in rows]
     bad = [index for index, norm in enumerate(norms) if not _NORM_MIN <= norm < math.inf]
     if bad:
         fault = "only zeros" if norms[bad[0]] < _NORM_MIN else "numbers that are not finite"

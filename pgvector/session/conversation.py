@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..background import hurry
 from ..errors import BadArgument
 from ..hosts import state_db
 from ..hosts.environment import running_session_key, running_user, scrubber
@@ -291,7 +290,6 @@ class Conversation:
         return self.runtime.theme(self.identity, key)
 
     def _accept(self, make: Callable[[dict[str, Any]], Event], session_id: str = "") -> None:
-        hurry()
         common = {"theme": self._theme(), "home": self.runtime.home.id, "session_id": session_id or self.session_id}
         event = make(common)
         files = self.runtime.files
