@@ -69,7 +69,7 @@ class Runtime:
             window_max=settings.write_queue_maxsize,
             fsync=settings.spool_fsync,
         )
-        self.fitting = EmbedderCompatibility(settings, self.home, self.database)
+        self.fitting = EmbedderCompatibility(settings, self.home.state, self.database)
         self.files = Reconciler(self.home, self.accept)
         self.off_record = OffRecord(self.home.state)
         self._readiness = self._make_readiness()
@@ -194,7 +194,7 @@ class Runtime:
         self._spool.abandon()
         self.database.abandon()
         # The lock of the old one may be held by a thread that does not exist here; its sockets are the parent's.
-        self.fitting = EmbedderCompatibility(self.settings, self.home, self.database)
+        self.fitting = EmbedderCompatibility(self.settings, self.home.state, self.database)
         self._readiness = self._make_readiness()
         self.writer.abandon(self._readiness)
         self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)

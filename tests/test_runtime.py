@@ -330,6 +330,20 @@ def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime]
     assert endpoint.texts <= asked + 1
 
 
+@pytest.mark.parametrize("content", ["", "{", "[1]", "[" * 200_000, '{"test": "high"}'])
+def test_the_floor_is_measured_where_its_cache_is_damaged(
+    start: Callable[..., Runtime], tmp_path: Path, content: str
+) -> None:
+    state = tmp_path / "home" / "pgvector"
+    state.mkdir(parents=True)
+    (state / "calibration.json").write_text(content)
+    runtime = start()
+    deadline = time.monotonic() + 10
+    while runtime.fitting.floor is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert runtime.fitting.floor is not None
+
+
 def test_another_database_is_another_runtime(
     start: Callable[..., Runtime], make_database: Callable[..., str], database: str
 ) -> None:

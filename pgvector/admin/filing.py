@@ -31,7 +31,7 @@ class Filing(AbstractContextManager["Filing"]):
     def __init__(self, settings: Settings, home: Home) -> None:
         self._settings = settings
         self._database = Database(settings, home.path)
-        self._fitting = EmbedderCompatibility(settings, home, self._database)
+        self._fitting = EmbedderCompatibility(settings, home.state, self._database)
         # Never the one in memory: what is filed by hand was on disk before.
         self._spool = Spool(
             home.spool,

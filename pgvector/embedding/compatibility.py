@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 from ..errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
-from ..mirror.home import Home
+from ..files import make_private, overwrite
 from ..model import WORDS_ONLY
 from ..settings import Settings
 from ..store.connection.database import Database
@@ -27,8 +31,10 @@ CALIBRATION_WAIT_S_MAX = 3600.0
 class EmbedderCompatibility:
     """Makes the embedder on first use and matches it with the database. Safe for any thread; `match` is for one."""
 
-    def __init__(self, settings: Settings, home: Home, database: Database) -> None:
-        self._settings, self._home, self._database = settings, home, database
+    def __init__(self, settings: Settings, state: Path, database: Database) -> None:
+        """`state` is the folder of the home in which the measured floor of each model is cached."""
+        self._settings, self._database = settings, database
+        self._calibration = state / "calibration.json"
         self._lock = threading.Lock()
         self._embedder: Embedder | None = None
         self._none_because = ""
@@ -115,8 +121,7 @@ class EmbedderCompatibility:
         embedder = self.embedder
         if embedder is None or self._settings.min_similarity is not None:
             return
-        kept = self._home.recollect("calibration")
-        known = kept if isinstance(kept, dict) else {}
+        known = self._cached_floors()
         if isinstance(known.get(embedder.model), float):
             self._measured_floor = known[embedder.model]
             return
@@ -125,7 +130,17 @@ class EmbedderCompatibility:
         except (Unavailable, Refused) as error:
             log.info("ambient recall has no floor yet: %s", error)
             return
-        self._home.remember("calibration", {**known, embedder.model: self._measured_floor})
+        # The floor is measured again by the next process when the file cannot be written.
+        with contextlib.suppress(OSError):
+            make_private(self._calibration.parent)
+            overwrite(self._calibration, json.dumps({**known, embedder.model: self._measured_floor}))
+
+    def _cached_floors(self) -> dict[str, Any]:
+        try:
+            floors = json.loads(self._calibration.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return floors if isinstance(floors, dict) else {}
 
     def close(self) -> None:
         """Close the embedder; the next use makes another."""

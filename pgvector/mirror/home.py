@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -84,20 +83,6 @@ class Home:
     def aside(self) -> list[tuple[str, str]]:
         """Events set aside, as (id, reason)."""
         return [(item.id, item.reason) for item in dead_letters.kept(self.aside_folder)]
-
-    def remember(self, name: str, value: object) -> None:
-        """Keep a small value in the home's state folder; lost when the home cannot be written."""
-        with contextlib.suppress(OSError):
-            make_private(self.state)
-            overwrite(self.state / f"{name}.json", json.dumps(value))
-
-    def recollect(self, name: str) -> object:
-        """What `remember` kept; None when there is nothing."""
-        try:
-            value: object = json.loads((self.state / f"{name}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return value
 
     def _read_or_make_id(self) -> str:
         path = self.state / "home_id"

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -105,8 +105,6 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_pat
     assert len(key_of(home)) == 64
     assert not home.set_aside("x", "reason", "raw")
     assert home.aside() == []
-    home.remember("name", 1)
-    assert home.recollect("name") is None
     with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.held(1):
         pass
 
@@ -147,7 +145,6 @@ def test_state_is_private(tmp_path: Path) -> None:
         key_of(home)
         home.person_key.settle(lambda offer: offer)
         OffRecordEntries(home.state).keep("memory", "a")
-        home.remember("calibration", {"a": 1})
         home.set_aside("event", "reason", "raw")
         note(home, "a")
     finally:
@@ -540,23 +537,6 @@ def test_a_damaged_file_among_them_is_told_and_hides_no_other(tmp_path: Path, co
     home.set_aside("good", "reason", "raw")
     (home.state / "aside" / "bad.json").write_text(content)
     assert home.aside() == [("bad", UNREADABLE), ("good", "reason")]
-
-
-# --- small values
-
-
-@pytest.mark.parametrize("value", [None, 1, "text", [1, 2], {"model": 0.75}])
-def test_a_remembered_value_is_recollected(tmp_path: Path, value: Any) -> None:
-    Home(tmp_path).remember("name", value)
-    assert Home(tmp_path).recollect("name") == value
-
-
-def test_a_value_that_is_damaged_or_missing_is_none(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    assert home.recollect("name") is None
-    home.remember("name", 1)
-    (home.state / "name.json").write_text("{")
-    assert home.recollect("name") is None
 
 
 def test_the_spool_can_be_elsewhere(tmp_path: Path) -> None:

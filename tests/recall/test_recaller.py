@@ -25,7 +25,6 @@ from psycopg.conninfo import conninfo_to_dict
 from hermes_memory_pgvector.embedding.compatibility import CALIBRATION_WAIT_S_MIN, EmbedderCompatibility
 from hermes_memory_pgvector.embedding.protocol import Embedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
-from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.recall import row_cache, utterance, vector_search
 from hermes_memory_pgvector.recall.cache import Remembered
@@ -904,7 +903,7 @@ def test_a_floor_that_could_not_be_measured_is_due_again_after_a_while(
     with closing(Endpoint()) as endpoint:
         endpoint.status = 503
         chosen = Settings(dsn=memory.dsn, embed_url=endpoint.url, embed_model="m")
-        fitting = EmbedderCompatibility(chosen, Home(tmp_path, ""), memory.database)
+        fitting = EmbedderCompatibility(chosen, tmp_path, memory.database)
         assert not fitting.match(384)
         assert not fitting.calibration_due()
         endpoint.status = 200
@@ -935,7 +934,7 @@ def test_a_floor_that_could_not_be_measured_is_due_again_after_a_while(
 def test_no_floor_is_measured_where_one_is_chosen(memory: Memory, tmp_path: Path) -> None:
     with closing(Endpoint()) as endpoint:
         chosen = Settings(dsn=memory.dsn, embed_url=endpoint.url, embed_model="m", min_similarity=0.5)
-        fitting = EmbedderCompatibility(chosen, Home(tmp_path, ""), memory.database)
+        fitting = EmbedderCompatibility(chosen, tmp_path, memory.database)
         assert fitting.match(384)
         assert not fitting.calibration_due()
         fitting.close()
