@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -65,3 +67,48 @@ def _fresh(path: Path, text: str) -> Iterator[Path]:
         yield fresh
     finally:
         fresh.unlink(missing_ok=True)
+
+
+class Marks:
+    """A folder of empty files, each named by the hash of a text: a set that all processes of a home share.
+
+    Adding or removing one file takes no lock and overwrites nothing of another process. Past `marks_max` the marks that
+    were added first are removed.
+    """
+
+    def __init__(self, folder: Path, marks_max: int) -> None:
+        self.folder, self._marks_max = folder, marks_max
+
+    def add(self, names: Iterable[str]) -> None:
+        """Add marks. Raises OSError."""
+        make_private(self.folder)
+        for name in names:
+            path = self.folder / name
+            path.touch(0o600)
+            # The kernel's own time stamps are too coarse to order the marks.
+            at = time.time_ns()
+            os.utime(path, ns=(at, at))
+        with contextlib.suppress(OSError):
+            self._remove_oldest()
+
+    def remove(self, name: str) -> None:
+        """Remove a mark, if it is there. Raises OSError."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """All marks; none when there is no folder. Raises OSError."""
+        try:
+            return os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+
+    def _remove_oldest(self) -> None:
+        marks = tuple(self.folder.iterdir())
+        if len(marks) > self._marks_max:
+            for mark in sorted(marks, key=lambda mark: mark.stat().st_mtime_ns)[: -self._marks_max]:
+                mark.unlink(missing_ok=True)
+
+
+def mark_name(text: str) -> str:
+    """The name of the mark for a text: 32 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

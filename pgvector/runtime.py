@@ -29,7 +29,7 @@ from .model import Event, Recall, RecallRequest, Scope
 from .outbox.memory_queue import open_spool
 from .recall.cache import Remembered
 from .recall.recaller import Recaller
-from .session.off_record import OffRecord
+from .session.off_record import OffRecordSessions
 from .session.person_key import NOT_MET
 from .session.themes import Identity, allowed, author_of, home_theme, readable, theme_of
 from .settings import Settings
@@ -71,7 +71,7 @@ class Runtime:
         )
         self.fitting = EmbedderCompatibility(settings, self.home.state, self.database)
         self.files = Reconciler(self.home, self.accept)
-        self.off_record = OffRecord(self.home.state)
+        self.off_record = OffRecordSessions(self.home.state)
         self._readiness = self._make_readiness()
         self.writer = AsyncWriter(
             self._spool, self.home, self.database, self._readiness, self.home.person_key.filed, settings
@@ -203,7 +203,7 @@ class Runtime:
         self.begun = Remembered(BEGUN_MAX)
         self.home.person_key.abandon()
         self.home.snapshot.abandon()
-        self.off_record = OffRecord(self.home.state)
+        self.off_record = OffRecordSessions(self.home.state)
         self._recaller.abandon()
 
     def _make_readiness(self) -> Readiness:

@@ -10,10 +10,10 @@ from typing import Any
 
 from ..errors import SettingsError
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
-from ..session.off_record import OffRecordEntries
 from ..settings import files_in_use
 from .entries import apply, as_in_file, diff, parse, parted, resolve
 from .home import Home
+from .off_record_entries import OffRecordEntries
 from .snapshot import Entries
 
 log = logging.getLogger("hermes.pgvector")
@@ -29,7 +29,7 @@ class Reconciler:
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
-        self._unrecorded = OffRecordEntries(home.state)
+        self._off_record = OffRecordEntries(home.state)
         self._ahead = False
 
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
@@ -44,9 +44,9 @@ class Reconciler:
             event = replace(event, content=as_in_file(event.content))
             # Before all else: the snapshot may be out of reach, and this process may end while it waits.
             if stored:
-                self._unrecorded.forget(event.target, parse(event.content))
+                self._off_record.remove(event.target, parse(event.content))
             else:
-                self._unrecorded.keep(event.target, parse(event.content))
+                self._off_record.add(event.target, parse(event.content))
         try:
             with snapshot.held(CHANGE_WAIT_S):
                 before = snapshot.entries[event.target]
@@ -69,7 +69,7 @@ class Reconciler:
             used = files_in_use(self._home.path)
             with snapshot.held(RECONCILE_WAIT_S):
                 # What is kept before the files are read stands in them, or is gone from them again.
-                written = {target: self._unrecorded.names(target) for target in TARGETS}
+                written = {target: self._off_record.names(target) for target in TARGETS}
                 # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
                 read = {target: self._home.entries(target) for target in TARGETS if used[target]}
                 found = {target: entries for target, entries in read.items() if entries is not None}
@@ -80,7 +80,7 @@ class Reconciler:
                 ]
                 if self._hand_over({**snapshot.entries, **found}, events):
                     for target, entries in found.items():
-                        self._unrecorded.forget_but(written[target], target, entries)
+                        self._off_record.remove_all_but(written[target], target, entries)
                 snapshot.shorten()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
@@ -123,7 +123,7 @@ class Reconciler:
 
     def _known(self, target: Target, entries: tuple[str, ...]) -> tuple[str, ...]:
         """The entries of the snapshot, and those of the file that were written off the record: it may not hold them."""
-        return (*self._home.snapshot.entries[target], *self._unrecorded.among(target, entries))
+        return (*self._home.snapshot.entries[target], *self._off_record.among(target, entries))
 
     def _differences(
         self, theme: str, session_id: str, target: Target, before: tuple[str, ...], entries: tuple[str, ...]

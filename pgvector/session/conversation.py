@@ -72,7 +72,7 @@ class Conversation:
 
     def off_record(self) -> bool:
         """Whether nothing is to be stored now."""
-        return self.runtime.settings.off_record or self.runtime.off_record.holds(self._session_name(self.session_id))
+        return self.runtime.settings.off_record or self.runtime.off_record.is_off(self._session_name(self.session_id))
 
     def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
         """Go on under another session id. Unless it begins `anew`, the transcript of the old one goes on in it."""
@@ -83,14 +83,14 @@ class Conversation:
         self._compressed = (*self._compressed, before)[-ANCESTORS_MAX:] if reason == "compression" else ()
         if anew and self._turn_open and off_record.switch(self._question):
             # Hosts begin a session behind what waits in their queue, and its first turn may be open by then.
-            self.runtime.off_record.turn(self._session_name(session_id), off=True)
+            self.runtime.off_record.set(self._session_name(session_id), off=True)
         if anew or reason == "resume":
             # What a resumed session went on from stands in the host's record.
             self._ancestors = ()
             return
         self._ancestors = (*self._ancestors, before)[-ANCESTORS_MAX:]
         if off:
-            self.runtime.off_record.turn(self._session_name(session_id), off=True)
+            self.runtime.off_record.set(self._session_name(session_id), off=True)
 
     def open_turn(self, message: Any = "", author_id: str = "") -> None:
         """A turn begins, which may be the one that takes the session off the record."""
@@ -104,10 +104,10 @@ class Conversation:
         self._author = author_id or running_user() or self.identity.user_id
         switched = off_record.switch(message)
         if switched is not None:
-            self.runtime.off_record.turn(self._session_name(self.session_id), off=switched)
+            self.runtime.off_record.set(self._session_name(self.session_id), off=switched)
         if self.runtime.settings.off_record:
             # A process without this setting may go on with the session, and would store it from its transcript.
-            self.runtime.off_record.turn(self._session_name(self.session_id), off=True)
+            self.runtime.off_record.set(self._session_name(self.session_id), off=True)
         self._turn_off = switched is not None or self.off_record()
         self._was_off = self._was_off or self._turn_off
         with self.runtime.turn_lock:

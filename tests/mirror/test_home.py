@@ -18,12 +18,12 @@ from hermes_memory_pgvector import files
 from hermes_memory_pgvector.mirror import home as module
 from hermes_memory_pgvector.mirror import snapshot
 from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.mirror.off_record_entries import OffRecordEntries
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.snapshot import Entries
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
 from hermes_memory_pgvector.outbox import dead_letters
 from hermes_memory_pgvector.outbox.dead_letters import UNREADABLE
-from hermes_memory_pgvector.session.off_record import OffRecordEntries
 
 
 def in_processes(count: int, script: str, *arguments: str) -> list[str]:
@@ -144,7 +144,7 @@ def test_state_is_private(tmp_path: Path) -> None:
         assert home.id
         key_of(home)
         home.person_key.settle(lambda offer: offer)
-        OffRecordEntries(home.state).keep("memory", "a")
+        OffRecordEntries(home.state).add("memory", "a")
         home.set_aside("event", "reason", "raw")
         note(home, "a")
     finally:

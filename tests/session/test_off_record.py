@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.session import off_record as module
-from hermes_memory_pgvector.session.off_record import OffRecord, OffRecordEntries, on_record, switch
+from hermes_memory_pgvector.session.off_record import OffRecordSessions, on_record, switch
 
 OFF, ON = ("off the record", "I forget all that."), ("on the record", "I listen.")
 
@@ -62,24 +61,24 @@ def test_a_transcript_that_lost_a_part_and_ends_on_the_record_uncovers_nothing(
 
 
 def test_sessions_are_kept_for_other_processes_and_bounded(tmp_path: Path) -> None:
-    one, other = OffRecord(tmp_path), OffRecord(tmp_path)
-    one.turn("a session by its id", off=True)
-    assert other.holds("a session by its id")
-    assert not other.holds("another")
+    one, other = OffRecordSessions(tmp_path), OffRecordSessions(tmp_path)
+    one.set("a session by its id", off=True)
+    assert other.is_off("a session by its id")
+    assert not other.is_off("another")
     assert not any("by its id" in path.name for path in tmp_path.rglob("*"))
-    other.turn("a session by its id", off=False)
-    assert not one.holds("a session by its id")
+    other.set("a session by its id", off=False)
+    assert not one.is_off("a session by its id")
 
 
 _SPEAKER = """
     import sys, time
     from pathlib import Path
-    from hermes_memory_pgvector.session.off_record import OffRecord
-    sessions = OffRecord(Path(sys.argv[1]))
+    from hermes_memory_pgvector.session.off_record import OffRecordSessions
+    sessions = OffRecordSessions(Path(sys.argv[1]))
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(100):
-        sessions.turn(sys.argv[2] + str(number), off=True)
+        sessions.set(sys.argv[2] + str(number), off=True)
         time.sleep(0.001)
 """
 
@@ -101,83 +100,42 @@ def test_what_two_processes_say_at_the_same_time_holds_for_both(tmp_path: Path) 
     for speaker in speakers:
         speaker.communicate(timeout=60)
         assert speaker.returncode == 0
-    sessions = OffRecord(tmp_path)
-    assert [f"{name}{number}" for name in "ab" for number in range(100) if not sessions.holds(f"{name}{number}")] == []
+    sessions = OffRecordSessions(tmp_path)
+    assert [f"{name}{number}" for name in "ab" for number in range(100) if not sessions.is_off(f"{name}{number}")] == []
 
 
 def test_the_oldest_of_too_many_sessions_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SESSIONS_MAX", 3)
-    sessions = OffRecord(tmp_path)
+    sessions = OffRecordSessions(tmp_path)
     for name in "abcd":
-        sessions.turn(name, off=True)
-    assert [OffRecord(tmp_path).holds(name) for name in "abcd"] == [False, True, True, True]
+        sessions.set(name, off=True)
+    assert [OffRecordSessions(tmp_path).is_off(name) for name in "abcd"] == [False, True, True, True]
     assert sum(path.is_file() for path in tmp_path.rglob("*")) <= 3
 
 
 def test_a_home_that_cannot_be_written_is_off_the_record_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    sessions = OffRecord(tmp_path / "file" / "pgvector")
-    sessions.turn("s", off=True)
-    assert sessions.holds("s")
+    sessions = OffRecordSessions(tmp_path / "file" / "pgvector")
+    sessions.set("s", off=True)
+    assert sessions.is_off("s")
 
 
 def test_what_could_not_be_written_is_written_when_it_can_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     state = tmp_path / "pgvector"
     state.write_text("")
-    sessions, other = OffRecord(state), OffRecord(state)
+    sessions, other = OffRecordSessions(state), OffRecordSessions(state)
     with caplog.at_level(logging.WARNING):
-        sessions.turn("s", off=True)
+        sessions.set("s", off=True)
     assert str(state) in caplog.text
     state.unlink()
-    assert sessions.holds("s")
-    assert other.holds("s")
+    assert sessions.is_off("s")
+    assert other.is_off("s")
 
 
 def test_a_process_whose_home_loses_the_folder_still_knows_what_is_off_the_record(tmp_path: Path) -> None:
     state = tmp_path / "pgvector"
-    sessions = OffRecord(state)
-    sessions.turn("s", off=True)
+    sessions = OffRecordSessions(state)
+    sessions.set("s", off=True)
     shutil.rmtree(state)
-    assert sessions.holds("s")
-    assert not sessions.holds("t")
-
-
-def test_entries_are_kept_for_other_processes_until_they_are_forgotten(tmp_path: Path) -> None:
-    one, other = OffRecordEntries(tmp_path / "pgvector"), OffRecordEntries(tmp_path / "pgvector")
-    one.keep("memory", ["the PIN is 9921", "the key is under the mat"])
-    assert other.among("memory", ["kelp", "the PIN is 9921", "the key is under the mat"]) == (
-        "the PIN is 9921", "the key is under the mat"
-    )  # fmt: skip
-    assert other.among("user", ["the PIN is 9921"]) == ()
-    paths = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [(path.read_text(), path.stat().st_mode & 0o77) for path in paths] == [("", 0)] * 2
-    assert not any("PIN" in str(path) for path in paths)
-    other.forget_but(one.names("memory"), "memory", ["kelp", "the PIN is 9921"])
-    assert one.among("memory", ["the PIN is 9921", "the key is under the mat"]) == ("the PIN is 9921",)
-    other.forget("memory", ["the PIN is 9921"])
-    assert one.names("memory") == frozenset()
-
-
-def test_the_oldest_of_too_many_entries_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENTRIES_MAX", 3)
-    entries = OffRecordEntries(tmp_path)
-    for number, entry in enumerate("dcba"):
-        before = entries.names("memory")
-        entries.keep("memory", [entry])
-        (name,) = entries.names("memory") - before
-        os.utime(tmp_path / "unrecorded" / name, (number, number))
-    entries.keep("memory", ["a"])
-    assert OffRecordEntries(tmp_path).among("memory", "abcd") == ("a", "b", "c")
-
-
-def test_entries_of_a_home_that_cannot_be_written_are_kept_by_the_process_and_that_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    entries = OffRecordEntries(tmp_path)
-    (tmp_path / "unrecorded").symlink_to("nowhere")
-    entries.keep("memory", ["the PIN is 9921"])
-    assert entries.among("memory", ["kelp", "the PIN is 9921"]) == ("the PIN is 9921",)
-    assert f"make {tmp_path / 'unrecorded'} writable" in caplog.text
-    assert "9921" not in caplog.text
-    entries.forget("memory", ["the PIN is 9921"])
-    assert entries.names("memory") == frozenset()
+    assert sessions.is_off("s")
+    assert not sessions.is_off("t")
