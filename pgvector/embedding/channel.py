@@ -1,237 +1,228 @@
-"""POST requests to one endpoint over connections that are kept alive, each limited in time and in size."""
+"""POST requests to one endpoint over kept-alive connections, limited in total time and in answer size."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
+import socket
 import ssl
+import threading
 import time
 import zlib
-from base64 import b64encode
-from contextlib import closing, suppress
-from functools import lru_cache, partial
+from contextlib import suppress
 from ipaddress import ip_address
-from urllib.request import getproxies, proxy_bypass
+from typing import Any
 
-import httpcore
 import httpx
 
-from ..errors import SettingsError
+from ..errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 from ..version import __version__
-from .deadlines import Deadline, PunctualNetwork
 
-CONNECTIONS_MAX, IDLE_CONNECTIONS_MAX, IDLE_S_MAX = 8, 4, 30.0
-# So many times one behind the other an answer may be packed.
-PACKED_MAX = 3
+IDLE_CONNECTIONS_MAX, IDLE_S_MAX = 4, 30.0
 PROXY_VARIABLES = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
 
-# It tells the password of a SOCKS proxy.
+# At DEBUG this logger prints the password of a SOCKS proxy.
 logging.getLogger("httpcore.socks").setLevel(logging.INFO)
 
 
-class ChannelFailed(Exception):
-    """There is no whole answer; the message tells why, and nothing of the address."""
+class _LogFilter(threading.local):
+    """Drops httpx's log lines in threads that run a request of ours: they show the address with its query."""
+
+    active = False
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        return not self.active
 
 
-class ChannelClosed(ChannelFailed):
-    """The channel was closed before the answer came."""
+_log_filter = _LogFilter()
+logging.getLogger("httpx").addFilter(_log_filter)
 
 
-class AnswerTooLate(ChannelFailed):
-    """The answer was not there at its deadline."""
+class _TimedOut(Exception):
+    """The time limit of the call has passed."""
 
 
-class AnswerTooLarge(ChannelFailed):
-    """The answer has more bytes than it may have."""
+class _Connection:
+    """One kept-alive connection, used by one call at a time, that is interrupted when the time limit passes.
+
+    httpx limits each wait for the network, but not their sum, so an endpoint that sends a byte now and then could hold
+    a call forever. Therefore a timer shuts the socket down at the time limit, which ends every read and write.
+    httpx reports new sockets through its `trace` extension.
+    """
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+        self._socket: socket.socket | None = None
+        self._deadline = 0.0
+
+    def post(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[httpx.Response, bytes]:
+        """The answer and its body, still compressed if it came so; at most one chunk more than `bytes_max`."""
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise _TimedOut
+        self._deadline = deadline
+        # A name can have several addresses. The first one that does not answer leaves time for the second.
+        timeout = httpx.Timeout(left_s, connect=left_s / 2)
+        timer = threading.Timer(left_s, self._interrupt)
+        timer.daemon = True
+        _log_filter.active = True
+        try:
+            # Python starts no threads while it exits. The time limits of single waits apply even then.
+            with suppress(RuntimeError):
+                timer.start()
+            extensions = {"trace": self._trace}
+            with self._client.stream(
+                "POST", url, content=payload, timeout=timeout, extensions=extensions
+            ) as response:
+                body = bytearray()
+                for chunk in response.iter_raw():
+                    body += chunk
+                    if len(body) > bytes_max or time.monotonic() > deadline:
+                        break
+            # After the timer, a body of unknown length looks complete.
+            if time.monotonic() > deadline:
+                raise _TimedOut
+            return response, bytes(body)
+        finally:
+            timer.cancel()
+            _log_filter.active = False
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _trace(self, event: str, info: dict[str, Any]) -> None:
+        stream = info.get("return_value")
+        if hasattr(stream, "get_extra_info"):
+            self._socket = stream.get_extra_info("socket")
+            # The timer may have run before there was a socket.
+            if time.monotonic() > self._deadline:
+                raise _TimedOut
+
+    def _interrupt(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class Channel:
-    """A way to one endpoint, by the proxy that the environment names for it. Safe for any thread.
+    """Sends requests to one endpoint, through the proxy that the environment names for it. Safe for any thread.
 
-    It is the connection pool below httpx: a client around it takes as long again for a short request, and logs the
-    whole address. `key` is sent as a bearer token; without one, what stands before the @ of the address is. Raises
+    `key` is sent as a bearer token; without a key, the user and password of the address are sent. Error messages and
+    logs contain neither, nor the path, the query or the payload. `transport` replaces the network in tests. Raises
     SettingsError for a proxy or certificates of the environment that cannot be used.
     """
 
-    def __init__(self, address: httpx.URL, key: str = "", pool: httpcore.ConnectionPool | None = None) -> None:
-        self._headers = [
-            (b"Accept", b"application/json"),
-            (b"Accept-Encoding", b"identity"),
-            (b"Content-Type", b"application/json"),
-            (b"User-Agent", f"hermes-memory-pgvector/{__version__}".encode()),
-            *_authorization(address, key),
-        ]
-        self._deadline = Deadline()
-        self._proxy = None if pool else _proxy(address)
+    def __init__(self, address: httpx.URL, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
+        self.host = f"{address.host}:{address.port}" if address.port else address.host
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": f"hermes-memory-pgvector/{__version__}",
+        }
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._auth = (address.username, address.password) if address.username and not key else None
+        self._transport = transport
         self._certificates = _certificates(address)
-        self._pool = pool or self._opened()
+        # A proxy cannot reach the services of this machine.
+        self._trust_env = not _is_loopback(address.host)
         self._closed = False
+        self._idle = [self._connection()]
 
     def post(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
-        """The status and the body of the answer, which must be there at `deadline` on the monotonic clock.
+        """The status and the body of the answer, received before `deadline` on the monotonic clock.
 
-        Raises AnswerTooLate, AnswerTooLarge past `bytes_max`, ChannelClosed, and else ChannelFailed.
+        The deadline holds for the sum of all waits, except that name resolution has no limit and each address of a
+        name may take half of the time to connect. Raises EmbedderUnavailable, or EmbedderMismatch for an answer of
+        more than `bytes_max` bytes.
         """
+        started = time.monotonic()
         try:
             try:
-                return self._exchange(url, payload, bytes_max, deadline)
-            except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
-                # The endpoint may have closed an idle connection just as it was taken; a fresh one tells.
-                return self._exchange(url, payload, bytes_max, deadline)
-        except ChannelFailed:
-            raise
-        except Exception as error:  # noqa: BLE001  (odd names of hosts and odd proxies raise errors of their own)
-            raise self._failure(error) from None
+                response, body = self._exchange(url, payload, bytes_max, deadline)
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                # The endpoint may have closed an idle connection at the moment it was used.
+                response, body = self._exchange(url, payload, bytes_max, deadline)
+        except (_TimedOut, httpx.TimeoutException):
+            waited_s = time.monotonic() - started
+            raise EmbedderUnavailable(f"{self.host} did not answer within {waited_s:.1f} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, SettingsError, OSError, ValueError) as error:
+            reason = str(error) if isinstance(error, httpx.ConnectError | SettingsError) else type(error).__name__
+            raise EmbedderUnavailable(f"{self.host} cannot be reached: {reason}") from None
+        if len(body) <= bytes_max:
+            body = self._decompressed(body, response.headers.get("Content-Encoding", ""), bytes_max)
+        if len(body) > bytes_max:
+            raise EmbedderMismatch(f"{self.host} answered more than {bytes_max} bytes; check embed_url")
+        return response.status_code, body
 
     def close(self) -> None:
-        """Close the connections. A call under way ends with ChannelClosed, at its deadline at the latest. Safe to call
-        twice.
-        """
+        """Close the idle connections. A call that is running closes its own when it ends. Safe to call twice."""
         self._closed = True
-        self._pool.close()
+        while connection := self._take_idle():
+            connection.close()
 
-    def _opened(self) -> httpcore.ConnectionPool:
-        pool = partial(
-            httpcore.ConnectionPool,
-            ssl_context=self._certificates,
-            max_connections=CONNECTIONS_MAX,
-            max_keepalive_connections=IDLE_CONNECTIONS_MAX,
-            keepalive_expiry=IDLE_S_MAX,
-            network_backend=PunctualNetwork(self._deadline),
-        )
-        if self._proxy is None:
-            return pool()
-        try:
-            return pool(proxy=self._proxy)
-        except TypeError:
-            raise SettingsError(
-                "a proxy before embed_url needs httpcore 1.0.7 or later: pip install -U httpcore"
-            ) from None
-
-    def _failure(self, error: Exception) -> ChannelFailed:
+    def _exchange(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[httpx.Response, bytes]:
         if self._closed:
-            return ChannelClosed()
-        if isinstance(error, httpcore.TimeoutException):
-            return AnswerTooLate()
-        return ChannelFailed(str(error) if isinstance(error, httpcore.ConnectError) else type(error).__name__)
-
-    def _exchange(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
-        if self._closed:
-            raise ChannelClosed
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise AnswerTooLate
-        target, host = _target(url)
-        request = httpcore.Request(
-            "POST",
-            target,
-            headers=[(b"Host", host), *self._headers, (b"Content-Length", str(len(payload)).encode())],
-            content=payload,
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), left_s)},
-        )
-        content, pool = bytearray(), self._pool
+            raise EmbedderUnavailable("the embedder is closed")
+        connection = self._take_idle() or self._connection()
         try:
-            with self._deadline.until(deadline), closing(pool.handle_request(request)) as response:
-                for chunk in response.iter_stream():
-                    content += chunk
-                    if len(content) > bytes_max:
-                        raise AnswerTooLarge
-                    if time.monotonic() > deadline:
-                        raise AnswerTooLate
-        except (httpcore.ConnectError, httpcore.ConnectTimeout, UnicodeError):
-            if self._proxy and pool is self._pool:
-                # It never gives back the place of a connection that fails behind the proxy.
-                self._pool = self._opened()
+            answer = connection.post(url, payload, bytes_max, deadline)
+        except BaseException:
+            connection.close()
             raise
-        finally:
-            if self._closed:
-                # It may have opened a connection after the others were closed.
-                pool.close()
-        return response.status, _plain(bytes(content), response, bytes_max)
+        self._idle.append(connection)
+        if self._closed or len(self._idle) > IDLE_CONNECTIONS_MAX:
+            surplus = self._take_idle()
+            if surplus:
+                surplus.close()
+        return answer
 
+    def _take_idle(self) -> _Connection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
-@lru_cache(maxsize=64)
-def _target(url: str) -> tuple[httpcore.URL, bytes]:
-    """The address of a request as it is sent, and the name of its host."""
-    parsed = httpx.URL(url)
-    return _raw(parsed), parsed.netloc
+    def _connection(self) -> _Connection:
+        try:
+            client = httpx.Client(
+                headers=self._headers,
+                auth=self._auth,
+                verify=self._certificates,
+                trust_env=self._trust_env,
+                limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S_MAX),
+                transport=self._transport,
+            )
+        except (httpx.InvalidURL, ValueError, ImportError) as error:
+            # The proxy's address may contain a password, so the message repeats no part of it.
+            raise SettingsError(
+                f"the proxy that the environment names for embed_url cannot be used ({type(error).__name__}): correct "
+                f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; a socks5:// proxy needs the "
+                "package socksio"
+            ) from None
+        return _Connection(client)
 
-
-def _raw(url: httpx.URL) -> httpcore.URL:
-    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-
-
-def _plain(content: bytes, response: httpcore.Response, bytes_max: int) -> bytes:
-    """The body of an answer, unpacked where it was packed though nobody asked for it."""
-    told = b",".join(value for name, value in response.headers if name.lower() == b"content-encoding")
-    for encoding in reversed(told.lower().split(b",")[:PACKED_MAX]):
-        if encoding.strip() in (b"gzip", b"x-gzip", b"deflate"):
-            content = _unpacked(content, bytes_max)
-    return content
-
-
-def _unpacked(content: bytes, bytes_max: int) -> bytes:
-    # With a header, as it should be, and without one, as some send it.
-    for window_bits in (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS):
-        with suppress(zlib.error):
-            plain = zlib.decompressobj(window_bits).decompress(content, bytes_max + 1)
-            if len(plain) > bytes_max:
-                raise AnswerTooLarge
-            return plain
-    raise ChannelFailed("the answer is packed and damaged")
-
-
-def _authorization(address: httpx.URL, key: str) -> list[tuple[bytes, bytes]]:
-    if key:
-        return [(b"Authorization", f"Bearer {key}".encode())]
-    if address.username:
-        told = b64encode(f"{address.username}:{address.password}".encode())
-        return [(b"Authorization", b"Basic " + told)]
-    return []
+    def _decompressed(self, body: bytes, encoding: str, bytes_max: int) -> bytes:
+        """The body, decompressed to at most `bytes_max` + 1 bytes if the endpoint compressed it without being asked."""
+        if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
+            return body
+        try:
+            return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, bytes_max + 1)
+        except zlib.error:
+            raise EmbedderUnavailable(f"{self.host} sent a damaged compressed answer") from None
 
 
 def _certificates(address: httpx.URL) -> ssl.SSLContext:
-    """Whom to trust, which is asked of the environment only where it counts."""
+    """The certificates to trust. The environment is read for https only."""
     if address.scheme != "https":
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         return httpx.create_ssl_context()
     except OSError as error:
         raise SettingsError(
-            f"the certificates that the environment names cannot be read ({type(error).__name__}): mend SSL_CERT_FILE "
-            "or SSL_CERT_DIR"
+            f"the certificates that the environment names cannot be read ({type(error).__name__}): correct "
+            "SSL_CERT_FILE or SSL_CERT_DIR"
         ) from None
-
-
-def _proxy(address: httpx.URL) -> httpcore.Proxy | None:
-    """The proxy to go by, if any. Raises SettingsError."""
-    named = _named_proxy(address)
-    if not named:
-        return None
-    try:
-        proxy = httpx.Proxy(named)
-        if proxy.url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
-            raise ImportError
-        return httpcore.Proxy(_raw(proxy.url), auth=proxy.raw_auth)
-    except (httpx.InvalidURL, ValueError, ImportError) as error:
-        # The proxy's address may hold a password, so no part of it is repeated.
-        raise SettingsError(
-            f"the proxy that the environment names for embed_url cannot be used ({type(error).__name__}): mend "
-            f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; one that is socks5:// needs the "
-            "package socksio"
-        ) from None
-
-
-def _named_proxy(address: httpx.URL) -> str:
-    """The address of the proxy. Empty for this machine's own services, which no proxy can see."""
-    named = getproxies()
-    without = {item.strip() for item in named.get("no", "").split(",")}
-    # NO_PROXY names hosts, or hosts with their port.
-    hosts = address.host, address.netloc.decode()
-    if _is_loopback(address.host) or "*" in without or any(map(proxy_bypass, hosts)):
-        return ""
-    found = named.get(address.scheme) or named.get("all") or ""
-    return f"http://{found}" if found and "://" not in found else found
 
 
 def _is_loopback(host: str) -> bool:

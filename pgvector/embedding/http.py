@@ -8,13 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-import httpcore
 import httpx
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from . import dialects, models
-from .channel import PROXY_VARIABLES, AnswerTooLarge, AnswerTooLate, Channel, ChannelClosed, ChannelFailed
+from .channel import PROXY_VARIABLES, Channel
 from .dialects import Endpoint
 from .pace import Pace
 from .texts import cut, longest_bytes, prepared
@@ -73,10 +72,9 @@ class HttpEmbedder:
         dimensions: int = 0,
         batch_max: int = 64,
         chars_max: int = 6000,
-        pool: httpcore.ConnectionPool | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         address = httpx.URL(url)
-        self._host = f"{address.host}:{address.port}" if address.port else address.host
         self._model, self._known = model, models.known(model)
         self._candidates = dialects.candidates(str(address.copy_with(username=None, password=None)), api)
         self._found: Endpoint | None = self._candidates[0] if len(self._candidates) == 1 else None
@@ -88,7 +86,8 @@ class HttpEmbedder:
         self._answered = False
         self._lock = threading.Lock()
         self._pace = Pace(_SECONDS_PER_TEXT)
-        self._channel = Channel(address, key, pool)
+        self._channel = Channel(address, key, transport)
+        self._host = self._channel.host
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._host!r}, {self._model!r})"
@@ -218,15 +217,4 @@ class HttpEmbedder:
     def _post(self, endpoint: Endpoint, inputs: list[str], packed: bool, deadline: float) -> tuple[int, bytes]:
         payload = dialects.body(endpoint, self._model, inputs, packed=packed, dimensions=self._asked_dimensions)
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
-        started = time.monotonic()
-        try:
-            return self._channel.post(endpoint.url, payload, bytes_max, deadline)
-        except AnswerTooLate:
-            waited_s = time.monotonic() - started
-            raise EmbedderUnavailable(f"{self._host} did not answer within {waited_s:.1f} s") from None
-        except AnswerTooLarge:
-            raise EmbedderMismatch(f"{self._host} answered more than {bytes_max} bytes; check embed_url") from None
-        except ChannelClosed:
-            raise EmbedderUnavailable("the embedder is closed") from None
-        except ChannelFailed as error:
-            raise EmbedderUnavailable(f"{self._host} cannot be reached: {error}") from None
+        return self._channel.post(endpoint.url, payload, bytes_max, deadline)

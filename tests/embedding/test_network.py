@@ -16,10 +16,8 @@ from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import httpcore
 import pytest
 
-from hermes_memory_pgvector.embedding.channel import CONNECTIONS_MAX
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 
@@ -163,19 +161,12 @@ def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callab
     assert server.requests < 20
 
 
-def _deflate(content: bytes) -> bytes:
-    """As some send it: without the header of zlib."""
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(content) + packer.flush()
-
-
 @pytest.mark.parametrize(
     ("encoding", "pack"),
     [
         ("gzip", gzip.compress),
         ("deflate", zlib.compress),
-        ("Deflate", _deflate),
-        ("gzip, deflate", lambda content: zlib.compress(gzip.compress(content))),
+        ("Deflate", zlib.compress),
         ("identity", bytes),
     ],
 )
@@ -343,19 +334,6 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: p
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.usefixtures("no_proxy")
-def test_a_proxy_that_an_old_library_does_not_know_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def old(*, ssl_context: Any, max_connections: Any, max_keepalive_connections: Any, keepalive_expiry: Any,
-            network_backend: Any) -> None:  # fmt: skip
-        """The pool of a library before 1.0.7, as far as its words go."""
-
-    monkeypatch.setattr(httpcore, "ConnectionPool", old)
-    HttpEmbedder("https://embedder.invalid/v1", "homemade")
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-    with pytest.raises(SettingsError, match=r"httpcore 1\.0\.7 or later"):
-        HttpEmbedder("https://embedder.invalid/v1", "homemade")
-
-
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://embedder.invalid/v1"])
 @pytest.mark.parametrize("lost", ["/nowhere.pem", "/", "/etc/hostname"])
 def test_certificates_that_cannot_be_read_matter_for_https_alone(
@@ -365,7 +343,7 @@ def test_certificates_that_cannot_be_read_matter_for_https_alone(
     if url.startswith("http:"):
         _fails_in_time(HttpEmbedder(url, "homemade"), "refused")
     else:
-        with pytest.raises(SettingsError, match="mend SSL_CERT_FILE or SSL_CERT_DIR"):
+        with pytest.raises(SettingsError, match="correct SSL_CERT_FILE or SSL_CERT_DIR"):
             HttpEmbedder(url, "homemade")
 
 
@@ -385,7 +363,7 @@ def test_a_name_that_cannot_be_asked_for_takes_no_place_behind_a_proxy(
 
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{served(connect=tunnel).server_address[1]}")
     with closing(HttpEmbedder("https://embed..invalid/v1", "homemade")) as embedder:
-        for _ in range(CONNECTIONS_MAX + 2):
+        for _ in range(10):
             with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
                 embedder.embed_query("a", 2.0)
 
@@ -438,10 +416,10 @@ def test_a_proxy_whose_other_side_was_away_is_used_again_when_it_is_back(
     proxy = served(connect=tunnel)
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
     with closing(HttpEmbedder("https://embedder.invalid/v1", "homemade")) as embedder:
-        for _ in range(CONNECTIONS_MAX + 2):
+        for _ in range(10):
             with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
                 embedder.embed_query("a", 2.0)
-    assert len(tunnels) >= CONNECTIONS_MAX + 2
+    assert len(tunnels) >= 10
 
 
 def test_the_address_of_a_request_is_not_logged(
