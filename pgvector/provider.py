@@ -23,7 +23,7 @@ from .text.cleaning import clean
 if TYPE_CHECKING:
     from .session.conversation import Conversation
 
-NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpcore", "httpx", "numpy")
+NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
 
 
 class PgvectorMemoryProvider(MemoryProvider):

@@ -32,7 +32,6 @@ from .report import rows_line, spool_line
 Verdict = Literal["ok", "warning", "problem"]
 
 PACKAGES = (
-    "httpcore",
     "httpx",
     "numpy",
     "pgvector",

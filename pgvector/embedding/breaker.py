@@ -1,4 +1,4 @@
-"""Keeps a dead or a wrong embedder from being asked again and again."""
+"""Circuit breaker around an embedder that is down or misconfigured."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .vectors import TextRefused
 
 
 class Breaker:
-    """An embedder that fails at once while the one inside it is known not to work. Safe to call from several threads.
+    """A circuit breaker: fails at once while the inner embedder is known not to work. Safe for any thread.
 
-    Closed, every call goes through. `failures_max` calls in a row that end in EmbedderUnavailable open it for `first_s`
-    seconds; one refused call opens it for `refused_s`, since an operator has to act. When the time is over a single
-    call goes through as a trial: if it works the breaker closes, if not it stays open twice as long, up to `longest_s`.
-    Queries and passages count together. While it is open every call raises EmbedderUnavailable, which tells the cause
-    and the seconds until the next trial.
+    While it is closed, it passes every call on. `failures_max` consecutive calls that end in EmbedderUnavailable open
+    it for `first_s` seconds; one refused call opens it for `refused_s`, because an operator has to act. After that time
+    it passes one call on as a trial. If the trial succeeds, the breaker closes; if not, it stays open twice as long,
+    up to `longest_s`. Queries and passages count together. While it is open, every call raises EmbedderUnavailable with
+    the cause and the seconds until the next trial.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Breaker:
         self._failures = 0
         self._wait_s = 0.0
         self._open_until: float | None = None
-        self._trial_runs = False
+        self._trial_running = False
         self._cause = ""
 
     @property
@@ -57,12 +57,12 @@ class Breaker:
         return self._inner.seconds_per_text
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """As the inner embedder does, or EmbedderUnavailable at once."""
+        """The answer of the inner embedder. Raises EmbedderUnavailable at once while the breaker is open."""
         with self._guarded():
             return self._inner.embed_passages(texts, timeout_s)
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """As the inner embedder does, or EmbedderUnavailable at once."""
+        """The answer of the inner embedder. Raises EmbedderUnavailable at once while the breaker is open."""
         with self._guarded():
             return self._inner.embed_query(text, timeout_s)
 
@@ -76,7 +76,7 @@ class Breaker:
         try:
             yield
         except TextRefused:
-            self._worked()
+            self._succeeded()
             raise
         except EmbedderUnavailable as error:
             self._failed(str(error), trial)
@@ -86,38 +86,38 @@ class Breaker:
                 self._open(str(error), self._refused_s)
             raise
         else:
-            self._worked()
+            self._succeeded()
         finally:
             if trial:
                 with self._lock:
-                    self._trial_runs = False
+                    self._trial_running = False
 
     def _admit(self) -> bool:
-        """Let a call through, telling whether it is the trial, or raise."""
+        """Whether an admitted call is the trial. Raises EmbedderUnavailable if the call is not admitted."""
         with self._lock:
             if self._open_until is None:
                 return False
             left = self._open_until - self._clock()
             if left > 0:
-                raise EmbedderUnavailable(f"not asked for another {left:.1f} s after: {self._cause}")
-            if self._trial_runs:
-                raise EmbedderUnavailable(f"not asked while one trial runs after: {self._cause}")
-            self._trial_runs = True
+                raise EmbedderUnavailable(f"no request is sent for another {left:.1f} s after: {self._cause}")
+            if self._trial_running:
+                raise EmbedderUnavailable(f"no request is sent while a trial is running after: {self._cause}")
+            self._trial_running = True
             return True
 
-    def _worked(self) -> None:
+    def _succeeded(self) -> None:
         with self._lock:
             self._failures, self._wait_s, self._open_until = 0, 0.0, None
 
     def _failed(self, cause: str, trial: bool) -> None:
         with self._lock:
             self._failures += 1
-            # Calls that began before it opened end late; only the trial may lengthen the wait.
+            # Calls that began before it opened may fail later. Only the trial may extend the wait.
             if not trial and (self._open_until is not None or self._failures < self._failures_max):
                 return
             self._open(cause, min(self._longest_s, self._wait_s * 2 or self._first_s))
 
     def _open(self, cause: str, wait_s: float) -> None:
-        """Open, or stay open, from now on; the caller holds the lock."""
+        """Open for `wait_s` seconds from now. The caller holds the lock."""
         self._cause, self._wait_s = cause, wait_s
         self._open_until = self._clock() + wait_s

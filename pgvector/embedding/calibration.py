@@ -1,7 +1,7 @@
-"""What a model calls unrelated.
+"""The similarity that a model gives to unrelated texts.
 
-The cosine of two texts that have nothing to do with each other is near 0 for one model and near 0.8 for another, so no
-fixed floor fits. It is measured instead, on questions and passages that share no subject.
+The cosine of two unrelated texts is near 0 for one model and near 0.8 for another, so a fixed floor fits no two models.
+The floor is measured instead, on queries and passages that share no subject.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from operator import mul
 from ..model import Vector
 from .protocol import Embedder
 
-# The share of unrelated pairs that lies below the floor. A mean with deviations fits worse: two texts in one rare
-# script are far outliers for some models. At this share nearly all true pairs stay above.
+# The share of unrelated pairs below the floor. A quantile is better than a mean plus deviations: for some models two
+# texts in the same rare script are outliers. With this share nearly all related pairs stay above the floor.
 _SHARE_BELOW = 0.85
 
 QUERIES = (
@@ -46,9 +46,9 @@ PASSAGES = (
 
 
 def noise_floor(embedder: Embedder, timeout_s: float) -> float:
-    """The cosine below which a passage has, for this model, nothing to do with a query.
+    """The cosine below which the model considers a passage unrelated to a query.
 
-    Costs 20 embeddings, within `timeout_s` seconds in all. Raises what the embedder raises.
+    Embeds 20 texts, within `timeout_s` seconds in total. Raises the errors of the embedder.
     """
     deadline = time.monotonic() + timeout_s
     passages = embedder.embed_passages(PASSAGES, timeout_s)
@@ -57,7 +57,10 @@ def noise_floor(embedder: Embedder, timeout_s: float) -> float:
 
 
 def floor_of(unrelated: Sequence[float]) -> float:
-    """The floor over the cosines of pairs that are known to be unrelated; at least one pair, each in [-1, 1]."""
+    """The floor for the cosines of unrelated pairs: at least one value, each in [-1, 1].
+
+    It is a quantile with linear interpolation.
+    """
     ordered = sorted(unrelated)
     place = _SHARE_BELOW * (len(ordered) - 1)
     below = math.floor(place)
@@ -66,6 +69,6 @@ def floor_of(unrelated: Sequence[float]) -> float:
 
 
 def cosine(left: Vector, right: Vector) -> float:
-    """The cosine of two vectors of one length, neither of them all zero."""
+    """The cosine of two vectors of equal length; neither may be all zero."""
     norms = math.sqrt(sum(map(mul, left, left)) * sum(map(mul, right, right)))
     return math.fsum(map(mul, left, right)) / norms

@@ -29,7 +29,7 @@ class _LogFilter(threading.local):
 
     active = False
 
-    def __call__(self, record: logging.LogRecord) -> bool:
+    def __call__(self, _record: logging.LogRecord) -> bool:
         return not self.active
 
 
@@ -70,9 +70,7 @@ class _Connection:
             with suppress(RuntimeError):
                 timer.start()
             extensions = {"trace": self._trace}
-            with self._client.stream(
-                "POST", url, content=payload, timeout=timeout, extensions=extensions
-            ) as response:
+            with self._client.stream("POST", url, content=payload, timeout=timeout, extensions=extensions) as response:
                 body = bytearray()
                 for chunk in response.iter_raw():
                     body += chunk
@@ -89,8 +87,8 @@ class _Connection:
     def close(self) -> None:
         self._client.close()
 
-    def _trace(self, event: str, info: dict[str, Any]) -> None:
-        stream = info.get("return_value")
+    def _trace(self, _event: str, info: dict[str, Any]) -> None:
+        stream: Any = info.get("return_value")
         if hasattr(stream, "get_extra_info"):
             self._socket = stream.get_extra_info("socket")
             # The timer may have run before there was a socket.

@@ -1,4 +1,4 @@
-"""The embedder of a process and whether its vectors fit those in the database."""
+"""The embedder of a process and the check that its vectors are compatible with the database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ CALIBRATION_WAIT_S_MAX = 3600.0
 
 
 class EmbedderCompatibility:
-    """Makes the embedder on first use and matches it with the database. Safe for any thread; `match` is for one."""
+    """Makes the embedder on first use and compares it with the database.
+
+    Safe for any thread, except that only one thread may call `match`.
+    """
 
     def __init__(self, settings: Settings, state: Path, database: Database) -> None:
         """`state` is the folder of the home in which the measured floor of each model is cached."""
@@ -37,9 +40,9 @@ class EmbedderCompatibility:
         self._calibration = state / "calibration.json"
         self._lock = threading.Lock()
         self._embedder: Embedder | None = None
-        self._none_because = ""
-        self._misfit = "the memory is starting"
-        self._unheard = self._claimed = False
+        self._no_embedder_reason = ""
+        self._mismatch = "the memory is starting"
+        self._probe_unanswered = self._claimed = False
         self._rematch_at = 0.0
         self._measured_floor: float | None = None
         self._calibration_at = 0.0
@@ -47,37 +50,37 @@ class EmbedderCompatibility:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedder of the settings; None when there is none."""
+        """The embedder of the settings; None if the settings give none."""
         with self._lock:
-            if self._embedder is None and not self._none_because:
+            if self._embedder is None and not self._no_embedder_reason:
                 try:
                     self._embedder = factory.build(self._settings)
                 except SettingsError as error:
                     log.warning("recall is by words only: %s", error)
-                    self._none_because = f"{WORDS_ONLY}: {error}"
+                    self._no_embedder_reason = f"{WORDS_ONLY}: {error}"
             return self._embedder
 
     def usable(self) -> Embedder | str:
-        """The embedder whose vectors fit the database, or the reason why meaning is not searched."""
-        return self._misfit or self.embedder or self._none_because
+        """The embedder if its vectors are compatible with the database, else the reason why vector search is off."""
+        return self._mismatch or self.embedder or self._no_embedder_reason
 
     @property
     def undecided(self) -> bool:
-        """Whether to match again: the embedder has not answered yet, or it is a while since it did not fit."""
-        if not self._misfit or self._embedder is None:
+        """Whether to call `match` again: the embedder has not answered yet, or the last mismatch is `REMATCH_S` ago."""
+        if not self._mismatch or self._embedder is None:
             return False
-        return self._silent or time.monotonic() >= self._rematch_at
+        return self._unanswered or time.monotonic() >= self._rematch_at
 
     @property
     def floor(self) -> float | None:
-        """The similarity below which a row has nothing to do with a query; None until it is known."""
+        """The similarity below which a row is unrelated to a query; None while it is unknown."""
         chosen = self._settings.min_similarity
         return self._measured_floor if chosen is None else chosen
 
     def wanted_dimensions(self) -> int:
-        """The vector length for a database that this process creates itself.
+        """The vector length for a database that this process creates.
 
-        Raises EmbedderUnavailable when only an embedder that is silent knows it.
+        Raises EmbedderUnavailable if only the embedder knows it and does not answer.
         """
         embedder = self.embedder
         if self._database.server is None or self._database.state is not None or embedder is None:
@@ -88,36 +91,36 @@ class EmbedderCompatibility:
             except EmbedderUnavailable as error:
                 raise EmbedderUnavailable(
                     f"the vector length of {embedder.model} is unknown until it answers ({error}); "
-                    "set embed_dimensions to go on without it"
+                    "set embed_dimensions to continue without it"
                 ) from None
         return embedder.dimensions or DEFAULT_DIMENSIONS
 
     def match(self, stored: int) -> bool:
-        """Compare with the database, whose vectors have `stored` numbers; a new reason not to fit is logged once."""
-        if self._misfit and self._settings.embed_url and not self._silent:
-            # An endpoint may serve another model by now, and the database may hold vectors of another.
+        """Whether the embedder is compatible with a database of `stored` dimensions. Logs a new mismatch once."""
+        if self._mismatch and self._settings.embed_url and not self._unanswered:
+            # Meanwhile the endpoint may serve another model, or the database may hold vectors of another one.
             self.close()
-        misfit = self._reason(stored)
-        if misfit and misfit != self._misfit and not self._silent:
-            log.warning("%s", misfit)
-        self._misfit, self._rematch_at = misfit, time.monotonic() + REMATCH_S
-        return not misfit
+        mismatch = self._find_mismatch(stored)
+        if mismatch and mismatch != self._mismatch and not self._unanswered:
+            log.warning("%s", mismatch)
+        self._mismatch, self._rematch_at = mismatch, time.monotonic() + REMATCH_S
+        return not mismatch
 
     def calibration_due(self) -> bool:
-        """Whether to call `calibrate` now: the embedder fits and its floor is not known.
+        """Whether to call `calibrate` now: the embedder is compatible and its floor is unknown.
 
-        True claims the try: the next one is due only after a while, which doubles from 30 seconds to an hour.
+        Each True starts a waiting time, doubling from 30 seconds to an hour, before the next True.
         """
         now = time.monotonic()
         with self._lock:
-            if self._misfit or self.floor is not None or self._embedder is None or now < self._calibration_at:
+            if self._mismatch or self.floor is not None or self._embedder is None or now < self._calibration_at:
                 return False
             self._calibration_at = now + self._calibration_wait_s
             self._calibration_wait_s = min(2 * self._calibration_wait_s, CALIBRATION_WAIT_S_MAX)
             return True
 
     def calibrate(self) -> None:
-        """Learn the floor of this model: from the home, else by measuring it. Without an answer it stays unknown."""
+        """Read the floor of this model from the home, else measure it. Without an answer it stays unknown."""
         embedder = self.embedder
         if embedder is None or self._settings.min_similarity is not None:
             return
@@ -128,7 +131,7 @@ class EmbedderCompatibility:
         try:
             self._measured_floor = noise_floor(embedder, self._settings.embed_timeout_s)
         except (Unavailable, Refused) as error:
-            log.info("ambient recall has no floor yet: %s", error)
+            log.info("the similarity floor of ambient recall is still unknown: %s", error)
             return
         # The floor is measured again by the next process when the file cannot be written.
         with contextlib.suppress(OSError):
@@ -143,32 +146,32 @@ class EmbedderCompatibility:
         return floors if isinstance(floors, dict) else {}
 
     def close(self) -> None:
-        """Close the embedder; the next use makes another."""
+        """Close the embedder. The next use makes a new one."""
         with self._lock:
             embedder, self._embedder = self._embedder, None
         if embedder is not None:
             embedder.close()
 
     @property
-    def _silent(self) -> bool:
-        return self._embedder is not None and (self._unheard or self._embedder.dimensions is None)
+    def _unanswered(self) -> bool:
+        return self._embedder is not None and (self._probe_unanswered or self._embedder.dimensions is None)
 
     @property
-    def _unbound(self) -> bool:
-        """Whether the database may still wait for its model: one that never answered must not become it."""
+    def _database_may_lack_model(self) -> bool:
+        """Whether the database may have no model yet. Only a model that has answered may become its model."""
         state = self._database.state
         return not self._claimed and (state is None or state.embedding_model is None)
 
-    def _reason(self, stored: int) -> str:
+    def _find_mismatch(self, stored: int) -> str:
         embedder = self.embedder
         if embedder is None:
-            return self._none_because
-        self._unheard = False
-        if embedder.dimensions is None or self._unbound:
+            return self._no_embedder_reason
+        self._probe_unanswered = False
+        if embedder.dimensions is None or self._database_may_lack_model:
             try:
                 embedder.embed_query("dimensions", PROBE_S_MAX)
             except (Unavailable, Refused) as error:
-                self._unheard = isinstance(error, Unavailable)
+                self._probe_unanswered = isinstance(error, Unavailable)
                 return f"{WORDS_ONLY}: {error}"
         if embedder.dimensions != stored:
             return (

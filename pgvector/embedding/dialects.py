@@ -1,4 +1,4 @@
-"""The two languages of embedding endpoints, as pure functions: where to ask, what to send, how to read the answer."""
+"""The two HTTP APIs for embeddings, as pure functions: addresses, request bodies and answers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Rows: TypeAlias = list[Iterable[float]]
 
 
 class WrongShape(ValueError):
-    """The answer is not one of this dialect; the message says what was wrong with it."""
+    """The answer does not follow the dialect; the message describes it without repeating it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address and the dialect spoken there."""
+    """An address and the dialect that it serves."""
 
     dialect: Dialect
     url: str
 
 
 def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[Endpoint, ...]:
-    """The endpoints that a setting may mean, in the order to try. A path that names one is believed."""
+    """The endpoints that `embed_url` may mean, in the order to try. A path that names a dialect decides."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
 
@@ -52,17 +52,21 @@ def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[Endp
     return openai if len(openai) == 1 and path else (ollama, *openai)
 
 
-def body(endpoint: Endpoint, model: str, texts: Sequence[str], *, packed: bool, dimensions: int = 0) -> bytes:
-    """The JSON to post. `packed` asks for base64 floats; a `dimensions` above 0 asks for vectors of that length."""
+def request_body(
+    endpoint: Endpoint, model: str, texts: Sequence[str], *, as_base64: bool, dimensions: int = 0
+) -> bytes:
+    """The JSON to post. `as_base64` requests base64 floats where the dialect has them; `dimensions` above 0 requests
+    vectors of that length.
+    """
     document: dict[str, Any] = {"model": model, "input": list(texts)}
     if endpoint.dialect == "openai":
-        document["encoding_format"] = "base64" if packed else "float"
+        document["encoding_format"] = "base64" if as_base64 else "float"
     if dimensions:
         document["dimensions"] = dimensions
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 
 
-def answer(endpoint: Endpoint, content: bytes) -> Rows:
+def parse_answer(endpoint: Endpoint, content: bytes) -> Rows:
     """The vectors of an answer, in the order of the texts. Raises WrongShape."""
     try:
         document = json.loads(content)
@@ -77,8 +81,11 @@ def answer(endpoint: Endpoint, content: bytes) -> Rows:
     return [_floats(row.get("embedding")) for row in _in_order(rows)]
 
 
-def complaint(content: bytes) -> str:
-    """The sentence in an error answer, in lower case, to classify it by. It may repeat a user's text: never show it."""
+def error_message(content: bytes) -> str:
+    """The message of an error answer, in lower case, empty if there is none.
+
+    It may contain a user's text, so use it to classify the error only and never show it.
+    """
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -95,13 +102,13 @@ def _in_order(rows: list[Any]) -> list[dict[str, Any]]:
     items = [row for row in rows if isinstance(row, dict)]
     if len(items) != len(rows):
         raise WrongShape("a list 'data' whose items are not objects")
-    places = [row.get("index") for row in items]
-    if all(place is None for place in places):
+    indexes = [row.get("index") for row in items]
+    if all(index is None for index in indexes):
         return items
-    by_place = {place: row for place, row in zip(places, items, strict=True) if type(place) is int}
-    if sorted(by_place) != list(range(len(items))):
+    by_index = {index: row for index, row in zip(indexes, items, strict=True) if type(index) is int}
+    if sorted(by_index) != list(range(len(items))):
         raise WrongShape(f"indexes that do not number {len(items)} vectors from 0")
-    return [by_place[place] for place in range(len(items))]
+    return [by_index[index] for index in range(len(items))]
 
 
 def _floats(value: Any) -> Iterable[float]:
@@ -113,7 +120,7 @@ def _floats(value: Any) -> Iterable[float]:
     try:
         numbers.frombytes(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError):
-        raise WrongShape("a vector whose base64 is broken") from None
+        raise WrongShape("a vector with invalid base64") from None
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

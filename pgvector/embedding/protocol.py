@@ -1,4 +1,4 @@
-"""What the inner rooms ask of the outer ones."""
+"""The interface of all embedders."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from ..model import Vector
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors. Implementations are safe to call from several threads at once.
+    """Turns texts into vectors. Implementations are safe for any thread.
 
-    Queries and passages are different calls because retrieval models embed them differently.
+    Queries and passages have separate methods because retrieval models embed them differently.
     """
 
     @property
     def model(self) -> str:
-        """The model's name, as stored beside the vectors."""
+        """The model's name, as stored with the vectors."""
 
     @property
     def dimensions(self) -> int | None:
-        """The length of its vectors; None until the first answer when the model is not a known one."""
+        """The length of the vectors; None for an unknown model until its first answer."""
 
     @property
     def seconds_per_text(self) -> float:
-        """A running estimate of the cost of one passage, in seconds."""
+        """A running estimate of the time to embed one passage, in seconds."""
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """Embed what is stored: one vector a text, in order.
+        """The vectors of texts to store, one for each text, in order.
 
-        Raises EmbedderUnavailable (try again) or EmbedderMismatch (the answer is unusable).
+        Raises EmbedderUnavailable (a retry may help) or EmbedderMismatch (the answer cannot be used).
         """
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """Embed what is asked. Raises as `embed_passages` does."""
+        """The vector of a query. Raises the same errors as `embed_passages`."""
 
     def close(self) -> None:
-        """Release connections; safe to call twice."""
+        """Close the connections. Safe to call twice."""

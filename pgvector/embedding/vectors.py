@@ -1,4 +1,4 @@
-"""The check that every answer of an embedder passes before anyone sees it."""
+"""Preparation of the texts for an embedder and validation of the vectors that it answers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from ..errors import EmbedderMismatch
 from ..model import Vector
 
-# Vectors this close to unit length are handed on as they came.
+# Vectors whose length differs from 1 by less than this are not scaled.
 _UNIT_TOLERANCE = 1e-3
-# Numbers below it have so few digits that a vector of them cannot be scaled.
+# A vector with a smaller norm is denormalized: its numbers have too few digits to be scaled.
 _NORM_MIN = sys.float_info.min
 
 
 class TextRefused(EmbedderMismatch):
-    """The embedder works, but not for this text, however short it is cut; the other texts of the call are fine.
+    """The embedder works, but cannot embed one text of the call, not even its beginning.
 
-    `index` is its place in the call. Asking again without it helps; asking again with it does not.
+    `index` is the position of the text in the call. Retry the call without this text.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -27,49 +27,75 @@ class TextRefused(EmbedderMismatch):
         self.index = index
 
 
-def checked(
-    raw: Sequence[Iterable[float]], *, count: int, dimensions: int | None, who: str, trusted: bool = False
-) -> list[Vector]:
-    """The vectors scaled to unit length, once they fit: `count` of them, of `dimensions` finite numbers, not all zero.
+def prepared(text: str, chars_max: int) -> str:
+    """The text as valid UTF-8, without NUL, lone surrogates and surrounding whitespace, cut to `chars_max` characters.
 
-    With `dimensions` None they must agree among themselves. `who` names the embedder in the error. Raises
-    EmbedderMismatch, or TextRefused when some vectors are usable (or the embedder is `trusted`, having answered well
-    before) and one is not.
+    Raises ValueError for an empty text: endpoints answer it with zeros.
+    """
+    clean = text.replace("\0", " ").strip()[:chars_max].encode("utf-8", "replace").decode("utf-8").strip()
+    if not clean:
+        raise ValueError("an empty text cannot be embedded; leave it out")
+    return clean
+
+
+def truncated(text: str, bytes_max: int) -> str:
+    """The longest beginning of the text that has at most `bytes_max` UTF-8 bytes.
+
+    The number of bytes predicts the number of tokens better than the number of characters does: a Chinese character is
+    three bytes and about one token, an English word is five bytes and about one token.
+    """
+    return text.encode("utf-8")[:bytes_max].decode("utf-8", "ignore")
+
+
+def longest_bytes(texts: list[str]) -> int:
+    """The UTF-8 length of the longest text."""
+    return max(len(text.encode("utf-8")) for text in texts)
+
+
+def validated(
+    raw: Sequence[Iterable[float]], *, count: int, dimensions: int | None, source: str, trusted: bool = False
+) -> list[Vector]:
+    """The vectors of an answer, scaled to unit length.
+
+    There must be `count` vectors of `dimensions` finite numbers, not all zero. With `dimensions` None their lengths
+    must be equal. `source` names the embedder in error messages. Raises EmbedderMismatch. Raises TextRefused instead
+    if only some vectors are zero or not finite, or if the only one is and the embedder is `trusted` because it has
+    answered before.
     """
     if len(raw) != count:
-        raise EmbedderMismatch(f"{who} answered {len(raw)} vectors to {count} texts")
-    rows = [_numbers(vector, index, who) for index, vector in enumerate(raw)]
+        raise EmbedderMismatch(f"{source} answered {len(raw)} vectors to {count} texts")
+    rows = [_numbers(vector, index, source) for index, vector in enumerate(raw)]
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
-            raise EmbedderMismatch(_wrong_length(who, index, len(row), expected, known=bool(dimensions)))
+            raise EmbedderMismatch(_wrong_length(source, index, len(row), expected, known=bool(dimensions)))
     norms = [math.hypot(*row) for row in rows]
     bad = [index for index, norm in enumerate(norms) if not _NORM_MIN <= norm < math.inf]
     if bad:
         fault = "only zeros" if norms[bad[0]] < _NORM_MIN else "numbers that are not finite"
-        message = f"{who} answered {fault} in {len(bad)} of {count} vectors, first in number {bad[0] + 1}"
+        message = f"{source} answered {fault} in {len(bad)} of {count} vectors, first in number {bad[0] + 1}"
         if trusted if count == 1 else len(bad) < count:
             raise TextRefused(message, bad[0])
         raise EmbedderMismatch(message)
     return [_scaled(row, norm) for row, norm in zip(rows, norms, strict=True)]
 
 
-def _numbers(vector: Iterable[float], index: int, who: str) -> Vector:
+def _numbers(vector: Iterable[float], index: int, source: str) -> Vector:
     try:
-        # What came as base64 is an array already.
+        # A vector decoded from base64 is already an array.
         return vector.tolist() if isinstance(vector, array) else array("d", vector).tolist()
     except (TypeError, OverflowError):
-        raise EmbedderMismatch(f"{who} answered vector number {index + 1} that is not a list of numbers") from None
+        raise EmbedderMismatch(f"{source} answered vector number {index + 1} that is not a list of numbers") from None
 
 
 def _scaled(row: Vector, norm: float) -> Vector:
     return row if abs(norm - 1) < _UNIT_TOLERANCE else [value / norm for value in row]
 
 
-def _wrong_length(who: str, index: int, found: int, expected: int, *, known: bool) -> str:
+def _wrong_length(source: str, index: int, found: int, expected: int, *, known: bool) -> str:
     if known:
         return (
-            f"{who} answered vectors of {found} numbers where {expected} are expected; "
-            f"mend embed_model, or set embed_dimensions to {found} if the database was made for that length"
+            f"{source} answered vectors of {found} numbers where {expected} are expected; "
+            f"correct embed_model, or set embed_dimensions to {found} if the database was made for that length"
         )
-    return f"{who} answered vectors of different lengths: {expected} numbers first, {found} in number {index + 1}"
+    return f"{source} answered vectors of different lengths: {expected} numbers first, {found} in number {index + 1}"

@@ -285,7 +285,7 @@ def test_temporary_errors_are_to_be_tried_again(status: int) -> None:
         (401, "Incorrect API key provided: " + KEY, "embed_key_env"),
         (403, "forbidden", "embed_key_env"),
         (404, 'model "homemade" not found, try pulling it first', "ollama pull homemade"),
-        (400, "this model does not support embeddings", "mend embed_model"),
+        (400, "this model does not support embeddings", "correct embed_model"),
         (404, "not found", "check embed_url"),
         (302, "", "check embed_url"),
         (402, "pay", "see the endpoint's log"),

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.embedding import dialects, models
 from hermes_memory_pgvector.embedding.calibration import cosine, floor_of
 from hermes_memory_pgvector.embedding.dialects import Endpoint
-from hermes_memory_pgvector.embedding.texts import cut, longest_bytes, prepared
-from hermes_memory_pgvector.embedding.vectors import TextRefused, checked
+from hermes_memory_pgvector.embedding.vectors import TextRefused, longest_bytes, prepared, truncated, validated
 from hermes_memory_pgvector.errors import EmbedderMismatch
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)
@@ -48,7 +47,7 @@ def test_a_lone_surrogate_is_replaced_and_the_rest_is_kept() -> None:
 
 @given(st.text(max_size=60), st.integers(0, 80))
 def test_cutting_keeps_a_head_that_is_at_most_three_bytes_too_short(text: str, bytes_max: int) -> None:
-    head = cut(text, bytes_max)
+    head = truncated(text, bytes_max)
     size = len(head.encode())
     assert text.startswith(head)
     assert min(bytes_max, longest_bytes([text])) - 3 <= size <= bytes_max
@@ -139,7 +138,7 @@ def test_openai_answers_are_read_in_index_order_packed_or_not(rows: list[list[fl
         for i, row in enumerate(rows)
     ]
     random.shuffle(data)  # type: ignore[attr-defined]
-    assert [list(row) for row in dialects.answer(OPENAI, json.dumps({"data": data}).encode())] == rows
+    assert [list(row) for row in dialects.parse_answer(OPENAI, json.dumps({"data": data}).encode())] == rows
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_openai_answers_are_read_in_index_order_packed_or_not(rows: list[list[fl
 )
 def test_answers_of_another_shape_are_not_guessed_at(endpoint: Endpoint, content: bytes) -> None:
     with pytest.raises(dialects.WrongShape):
-        dialects.answer(endpoint, content)
+        dialects.parse_answer(endpoint, content)
 
 
 # Answers
@@ -169,7 +168,7 @@ def test_answers_of_another_shape_are_not_guessed_at(endpoint: Endpoint, content
 
 @pytest.mark.parametrize("factor", [1e-300, 1.0, 1e200])
 def test_vectors_are_scaled_to_unit_length_and_keep_their_direction(factor: float) -> None:
-    (vector,) = checked([[30 * factor, 40 * factor]], count=1, dimensions=2, who="m")
+    (vector,) = validated([[30 * factor, 40 * factor]], count=1, dimensions=2, source="m")
     assert vector == pytest.approx([0.6, 0.8])
 
 
@@ -194,19 +193,19 @@ def test_a_wrong_answer_is_refused_with_its_numbers(
     raw: list[list[float]], count: int, dimensions: int | None, says: str
 ) -> None:
     with pytest.raises(EmbedderMismatch, match=says) as caught:
-        checked(raw, count=count, dimensions=dimensions, who="m")
+        validated(raw, count=count, dimensions=dimensions, source="m")
     assert not isinstance(caught.value, TextRefused)
 
 
 def test_one_bad_vector_among_good_ones_is_the_texts_fault_and_says_which() -> None:
     with pytest.raises(TextRefused, match="1 of 3 vectors, first in number 2") as caught:
-        checked([[1.0], [math.nan], [2.0]], count=3, dimensions=1, who="m")
+        validated([[1.0], [math.nan], [2.0]], count=3, dimensions=1, source="m")
     assert caught.value.index == 1
 
 
 def test_a_lone_bad_vector_is_the_texts_fault_once_the_embedder_is_trusted() -> None:
     with pytest.raises(TextRefused):
-        checked([[0.0]], count=1, dimensions=1, who="m", trusted=True)
+        validated([[0.0]], count=1, dimensions=1, source="m", trusted=True)
 
 
 # Calibration
