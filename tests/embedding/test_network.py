@@ -1,4 +1,4 @@
-"""The HTTP embedder over real sockets: hanging, trickling, refusing and dropping servers on the loopback."""
+"""The HTTP embedder with real sockets: servers on the loopback that hang, trickle, refuse and drop connections."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ import pytest
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 
-# Far more than the time limits under test, and far less than a server below would hold a call.
-PATIENCE_S = 20.0
+# Much longer than the time limits under test.
+HOLD_S = 20.0
 
 
 class Server(ThreadingHTTPServer):
@@ -30,14 +30,14 @@ class Server(ThreadingHTTPServer):
 
     def __init__(
         self,
-        behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None,
+        respond: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None,
         connect: Callable[[BaseHTTPRequestHandler], None] | None = None,
     ) -> None:
         self.connections = 0
         self.requests = 0
         self.targets: list[str] = []
         self.over = threading.Event()
-        super().__init__(("127.0.0.1", 0), _handler(self, behave or _embed, connect))
+        super().__init__(("127.0.0.1", 0), _handler(self, respond or _embed, connect))
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -52,7 +52,7 @@ class Server(ThreadingHTTPServer):
 
 def _handler(
     server: Server,
-    behave: Callable[[BaseHTTPRequestHandler, bytes], None],
+    respond: Callable[[BaseHTTPRequestHandler, bytes], None],
     connect: Callable[[BaseHTTPRequestHandler], None] | None,
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
@@ -65,7 +65,7 @@ def _handler(
         def do_POST(self) -> None:
             server.requests += 1
             server.targets.append(self.path)
-            behave(self, self.rfile.read(int(self.headers["Content-Length"])))
+            respond(self, self.rfile.read(int(self.headers["Content-Length"])))
 
         def do_CONNECT(self) -> None:
             if connect is not None:
@@ -102,10 +102,10 @@ def served() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(
-        behave: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None,
+        respond: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None,
         connect: Callable[[BaseHTTPRequestHandler], None] | None = None,
     ) -> Server:
-        servers.append(Server(behave, connect))
+        servers.append(Server(respond, connect))
         return servers[-1]
 
     yield start
@@ -113,11 +113,11 @@ def served() -> Iterator[Callable[..., Server]]:
         server.close()
 
 
-def _fails_in_time(embedder: HttpEmbedder, says: str) -> None:
+def _is_unavailable_in_time(embedder: HttpEmbedder, says: str) -> None:
     started = time.monotonic()
     with closing(embedder), pytest.raises(EmbedderUnavailable, match=says):
         embedder.embed_query("a", 0.3)
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < HOLD_S / 2
 
 
 def test_connections_are_kept_alive_and_shared_by_threads(served: Callable[..., Server]) -> None:
@@ -132,22 +132,57 @@ def test_connections_are_kept_alive_and_shared_by_threads(served: Callable[..., 
     assert server.connections <= 8
 
 
-def test_a_hanging_endpoint_is_given_up_in_time(served: Callable[..., Server]) -> None:
-    server = served(lambda handler, body: handler.server.over.wait(PATIENCE_S))  # type: ignore[attr-defined]
-    _fails_in_time(HttpEmbedder(server.url, "homemade"), "did not answer within")
+def test_a_hanging_endpoint_is_abandoned_at_the_time_limit(served: Callable[..., Server]) -> None:
+    server = served(lambda handler, body: handler.server.over.wait(HOLD_S))  # type: ignore[attr-defined]
+    _is_unavailable_in_time(HttpEmbedder(server.url, "homemade"), "did not answer within")
 
 
-@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
-def test_an_endpoint_that_trickles_its_headers_or_its_body_is_given_up_in_time(
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nX-Slow: ",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9;extension=",
+    ],
+)
+def test_an_endpoint_that_trickles_its_answer_is_abandoned_at_the_time_limit(
     served: Callable[..., Server], head: bytes
 ) -> None:
     def trickle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         handler.wfile.write(head)
-        ends = time.monotonic() + PATIENCE_S
+        ends = time.monotonic() + HOLD_S
         while time.monotonic() < ends and not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
             handler.wfile.write(b" ")
 
-    _fails_in_time(HttpEmbedder(served(trickle).url, "homemade"), "did not answer within")
+    _is_unavailable_in_time(HttpEmbedder(served(trickle).url, "homemade"), "did not answer within")
+
+
+def test_a_call_at_its_time_limit_does_not_interrupt_other_calls(served: Callable[..., Server]) -> None:
+    def respond(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        if b"trickle" in body:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
+                handler.wfile.write(b" ")
+        handler.server.over.wait(1.0)  # type: ignore[attr-defined]
+        _embed(handler, body)
+
+    server = served(respond)
+    with closing(HttpEmbedder(server.url, "homemade")) as embedder, ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(embedder.embed_query, "slow", HOLD_S)
+        with pytest.raises(EmbedderUnavailable, match="did not answer within"):
+            embedder.embed_query("trickle", 0.3)
+        assert len(slow.result(HOLD_S)) == 2
+    assert server.requests == 2
+
+
+def test_the_interrupting_timer_ends_with_its_call(served: Callable[..., Server]) -> None:
+    with closing(HttpEmbedder(served().url, "homemade")) as embedder:
+        embedder.embed_query("a", HOLD_S)
+        timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+        for timer in timers:
+            timer.join(HOLD_S / 4)
+        assert not any(timer.is_alive() for timer in timers)
 
 
 def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callable[..., Server]) -> None:
@@ -162,7 +197,7 @@ def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callab
 
 
 @pytest.mark.parametrize(
-    ("encoding", "pack"),
+    ("encoding", "compress"),
     [
         ("gzip", gzip.compress),
         ("deflate", zlib.compress),
@@ -170,16 +205,16 @@ def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callab
         ("identity", bytes),
     ],
 )
-def test_an_answer_that_is_packed_though_nobody_asked_is_read(
-    served: Callable[..., Server], encoding: str, pack: Callable[[bytes], bytes]
+def test_an_answer_that_is_compressed_without_request_is_decompressed(
+    served: Callable[..., Server], encoding: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    content = pack(json.dumps({"embeddings": [[3.0, 4.0]]}).encode())
+    content = compress(json.dumps({"embeddings": [[3.0, 4.0]]}).encode())
     server = served(lambda handler, body: _send(handler, content, encoding))
     with closing(HttpEmbedder(server.url, "homemade")) as embedder:
         assert embedder.embed_query("a", 5) == pytest.approx([0.6, 0.8])
 
 
-def test_a_packed_answer_that_has_no_end_is_cut_off(served: Callable[..., Server]) -> None:
+def test_a_compressed_answer_above_the_size_limit_is_refused(served: Callable[..., Server]) -> None:
     content = gzip.compress(b" " * 20_000_000)
     server = served(lambda handler, body: _send(handler, content, "gzip"))
     with (
@@ -189,30 +224,30 @@ def test_a_packed_answer_that_has_no_end_is_cut_off(served: Callable[..., Server
         embedder.embed_query("a", 5)
 
 
-def test_an_answer_that_is_packed_and_damaged_is_to_be_asked_for_again(served: Callable[..., Server]) -> None:
+def test_a_damaged_compressed_answer_makes_the_embedder_unavailable(served: Callable[..., Server]) -> None:
     content = gzip.compress(b'{"embeddings": [[3.0, 4.0]]}')[:-8] + b"not that."
     server = served(lambda handler, body: _send(handler, content, "gzip"))
     with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderUnavailable, match="damaged"):
         embedder.embed_query("a", 5)
 
 
-def test_an_answer_that_cannot_be_unpacked_is_told_as_such(served: Callable[..., Server]) -> None:
+def test_an_answer_with_unknown_compression_is_a_mismatch(served: Callable[..., Server]) -> None:
     server = served(lambda handler, body: _send(handler, b"neither this nor that", "br"))
     with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderMismatch, match="not JSON"):
         embedder.embed_query("a", 5)
 
 
-def test_an_endpoint_that_announces_an_answer_without_end_is_given_up_in_time(served: Callable[..., Server]) -> None:
+def test_endless_informational_answers_are_abandoned_at_the_time_limit(served: Callable[..., Server]) -> None:
     def announce(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         while not server.over.is_set():
             handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 500)
 
     server = served(announce)
-    _fails_in_time(HttpEmbedder(server.url, "homemade"), "did not answer")
+    _is_unavailable_in_time(HttpEmbedder(server.url, "homemade"), "did not answer")
 
 
-def test_an_endpoint_that_reads_slowly_is_given_up_in_time() -> None:
-    def sip(listener: socket.socket) -> None:
+def test_an_endpoint_that_reads_slowly_is_abandoned_at_the_time_limit() -> None:
+    def read_slowly(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
             while not over.wait(0.1) and connection.recv(1 << 16):
@@ -220,28 +255,28 @@ def test_an_endpoint_that_reads_slowly_is_given_up_in_time() -> None:
 
     over = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        reader = threading.Thread(target=sip, args=(listener,), daemon=True)
+        reader = threading.Thread(target=read_slowly, args=(listener,), daemon=True)
         reader.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/embed"
         texts = ["x" * 1_000_000] * 16
         started = time.monotonic()
-        patient = HttpEmbedder(url, "homemade", chars_max=1_000_000)
-        with closing(patient), pytest.raises(EmbedderUnavailable, match="did not answer"):
-            patient.embed_passages(texts, 2.0)
+        embedder = HttpEmbedder(url, "homemade", chars_max=1_000_000)
+        with closing(embedder), pytest.raises(EmbedderUnavailable, match="did not answer"):
+            embedder.embed_passages(texts, 2.0)
         took_s = time.monotonic() - started
         over.set()
-        reader.join(PATIENCE_S)
-    assert took_s < PATIENCE_S / 4
+        reader.join(HOLD_S)
+    assert took_s < HOLD_S / 4
 
 
-def test_nobody_listening_is_told_at_once() -> None:
+def test_a_refused_connection_is_reported_at_once() -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    _fails_in_time(HttpEmbedder(f"http://127.0.0.1:{port}", "homemade"), f"127.0.0.1:{port} cannot be reached")
+    _is_unavailable_in_time(HttpEmbedder(f"http://127.0.0.1:{port}", "homemade"), f"127.0.0.1:{port} cannot be reached")
 
 
-def test_a_connection_closed_while_idle_costs_no_call(served: Callable[..., Server]) -> None:
+def test_a_connection_that_was_closed_while_idle_fails_no_call(served: Callable[..., Server]) -> None:
     def answer_once(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         _embed(handler, body)
         handler.close_connection = True
@@ -253,7 +288,7 @@ def test_a_connection_closed_while_idle_costs_no_call(served: Callable[..., Serv
     assert server.connections == 5
 
 
-def test_a_connection_dropped_under_a_request_is_tried_once_more(served: Callable[..., Server]) -> None:
+def test_a_request_on_a_dropped_connection_is_retried_once(served: Callable[..., Server]) -> None:
     def drop_first(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         if handler.server.requests == 1:  # type: ignore[attr-defined]
             handler.close_connection = True
@@ -271,13 +306,13 @@ def test_an_endpoint_that_always_drops_the_connection_is_unavailable(served: Cal
         handler.close_connection = True
 
     server = served(drop)
-    _fails_in_time(HttpEmbedder(server.url, "homemade"), "cannot be reached")
+    _is_unavailable_in_time(HttpEmbedder(server.url, "homemade"), "cannot be reached")
     assert server.requests == 2
 
 
 @pytest.fixture
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment that names no proxy, and no host that is reached without one."""
+    """An environment without proxy variables."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -286,7 +321,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_proxy")
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 @pytest.mark.parametrize("scheme", ["http://", ""])
-def test_an_endpoint_outside_is_asked_through_the_proxy_of_the_environment(
+def test_a_remote_endpoint_is_reached_through_the_proxy_of_the_environment(
     served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, variable: str, scheme: str
 ) -> None:
     proxy = served()
@@ -298,7 +333,7 @@ def test_an_endpoint_outside_is_asked_through_the_proxy_of_the_environment(
 
 @pytest.mark.usefixtures("no_proxy")
 @pytest.mark.parametrize("hosts", ["*", "other, *", "embedder.invalid", ".invalid", "other,embedder.invalid:81"])
-def test_a_host_that_no_proxy_names_is_asked_without_one(
+def test_a_host_in_no_proxy_is_reached_without_a_proxy(
     served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, hosts: str
 ) -> None:
     proxy = served()
@@ -311,7 +346,7 @@ def test_a_host_that_no_proxy_names_is_asked_without_one(
 
 
 @pytest.mark.usefixtures("no_proxy")
-def test_a_proxy_variable_does_not_stand_before_the_loopback(
+def test_the_loopback_is_reached_without_a_proxy(
     served: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY"):
@@ -325,7 +360,7 @@ def test_a_proxy_variable_does_not_stand_before_the_loopback(
 
 @pytest.mark.usefixtures("no_proxy")
 @pytest.mark.parametrize("proxy", ["gopher://user:hunter2@proxy:70", "http://user:hunter2@proxy:port"])
-def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+def test_an_unusable_proxy_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(
         SettingsError, match="HTTPS_PROXY or ALL_PROXY, or name the host of embed_url in NO_PROXY"
@@ -336,12 +371,12 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: p
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://embedder.invalid/v1"])
 @pytest.mark.parametrize("lost", ["/nowhere.pem", "/", "/etc/hostname"])
-def test_certificates_that_cannot_be_read_matter_for_https_alone(
+def test_unreadable_certificates_are_an_error_for_https_only(
     monkeypatch: pytest.MonkeyPatch, url: str, lost: str
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", lost)
     if url.startswith("http:"):
-        _fails_in_time(HttpEmbedder(url, "homemade"), "refused")
+        _is_unavailable_in_time(HttpEmbedder(url, "homemade"), "refused")
     else:
         with pytest.raises(SettingsError, match="correct SSL_CERT_FILE or SSL_CERT_DIR"):
             HttpEmbedder(url, "homemade")
@@ -349,12 +384,12 @@ def test_certificates_that_cannot_be_read_matter_for_https_alone(
 
 @pytest.mark.usefixtures("no_proxy")
 @pytest.mark.parametrize("url", ["http://ollama..lan:11434", f"http://{'a' * 64}.lan"])
-def test_a_name_that_cannot_be_asked_for_is_unavailable(url: str) -> None:
-    _fails_in_time(HttpEmbedder(url, "homemade"), "cannot be reached")
+def test_an_invalid_host_name_makes_the_embedder_unavailable(url: str) -> None:
+    _is_unavailable_in_time(HttpEmbedder(url, "homemade"), "cannot be reached")
 
 
 @pytest.mark.usefixtures("no_proxy")
-def test_a_name_that_cannot_be_asked_for_takes_no_place_behind_a_proxy(
+def test_failed_connections_through_a_proxy_do_not_use_up_connections(
     monkeypatch: pytest.MonkeyPatch, served: Callable[..., Server]
 ) -> None:
     def tunnel(handler: BaseHTTPRequestHandler) -> None:
@@ -370,7 +405,7 @@ def test_a_name_that_cannot_be_asked_for_takes_no_place_behind_a_proxy(
 
 @pytest.fixture
 def silent() -> Iterator[Callable[[int], str]]:
-    """An address of this machine where connections to a port are never answered: its queue is full."""
+    """Fills the listen queue of a port, so that connections are never accepted, and returns the address."""
     with ExitStack() as opened:
 
         def fill(port: int) -> str:
@@ -386,7 +421,7 @@ def silent() -> Iterator[Callable[[int], str]]:
         yield fill
 
 
-def test_an_address_that_does_not_answer_leaves_the_next_one_its_time(
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(
     served: Callable[..., Server], silent: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = served().server_address[1]
@@ -402,11 +437,11 @@ def test_an_address_that_does_not_answer_leaves_the_next_one_its_time(
 
 
 @pytest.mark.usefixtures("no_proxy")
-def test_a_proxy_whose_other_side_was_away_is_used_again_when_it_is_back(
+def test_failed_tunnels_through_a_proxy_do_not_use_up_connections(
     monkeypatch: pytest.MonkeyPatch, served: Callable[..., Server]
 ) -> None:
     def tunnel(handler: BaseHTTPRequestHandler) -> None:
-        # The other side of the tunnel hangs up in the middle of the handshake.
+        # The proxy closes the tunnel during the TLS handshake.
         handler.send_response(200)
         handler.end_headers()
         handler.close_connection = True
@@ -431,23 +466,25 @@ def test_the_address_of_a_request_is_not_logged(
     assert "diary" not in caplog.text
 
 
-def test_closing_while_a_call_is_under_way_ends_that_call(served: Callable[..., Server]) -> None:
+def test_a_call_that_is_running_when_the_embedder_is_closed_ends_at_its_time_limit(
+    served: Callable[..., Server],
+) -> None:
     entered = threading.Event()
 
     def hang(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         entered.set()
-        handler.server.over.wait(PATIENCE_S)  # type: ignore[attr-defined]
+        handler.server.over.wait(HOLD_S)  # type: ignore[attr-defined]
 
     embedder = HttpEmbedder(served(hang).url, "homemade")
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(embedder.embed_query, "a", 1.0)
-        assert entered.wait(PATIENCE_S)
+        assert entered.wait(HOLD_S)
         embedder.close()
         with pytest.raises(EmbedderUnavailable):
-            call.result(PATIENCE_S)
+            call.result(HOLD_S)
 
 
-def test_the_password_of_a_socks_proxy_does_not_get_into_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_password_of_a_socks_proxy_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         logging.getLogger("httpcore.socks").debug("setup_socks5_connection.started auth=(b'us', b'hunter2')")
     assert "hunter2" not in caplog.text

@@ -1,4 +1,4 @@
-"""The pure parts of embedding: texts, models, dialects, the check of answers, calibration statistics."""
+"""The pure functions of embedding: texts, models, dialects, validation of vectors, calibration statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)
 
 
 @given(ANY_TEXT, st.integers(1, 40))
-def test_a_prepared_text_is_short_clean_utf8_or_refused(text: str, chars_max: int) -> None:
+def test_a_prepared_text_is_short_valid_utf8(text: str, chars_max: int) -> None:
     try:
         clean = prepared(text, chars_max)
     except ValueError:
@@ -36,7 +36,7 @@ def test_a_prepared_text_is_short_clean_utf8_or_refused(text: str, chars_max: in
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t", "\0", " \0 "])
-def test_an_empty_text_is_a_programming_error(text: str) -> None:
+def test_an_empty_text_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="empty text"):
         prepared(text, 100)
 
@@ -46,7 +46,7 @@ def test_a_lone_surrogate_is_replaced_and_the_rest_is_kept() -> None:
 
 
 @given(st.text(max_size=60), st.integers(0, 80))
-def test_cutting_keeps_a_head_that_is_at_most_three_bytes_too_short(text: str, bytes_max: int) -> None:
+def test_truncation_loses_at_most_three_bytes_more_than_needed(text: str, bytes_max: int) -> None:
     head = truncated(text, bytes_max)
     size = len(head.encode())
     assert text.startswith(head)
@@ -68,7 +68,7 @@ def test_cutting_keeps_a_head_that_is_at_most_three_bytes_too_short(text: str, b
         "/models/NOMIC-EMBED-TEXT-v1.5.f16.gguf",
     ],
 )
-def test_nomic_is_known_under_all_its_names(name: str) -> None:
+def test_nomic_is_recognized_by_all_its_names(name: str) -> None:
     known = models.known(name)
     assert (known.dimensions, known.query_prefix, known.passage_prefix) == (768, "search_query: ", "search_document: ")
 
@@ -87,18 +87,18 @@ def test_nomic_is_known_under_all_its_names(name: str) -> None:
         ("some5-small", None, "", ""),
     ],
 )
-def test_models_get_the_words_they_were_trained_with(
+def test_models_get_the_prefixes_they_were_trained_with(
     name: str, dimensions: int | None, query_prefix: str, passage_prefix: str
 ) -> None:
     known = models.known(name)
     assert (known.dimensions, known.query_prefix, known.passage_prefix) == (dimensions, query_prefix, passage_prefix)
 
 
-def test_an_instructed_e5_is_not_taken_for_a_plain_one() -> None:
+def test_an_instructed_e5_has_a_prefix_of_its_own() -> None:
     assert models.known("intfloat/multilingual-e5-large-instruct").query_prefix.startswith("Instruct: ")
 
 
-def test_the_latest_tag_is_not_part_of_a_models_name() -> None:
+def test_the_latest_tag_is_not_part_of_the_name_of_a_model() -> None:
     assert models.canonical("nomic-embed-text:latest") == models.canonical("nomic-embed-text")
     assert models.canonical("nomic-embed-text:v1.5") == "nomic-embed-text:v1.5"
 
@@ -122,7 +122,7 @@ OLLAMA = Endpoint("ollama", "http://h/api/embed")
         ("http://h/llm", ["http://h/llm/api/embed", "http://h/llm/v1/embeddings", "http://h/llm/embeddings"]),
     ],
 )
-def test_a_path_that_names_a_dialect_is_believed_else_both_are_tried(url: str, expected: list[str]) -> None:
+def test_a_path_that_names_a_dialect_decides_and_else_both_are_tried(url: str, expected: list[str]) -> None:
     assert [endpoint.url for endpoint in dialects.candidates(url, "auto")] == expected
 
 
@@ -132,7 +132,7 @@ def test_a_named_dialect_is_the_only_one_tried() -> None:
 
 
 @given(st.lists(st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=5), min_size=1, max_size=6), st.randoms())
-def test_openai_answers_are_read_in_index_order_packed_or_not(rows: list[list[float]], random: object) -> None:
+def test_openai_answers_are_read_in_index_order_as_base64_or_floats(rows: list[list[float]], random: object) -> None:
     data = [
         {"index": i, "embedding": row if i % 2 else base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()}
         for i, row in enumerate(rows)
@@ -158,7 +158,7 @@ def test_openai_answers_are_read_in_index_order_packed_or_not(rows: list[list[fl
         (OLLAMA, b"[" * 100_000),
     ],
 )
-def test_answers_of_another_shape_are_not_guessed_at(endpoint: Endpoint, content: bytes) -> None:
+def test_answers_of_another_shape_are_errors(endpoint: Endpoint, content: bytes) -> None:
     with pytest.raises(dialects.WrongShape):
         dialects.parse_answer(endpoint, content)
 
@@ -189,7 +189,7 @@ def test_vectors_are_scaled_to_unit_length_and_keep_their_direction(factor: floa
         ([[5e-324] * 384], 1, None, "only zeros"),
     ],
 )
-def test_a_wrong_answer_is_refused_with_its_numbers(
+def test_an_invalid_answer_is_refused_with_the_numbers_found(
     raw: list[list[float]], count: int, dimensions: int | None, says: str
 ) -> None:
     with pytest.raises(EmbedderMismatch, match=says) as caught:
@@ -197,13 +197,13 @@ def test_a_wrong_answer_is_refused_with_its_numbers(
     assert not isinstance(caught.value, TextRefused)
 
 
-def test_one_bad_vector_among_good_ones_is_the_texts_fault_and_says_which() -> None:
+def test_one_bad_vector_among_good_ones_refuses_its_text() -> None:
     with pytest.raises(TextRefused, match="1 of 3 vectors, first in number 2") as caught:
         validated([[1.0], [math.nan], [2.0]], count=3, dimensions=1, source="m")
     assert caught.value.index == 1
 
 
-def test_a_lone_bad_vector_is_the_texts_fault_once_the_embedder_is_trusted() -> None:
+def test_a_single_bad_vector_of_a_trusted_embedder_refuses_its_text() -> None:
     with pytest.raises(TextRefused):
         validated([[0.0]], count=1, dimensions=1, source="m", trusted=True)
 
@@ -214,13 +214,13 @@ COSINES = st.lists(st.floats(-1, 1), min_size=1, max_size=50)
 
 
 @given(COSINES)
-def test_the_floor_lies_among_what_was_measured_above_most_of_it(cosines: list[float]) -> None:
+def test_the_floor_lies_within_the_measured_values_and_above_most(cosines: list[float]) -> None:
     floor = floor_of(cosines)
     assert min(cosines) <= floor <= max(cosines)
     assert sum(value <= floor + 1e-9 for value in cosines) >= 0.8 * len(cosines) - 1
 
 
-def test_the_floor_is_not_moved_by_one_outlier() -> None:
+def test_one_outlier_hardly_changes_the_floor() -> None:
     usual = [0.1 + i / 1000 for i in range(50)]
     assert floor_of([*usual, 0.99]) == pytest.approx(floor_of(usual), abs=0.002)
 
