@@ -30,7 +30,6 @@ from hermes_memory_pgvector.recall import row_cache, utterance, vector_search
 from hermes_memory_pgvector.recall.cache import Remembered
 from hermes_memory_pgvector.recall.prefetch import ambient
 from hermes_memory_pgvector.recall.recaller import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
-from hermes_memory_pgvector.recall.render import as_json
 from hermes_memory_pgvector.recall.row_cache import METADATA_CHARS_MAX, ROW_CHARS_MAX
 from hermes_memory_pgvector.recall.scan import BM25_B, BM25_K1
 from hermes_memory_pgvector.recall.vector_search import INDEXED
@@ -42,6 +41,7 @@ from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import Kind
 from hermes_memory_pgvector.store.retrieval import Way, Where
 from hermes_memory_pgvector.text.theme_names import reserved
+from hermes_memory_pgvector.tools import answers
 
 # Words that the English dictionary leaves as they are.
 WORDS = ["kelp", "lamp", "frog", "bolt", "drum", "plum", "tusk", "yarn"]
@@ -196,7 +196,7 @@ def test_rows_of_times_that_python_does_not_have_are_found(memory: Memory, datab
     for kind in ("turns", "entries"):
         found = memory.ask("kelp", Scope("ops", ("ops",)), kind, context=1)
         assert found.degraded == ()
-        assert as_json(found, query="kelp", scope="current", chars_max=9000)["count"] == 4
+        assert answers.of_recall(found, query="kelp", scope="current", chars_max=9000)["count"] == 4
 
 
 @pytest.mark.parametrize("query", ["kelp", "zebra"])
