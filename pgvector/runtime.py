@@ -61,7 +61,7 @@ class Runtime:
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir, aside_bytes_max=settings.spool_max_mb << 20)
-        self.home.snapshot.kept_open = True
+        self.home.snapshot.keep_open = True
         self.database = Database(settings, self.home.path)
         self._spool = open_spool(
             self.home.spool,

@@ -15,7 +15,7 @@ from ..session.themes import aliased
 from ..settings import load
 from ..store import entries
 from ..store.connection.database import Connection, Database
-from ..store.history import Past, past, restore
+from ..store.history import Past, past_entries, restore
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
 from .console import Console, local, rows_table
@@ -29,7 +29,7 @@ def history(home: Path, console: Console, *, theme: str, target: str, limit: int
     settings = load(home)
     own = aliased(normalise(theme), settings.theme_aliases) if theme else ""
     with _connection(home) as connection:
-        found = past(connection, limit, theme=own, target=target, since=since)
+        found = past_entries(connection, limit, theme=own, target=target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
     if found:
         rows = [(str(entry.id), local(entry.gone_at), entry.how, _told(entry)) for entry in found]
@@ -42,7 +42,7 @@ def history(home: Path, console: Console, *, theme: str, target: str, limit: int
 def undo(home: Path, console: Console, *, number: int) -> int:
     """Bring back the entry that the history has as `number`. Raises Refused when its theme has it already."""
     with _connection(home) as connection:
-        found = past(connection, 1, number=number)
+        found = past_entries(connection, 1, number=number)
         if not found:
             raise BadArgument(f"the history has no entry {number}; see hermes-pgvector history")
         entry = found[0]

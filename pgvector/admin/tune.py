@@ -37,7 +37,7 @@ def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int |
         due = [index for index in found if index.step != "keep"]
         for number, index in enumerate(due if apply else (), 1):
             with console.busy(f"{_DOING[index.step]} {index.name} ({number} of {len(due)})"):
-                theme_index.take(connection, index)
+                theme_index.apply(connection, index)
             console.say(f"{index.step}: {index.name}")
     console.data({"rows_min": least, "applied": apply, "indexes": [asdict(index) for index in found]})
     _show(console, found, least)

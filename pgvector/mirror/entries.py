@@ -1,6 +1,6 @@
-"""MEMORY.md and USER.md as lists of entries: read, compare, and tell which entry a change was about. Pure.
+"""MEMORY.md and USER.md as lists of entries: parsed, compared, changed. Pure.
 
-Entries are compared as whole texts; the only substring test is that of `resolve`, on the entries of one file.
+Entries are compared as whole texts; only `find_removed` looks for a part of a text.
 """
 
 from __future__ import annotations
@@ -15,43 +15,42 @@ DELIMITER = "\n§\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What reconciling has to do to the database, in the order of the file and of the snapshot."""
+class Difference:
+    """The entries that a file has gained and lost since its snapshot, in the order of the file and of the snapshot."""
 
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The entries of a file, stripped, each once, in order; the same list that the host makes of it."""
-    return _distinct(entry.strip() for entry in as_in_file(text).split(DELIMITER))
+    """The entries of a file, stripped, without duplicates, in order: the same list that the host reads."""
+    return _distinct(entry.strip() for entry in normalized(text).split(DELIMITER))
 
 
-def as_in_file(content: str) -> str:
-    """What an agent saves as the host will read it from the file: hooks get it as the agent wrote it."""
+def normalized(content: str) -> str:
+    """A saved text as the host reads it back from the file; hooks get it as the agent wrote it."""
     return content.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def diff(file: Iterable[str], snapshot: Iterable[str]) -> Changes:
+def diff(file: Iterable[str], snapshot: Iterable[str]) -> Difference:
     """Compare a file with its snapshot, the file as last reconciled.
 
-    What is new in the file is added, what is gone from it is removed. An entry of both is left alone even when the
-    database lacks it: it was removed elsewhere. What the database alone holds is another home's. Whether an entry is
-    stored already is for the database to say, when the change arrives there.
+    An entry of both changes nothing, even when the database lacks it: it was removed elsewhere. An entry that only the
+    database has belongs to another home.
     """
     now, before = _distinct(file), _distinct(snapshot)
     known, present = frozenset(before), frozenset(now)
-    return Changes(
-        add=tuple(entry for entry in now if entry not in known),
-        remove=tuple(entry for entry in before if entry not in present),
+    return Difference(
+        added=tuple(entry for entry in now if entry not in known),
+        removed=tuple(entry for entry in before if entry not in present),
     )
 
 
-def apply(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, ...]:
-    """The snapshot after a change that a hook has reported, made the way the host makes it to the file.
+def apply_change(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, ...]:
+    """The snapshot after a change that a hook reported, as the host changes the file.
 
-    A replacement stays in its place. When the old entry cannot be told, it stays in the snapshot, and the next
-    reconciliation finds it gone from the file.
+    A replacement keeps the place of the old entry. When the old entry is not known, it stays in the snapshot, and the
+    next reconciliation finds that the file has lost it.
     """
     entries = _distinct(snapshot)
     match event:
@@ -59,18 +58,18 @@ def apply(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, 
             return _distinct((*entries, *parse(event.content)))
         case Replace():
             new = parse(event.content)
-            old = event.previous or resolve(event.old_text, entries, event.surviving)
+            old = event.previous or find_removed(event.old_text, entries, event.surviving)
             if old in entries:
                 place = entries.index(old)
                 return _distinct((*entries[:place], *new, *entries[place + 1 :]))
             return _distinct((*entries, *new))
         case Remove():
-            old = event.previous or resolve(event.old_text, entries, event.surviving)
+            old = event.previous or find_removed(event.old_text, entries, event.surviving)
             return tuple(entry for entry in entries if entry != old)
 
 
-def parted(event: Add | Replace) -> list[Event]:
-    """The change as the file shows it: a content that holds the delimiter is several entries there."""
+def split_contents(event: Add | Replace) -> list[Event]:
+    """The change as one event for each entry: a content with the delimiter in it is several entries of the file."""
     first, *others = parse(event.content) or (event.content,)
     more = [
         Add(
@@ -82,14 +81,14 @@ def parted(event: Add | Replace) -> list[Event]:
     return [replace(event, content=first), *more]
 
 
-def resolve(old_text: str, before: Iterable[str], after: Collection[str]) -> str | None:
-    """The one entry of `before` that holds `old_text` and is gone in `after`; None when there is none or several."""
+def find_removed(old_text: str, before: Iterable[str], after: Collection[str]) -> str | None:
+    """The one entry of `before` that contains `old_text` and is not in `after`; None when there is none or several."""
     wanted = old_text.strip()
     if not wanted:
         return None
     surviving = frozenset(after)
-    gone = [entry for entry in _distinct(before) if wanted in entry and entry not in surviving]
-    return gone[0] if len(gone) == 1 else None
+    removed = [entry for entry in _distinct(before) if wanted in entry and entry not in surviving]
+    return removed[0] if len(removed) == 1 else None
 
 
 def _distinct(entries: Iterable[str]) -> tuple[str, ...]:

@@ -48,19 +48,19 @@ class Home:
         self.person_key = PersonKey(self.state, person_key(self.path))
 
     def _name_among_homes(self) -> str:
-        """A folder of its own in a shared one: what one host or home has spooled is for itself to store."""
+        """The name of this home's folder in a shared spool folder: other hosts and homes do not store its events."""
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
         return f"{socket.gethostname()}-{digest}"
 
     @property
     def id(self) -> str:
-        """A random id kept in the home; empty when the home cannot be written."""
+        """The random id that is kept in the home; empty when the home cannot be written."""
         if not self._id:
             self._id = self._read_or_make_id()
         return self._id
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
-        """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it cannot be read."""
+        """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""
         path = f"{self.path}/memories/{FILES[target]}"
         try:
             content = read(path, FILE_BYTES_MAX)
@@ -91,7 +91,7 @@ class Home:
             if not path.exists():
                 create(path, uuid4().hex)
             if not _saved_id(path):
-                log.warning("%s is damaged: the home gets a new id, and what it stored until now stays", path)
+                log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
                 overwrite(path, uuid4().hex)
             return _saved_id(path)
         except OSError:

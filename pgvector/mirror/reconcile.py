@@ -1,4 +1,4 @@
-"""MEMORY.md and USER.md of a home, kept in step with the database in both ways that they change."""
+"""Turns changes of MEMORY.md and USER.md into events: those that hooks report, and edits by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import SettingsError
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
 from ..settings import files_in_use
-from .entries import apply, as_in_file, diff, parse, parted, resolve
+from .entries import apply_change, diff, find_removed, normalized, parse, split_contents
 from .home import Home
 from .off_record_entries import OffRecordEntries
 from .snapshot import Entries
@@ -25,7 +25,7 @@ AHEAD_MAX = timedelta(minutes=1)
 
 
 class Reconciler:
-    """Turns what happens to the memory files into events for `accept`. Safe for any thread and several processes."""
+    """Gives the changes of the memory files of a home to `accept`. Safe for any thread and several processes."""
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
@@ -33,82 +33,87 @@ class Reconciler:
         self._ahead = False
 
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
-        """Take a change that the host has just made to a file, and keep the snapshot in step with it.
+        """Submit a change that the host has just made to a file, and apply it to the snapshot.
 
-        With `stored` false nothing new gets into the database, now or by a later comparison; the old entry is removed.
+        With `stored` false the new entry does not get into the database, now or by a later comparison, and the old one
+        is removed from it. Returns whether the events were accepted.
         """
         if event.target not in TARGETS:
             return not stored or self._accept(event)
         snapshot = self._home.snapshot
         if not isinstance(event, Remove):
-            event = replace(event, content=as_in_file(event.content))
-            # Before all else: the snapshot may be out of reach, and this process may end while it waits.
+            event = replace(event, content=normalized(event.content))
+            # First of all: this process may end while it waits for the snapshot.
             if stored:
                 self._off_record.remove(event.target, parse(event.content))
             else:
                 self._off_record.add(event.target, parse(event.content))
         try:
-            with snapshot.held(CHANGE_WAIT_S):
+            with snapshot.locked(CHANGE_WAIT_S):
                 before = snapshot.entries[event.target]
-                # The order of the snapshot is that of the home: what comes later is also newer, for all its processes.
-                event = replace(self._resolved(event, before), at=self._later())
-                after = {**snapshot.entries, event.target: apply(before, event)}
-                return self._hand_over(after, _changes(event, stored=stored))
+                # A later change of the home has a later time, in all its processes.
+                event = replace(self._with_previous(event, before), at=self._next_time())
+                after = {**snapshot.entries, event.target: apply_change(before, event)}
+                return self._submit(after, _events_of(event, stored=stored))
         except OSError:
-            # Without a snapshot the event stands for itself; should it have been taken already, its id is known.
-            event = self._resolved(event, ())
-            return all(map(self._accept, _changes(event, stored=stored)))
+            # Submitted without the snapshot. If it was accepted already, its id is in the ledger.
+            event = self._with_previous(event, ())
+            return all(map(self._accept, _events_of(event, stored=stored)))
 
     def reconcile(self, theme: str, session_id: str) -> None:
-        """Compare the files with their snapshot; what differs becomes events of the home's own theme.
+        """Compare the files with their snapshot, and submit the differences as events of the home's own theme.
 
-        A file that the host does not use is left alone, with its entries: what it holds is nobody's wish.
+        A file that the host does not use is ignored, and its entries stay.
         """
         snapshot = self._home.snapshot
         try:
             used = files_in_use(self._home.path)
-            with snapshot.held(RECONCILE_WAIT_S):
-                # What is kept before the files are read stands in them, or is gone from them again.
+            with snapshot.locked(RECONCILE_WAIT_S):
+                # Read before the files: a marked entry that is not in its file then was removed from it.
                 written = {target: self._off_record.names(target) for target in TARGETS}
-                # Read inside: a hook that runs meanwhile changes file and snapshot together for whoever comes next.
+                # Read under the lock, so that no hook changes file and snapshot in between.
                 read = {target: self._home.entries(target) for target in TARGETS if used[target]}
                 found = {target: entries for target, entries in read.items() if entries is not None}
                 events = [
                     event
                     for target, entries in found.items()
-                    for event in self._differences(theme, session_id, target, self._known(target, entries), entries)
+                    for event in self._difference_events(
+                        theme, session_id, target, self._known(target, entries), entries
+                    )
                 ]
-                if self._hand_over({**snapshot.entries, **found}, events):
+                if self._submit({**snapshot.entries, **found}, events):
                     for target, entries in found.items():
                         self._off_record.remove_all_but(written[target], target, entries)
-                snapshot.shorten()
+                snapshot.compact()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
-    def _hand_over(self, after: Entries, events: Sequence[Event]) -> bool:
-        """Note what the files hold now together with the events that say so, and have them accepted, after those of a
-        process that died at this. When one is refused, the snapshot stays as it was.
+    def _submit(self, after: Entries, events: Sequence[Event]) -> bool:
+        """Write the new entries and their events to the snapshot, and submit the events; whether all were taken.
+
+        Events that a process left pending when it died are submitted first. When an event is refused, the snapshot gets
+        its old entries back.
         """
         snapshot = self._home.snapshot
-        before, begun = snapshot.entries, snapshot.begun
-        if not begun and not events and after == before:
+        before, pending = snapshot.entries, snapshot.pending
+        if not pending and not events and after == before:
             return True
-        snapshot.note(after, (*begun, *events))
-        taken = [self._accept(event) for event in begun]
-        # One of the dead that is refused for good must not keep the living from theirs.
-        if all(map(self._accept, events)) and (events or all(taken)):
-            snapshot.finish()
+        snapshot.write(after, (*pending, *events))
+        accepted = [self._accept(event) for event in pending]
+        # A pending event that is refused every time must not stop new events.
+        if all(map(self._accept, events)) and (events or all(accepted)):
+            snapshot.clear_pending()
             return True
-        snapshot.note(before, begun)
+        snapshot.write(before, pending)
         return False
 
-    def _later(self) -> datetime:
-        """The time now, or right after the last change of the home when that is later, whatever its clocks say.
+    def _next_time(self) -> datetime:
+        """The time now, or a microsecond after the last change of the home when that is later.
 
-        Where a clock was ahead, even by years, what follows is dated ahead too: that is said, and does less harm than
-        an entry that is lost because it seems older than its own removal.
+        After a clock was ahead, even by years, the following changes are dated ahead too, and the log says so: an entry
+        that seems older than its own removal would be lost.
         """
         last, clock = self._home.snapshot.last, now()
         before, self._ahead = self._ahead, last - clock > AHEAD_MAX
@@ -122,35 +127,35 @@ class Reconciler:
         return max(clock, last + timedelta(microseconds=1))
 
     def _known(self, target: Target, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries of the snapshot, and those of the file that were written off the record: it may not hold them."""
+        """The entries of the snapshot, and the off-record entries of the file, which the snapshot may lack."""
         return (*self._home.snapshot.entries[target], *self._off_record.among(target, entries))
 
-    def _differences(
+    def _difference_events(
         self, theme: str, session_id: str, target: Target, before: tuple[str, ...], entries: tuple[str, ...]
     ) -> list[Event]:
-        changes = diff(entries, before)
+        difference = diff(entries, before)
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
-            "at": self._later(),
+            "at": self._next_time(),
         }  # fmt: skip
-        gone: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in changes.remove]
-        return gone + [Add(content=entry, from_file=True, **common) for entry in changes.add]
+        removals: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in difference.removed]
+        return removals + [Add(content=entry, from_file=True, **common) for entry in difference.added]
 
-    def _resolved(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
-        """A replace or remove that names the whole old entry, or what the file holds now where that cannot be told."""
+    def _with_previous(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
+        """A replace or remove with its whole old entry, or with the entries of the file when that is not known."""
         if isinstance(event, Add) or event.previous:
             return event
-        # Hosts change nothing unless one entry alone holds `old_text`: where that is so here, the file tells no more.
-        if previous := resolve(event.old_text, before, ()):
+        # Hosts change an entry only when it alone contains `old_text`, so the file is not needed then.
+        if previous := find_removed(event.old_text, before, ()):
             return replace(event, previous=previous)
         entries = self._home.entries(event.target) or ()
-        return replace(event, previous=resolve(event.old_text, before, entries) or "", surviving=entries)
+        return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=entries)
 
 
-def _changes(event: Add | Replace | Remove, *, stored: bool) -> list[Event]:
-    """What a change does to the database; unless it is `stored`, the old entry goes out and the new one not in."""
+def _events_of(event: Add | Replace | Remove, *, stored: bool) -> list[Event]:
+    """The events of a change for the database; unless it is `stored`, only the removal of the old entry."""
     if stored:
-        return [event] if isinstance(event, Remove) else parted(event)
+        return [event] if isinstance(event, Remove) else split_contents(event)
     if isinstance(event, Add):
         return []
     names = ("theme", "home", "session_id", "at", "target", "metadata", "previous", "old_text", "surviving")

@@ -1,9 +1,9 @@
-"""The snapshot of a home: the entries of its memory files as last reconciled, and the changes that made them so.
+"""The snapshot of a home: the entries of its memory files as last reconciled, and the events of the last change.
 
-It is kept as lines of JSON of which the last whole one counts: a line is appended in microseconds, while replacing a
-file makes some file systems flush it, and a hook must not wait for a disk. A line is written before its events are
-handed over, and holds them; an empty line says that they are in a spool. Where that is missing a process has died in
-between, and whoever comes next hands them over again: their ids make that harmless.
+The file has lines of JSON, of which the last complete one counts. A line is appended in microseconds; replacing a file
+can flush the disk, and a hook must not wait for that. A line is written before its events go to the spool, and contains
+them; an empty line after it says that they are in the spool. Without the empty line a process has died in between, and
+the next one submits the events again, which is safe because events have ids.
 """
 
 from __future__ import annotations
@@ -28,39 +28,38 @@ from ..outbox.codec import decode, encode
 
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 
-NOTHING: Entries = dict.fromkeys(TARGETS, ())
+EMPTY: Entries = dict.fromkeys(TARGETS, ())
 NEVER = datetime.min.replace(tzinfo=UTC)
-# No clock is ahead so far: a line that says so is damaged.
+# A line with a later time is damaged.
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 FILE_BYTES_MAX = 8 << 20
-SPENT_BYTES_MAX = 1 << 20
+COMPACT_BYTES = 1 << 20
 TAIL_BYTES = 16 << 10
 POLL_S = 0.001
 
 
 class Snapshot:
-    """The snapshot in a folder. Safe for several processes and threads: one at a time is inside `held`.
+    """The snapshot in a folder. Safe for several processes and threads: one at a time is inside `locked`.
 
-    There `entries` are those of the files as last reconciled, `begun` the events of them that may be in no spool, and
-    `last` the time of the newest event that was ever noted.
-    With `kept_open` the file stays open until `close`: a hook has no time to open and read it.
+    Inside, `entries` are those of the files as last reconciled, `pending` the events that the spool may lack,
+    and `last` is the time of the newest event that was ever written.
+    With `keep_open` the file stays open until `close`, because a hook has no time to open and read it.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "snapshot.jsonl"
         self._lock = threading.Lock()
         self._file = self._size = -1
-        self.kept_open = False
-        self.entries = NOTHING
-        self.begun: tuple[Event, ...] = ()
+        self.keep_open = False
+        self.entries = EMPTY
+        self.pending: tuple[Event, ...] = ()
         self.last = NEVER
 
     @contextlib.contextmanager
-    def held(self, wait_s: float) -> Iterator[None]:
-        """Be the only one inside.
+    def locked(self, wait_s: float) -> Iterator[None]:
+        """Hold the lock of the snapshot, and read it.
 
-        Raises OSError when the folder cannot be written, or when somebody else is inside for longer than `wait_s`
-        seconds.
+        Raises OSError when the folder cannot be written, or when the lock is not free within `wait_s` seconds.
         """
         deadline = time.monotonic() + wait_s
         if not self._lock.acquire(timeout=wait_s):
@@ -70,47 +69,47 @@ class Snapshot:
             yield
         finally:
             if self._file >= 0:
-                # Closing would leave the lock with a child that was forked meanwhile.
+                # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
                 fcntl.flock(self._file, fcntl.LOCK_UN)
-            if not self.kept_open:
-                self._let_go()
+            if not self.keep_open:
+                self._close_file()
             self._lock.release()
 
-    def note(self, entries: Entries, events: Sequence[Event] = ()) -> None:
-        """Keep entries, and the events that are handed over next, until `finish`. Raises OSError."""
+    def write(self, entries: Entries, events: Sequence[Event] = ()) -> None:
+        """Save the entries, and the events that are submitted next, until `clear_pending`. Raises OSError."""
         last = max((self.last, *(event.at for event in events)))
         line = _line(entries, events, last)
         if self._size + len(line) > FILE_BYTES_MAX:
             self._replace(line)
         else:
             self._append(line)
-        self.entries, self.begun, self.last = entries, tuple(events), last
+        self.entries, self.pending, self.last = entries, tuple(events), last
 
-    def finish(self) -> None:
-        """The events are in a spool. Raises OSError."""
-        if self.begun:
+    def clear_pending(self) -> None:
+        """Save that the events are in the spool. Raises OSError."""
+        if self.pending:
             self._append(b"\n")
-            self.begun = ()
+            self.pending = ()
 
-    def shorten(self) -> None:
-        """Leave out the lines that do not count, when they are many; this may wait for a disk. Raises OSError."""
-        if self._size > SPENT_BYTES_MAX:
-            self._replace(_line(self.entries, self.begun, self.last))
+    def compact(self) -> None:
+        """Remove the lines that no longer count, when they are many; this may wait for a disk. Raises OSError."""
+        if self._size > COMPACT_BYTES:
+            self._replace(_line(self.entries, self.pending, self.last))
 
     def close(self) -> None:
-        """Keep the file open no longer than somebody is inside."""
-        self.kept_open = False
+        """Close the file now, or when the thread that is inside leaves."""
+        self.keep_open = False
         if self._lock.acquire(blocking=False):
-            self._let_go()
+            self._close_file()
             self._lock.release()
 
     def abandon(self) -> None:
-        """Begin anew in a forked child, where whoever was inside does not exist."""
+        """Replace lock and file in a forked child, where the thread that held the lock does not exist."""
         with contextlib.suppress(OSError):
-            self._let_go()
+            self._close_file()
         self._lock = threading.Lock()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         file, self._file, self._size = self._file, -1, -1
         if file >= 0:
             os.close(file)
@@ -118,23 +117,23 @@ class Snapshot:
     def _enter(self, deadline: float) -> None:
         while True:
             if self._file < 0:
-                self._use(_open(self._path))
+                self._take_file(_open(self._path))
             _lock(self._file, deadline)
             with contextlib.suppress(FileNotFoundError):
                 found = os.stat(self._path)
                 if os.path.samestat(found, self._identity):
                     break
             # The file was deleted or replaced.
-            self._let_go()
+            self._close_file()
             if time.monotonic() > deadline:
                 raise BlockingIOError(errno.EAGAIN, "the snapshot is replaced again and again")
         if found.st_size != self._size:
-            self.entries, self.begun, last = _saved(self._file, found.st_size)
+            self.entries, self.pending, last = _saved(self._file, found.st_size)
             # An older version of this package leaves the time out.
             self.last = max(self.last, last)
             self._size = found.st_size
 
-    def _use(self, file: int) -> None:
+    def _take_file(self, file: int) -> None:
         self._file, self._identity = file, os.fstat(file)
 
     def _append(self, line: bytes) -> None:
@@ -142,7 +141,7 @@ class Snapshot:
         try:
             _write(self._file, line)
         except OSError:
-            # What a full disk has torn would be taken for the end of the line before it.
+            # A line that a full disk has cut off would be read as the end of the line before it.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, size)
             raise
@@ -152,7 +151,7 @@ class Snapshot:
         fresh = self._path.with_name(f"{self._path.name}.{uuid4().hex}")
         file = _open(fresh)
         try:
-            # It is locked before it has its name: nobody else may be inside meanwhile.
+            # It is locked before it gets its name, so that no other process gets inside meanwhile.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _write(file, line)
             fresh.replace(self._path)
@@ -160,8 +159,8 @@ class Snapshot:
             os.close(file)
             fresh.unlink(missing_ok=True)
             raise
-        self._let_go()
-        self._use(file)
+        self._close_file()
+        self._take_file(file)
         self._size = len(line)
 
 
@@ -190,13 +189,13 @@ def _write(file: int, line: bytes) -> None:
 
 
 class _Saved(NamedTuple):
-    entries: Entries = NOTHING
+    entries: Entries = EMPTY
     begun: tuple[Event, ...] = ()
     last: datetime = NEVER
 
 
 def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
-    """A line feed first ends a line that a crash has torn, and stands for the empty line of one that was finished."""
+    """A line of the file. Its first line feed ends a line that a crash has cut off."""
     begun = [encode(event).decode("ascii") for event in events]
     text = json.dumps({**entries, "last": last.isoformat(), **({"begun": begun} if begun else {})})
     return b"\n" + text.encode("ascii") + (b"\n" if begun else b"\n\n")
@@ -211,10 +210,10 @@ def _saved(file: int, size: int) -> _Saved:
 
 
 def _last(lines: bytes, *, whole: bool) -> _Saved | None:
-    # What follows the last line feed was torn by a crash; a line that is damaged leaves the one before it.
+    # A crash has cut off what follows the last line feed. Before a damaged line, the line above it counts.
     end = last = lines.rfind(b"\n")
     if 0 < last < len(lines) - 1:
-        # With it goes the line feed that it began with.
+        # It began with a line feed, which goes too.
         end = last = lines.rfind(b"\n", 0, last)
     while end > 0:
         start = lines.rfind(b"\n", 0, end) + 1
@@ -234,6 +233,6 @@ def _last(lines: bytes, *, whole: bool) -> _Saved | None:
 
 def _events(values: Any) -> Iterator[Event]:
     for payload in values.get("begun", ()):
-        # What cannot be read was made by another version of this package.
+        # An unreadable event is of another version of this package.
         with contextlib.suppress(BadEvent):
             yield decode(payload.encode("ascii"))

@@ -1,3 +1,3 @@
-"""Postgres: the only place that speaks to a driver or a server."""
+"""Postgres: the only room with SQL and the driver."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What entries said before they were replaced, removed or edited, and the way back."""
+"""Entries that were replaced, removed or edited: listed, restored, erased, pruned."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..text import tokenizer
 from .connection.database import Connection
 from .queries import QUERIES
 
-# Metadata of a restored entry: it may be in no file, so that a change of a file can mean it by its whole text only.
+# A restored entry may be in no file, so a change of a file means it only by its whole text.
 RESTORED = {"origin": "undo"}
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An entry as it was until `gone_at`. `how` it went: replaced, removed, edited (in place), or moved to a theme.
+    """An entry as it was until `gone_at`. `how` is replaced, removed, edited (in place) or moved (to another theme).
 
-    `session_id` is empty and `replaced_by` may be known when somebody else than an agent did it.
+    `session_id` is empty when no agent changed it.
     """
 
     id: int
@@ -37,7 +37,7 @@ class Past:
     replaced_by: str | None
 
 
-def past(
+def past_entries(
     connection: Connection,
     limit: int,
     *,
@@ -46,15 +46,15 @@ def past(
     since: datetime | None = None,
     number: int | None = None,
 ) -> list[Past]:
-    """The entries that went last, newest first: of all themes or one, both targets or one, or the one of an id."""
+    """Up to `limit` past entries, the last change first; narrowed to a theme, a target, a time or an id."""
     parameters = {"theme": theme, "target": target, "since": since, "id": number, "limit": limit}
     return [Past(**row) for row in connection.execute(QUERIES["list_history"], parameters)]
 
 
 def restore(connection: Connection, entry: Past) -> int | None:
-    """Bring an entry back into its theme, with its birthday; its id, or None when the theme has it already.
+    """Insert a past entry into its theme again; returns its new id, or None when the theme has this content already.
 
-    It gets its vector from a running agent, or from `backfill`.
+    It keeps its creation time. It gets its vector from a running agent, or from `backfill`.
     """
     metadata = dict(entry.metadata)
     if metadata.get("origin") != "remember":
@@ -70,11 +70,11 @@ def restore(connection: Connection, entry: Past) -> int | None:
 
 
 def erase(connection: Connection, theme: str, content: str) -> None:
-    """Leave no trace of a text that was removed from a theme."""
+    """Delete a removed content of a theme from the history and from the tombstones."""
     for statement in ("erase_history", "erase_tombstone"):
         connection.execute(QUERIES[statement], {"theme": theme, "content": content})
 
 
 def prune(connection: Connection, days: int) -> int:
-    """Forget up to 10,000 entries that went more than `days` days ago. Returns how many."""
+    """Delete up to 10,000 past entries that are older than `days` days; returns how many."""
     return connection.execute(QUERIES["prune_history"], {"days": days}).rowcount

@@ -1,4 +1,4 @@
-"""A first look at a database that an operator names: whether it can be reached, what is there, what is lacking."""
+"""Checks a database that an operator names: whether it answers, which schema it has, what the role may do."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .schema.preflight import check_server, extension_refused, fetch, first_line
 
 
 class PasswordWanted(DatabaseUnavailable):
-    """The server wants a password, or another one than it was given."""
+    """The server asks for a password, or refuses the given one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a role sees of a database. Nothing was changed to find out.
+    """The state of a database as one role sees it.
 
-    `stored` is None until the migrations are applied; `lacking` names those that are not, and `obstacle` says why this
-    role cannot apply them, empty when it can. `missing` names privileges on our tables that the role lacks.
+    `stored` is None until the migrations are applied. `lacking` names those that are not, and `obstacle` says why this
+    role cannot apply them; it is empty when it can. `missing` lists privileges on our tables that the role lacks.
     """
 
     where: str
@@ -43,15 +43,15 @@ class Found:
 
     @property
     def ready(self) -> bool:
-        """Whether agents can use it as it is."""
+        """Whether agents can use the database now."""
         return self.stored is not None and not self.missing
 
 
 def probe(dsn: str, timeout_s: float) -> Found:
-    """Connect once and look around, for at most about `timeout_s` seconds until the connection stands.
+    """Connect within about `timeout_s` seconds and read the state of the database; changes nothing.
 
-    Raises SettingsError for a string that is no DSN, PasswordWanted, DatabaseUnavailable, and SchemaNotApplied when the
-    role may not even look.
+    Raises SettingsError for a bad DSN, PasswordWanted, DatabaseUnavailable, and SchemaNotApplied when the role may not
+    even read the catalogs.
     """
     check_dsn(dsn, "the address")
     started = time.monotonic()
@@ -74,12 +74,12 @@ def probe(dsn: str, timeout_s: float) -> Found:
 
 
 def has_password(dsn: str) -> bool:
-    """Whether a password stands in the DSN itself."""
+    """Whether the DSN contains a password."""
     return bool(conninfo_to_dict(dsn).get("password"))
 
 
 def with_password(dsn: str, password: str) -> str:
-    """The DSN with this password in it, as key=value pairs."""
+    """The DSN with this password, as key=value pairs."""
     return make_conninfo(dsn, password=password)
 
 
@@ -96,7 +96,7 @@ def _connected(dsn: str, timeout_s: float) -> psycopg.Connection[DictRow]:
 
 
 def _schema(connection: Connection, *, readable: bool) -> tuple[verification.SchemaState | None, tuple[str, ...], str]:
-    """What the schema is, else which migrations it lacks and what keeps this role from applying them."""
+    """The schema, or else the missing migrations and why this role cannot apply them."""
     try:
         return verification.verify(connection), (), ""
     except SchemaNotApplied:

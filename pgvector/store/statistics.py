@@ -1,4 +1,4 @@
-"""What an operator asks of the database: how much is in it, whose it is, what the role may do."""
+"""Figures about the database for operators: server and role, rows in all, rows of each theme."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .schema.verification import TABLES
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The server and the role that asks. `missing` names privileges on our tables that the role lacks.
+    """The server and the connected role. `missing` lists privileges on our tables that the role lacks.
 
-    `pgvector_version` is empty until the database has the extension, `pgvector_available` while the server lacks it.
+    `pgvector_version` is empty when the database lacks the extension, `pgvector_available` when the server lacks it.
     """
 
     server_version: str
@@ -29,7 +29,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rows of the whole database; `*_without_vector` count those that recall finds by their words only."""
+    """Rows of the whole database; only word search finds those `*_without_vector`."""
 
     entries: int
     entries_without_vector: int
@@ -39,13 +39,13 @@ class Totals:
 
     @property
     def without_vector(self) -> int:
-        """Rows of both kinds that lack their vector."""
+        """Rows of both kinds without a vector."""
         return self.entries_without_vector + self.turns_without_vector
 
 
 @dataclass(frozen=True, slots=True)
 class ThemeTotals:
-    """Rows of one theme, and the time of its newest."""
+    """Rows of one theme, and the time of the newest."""
 
     theme: str
     entries: int
@@ -55,7 +55,7 @@ class ThemeTotals:
 
 
 def facts(connection: Connection) -> Facts:
-    """Look at the server; works before the schema is there."""
+    """Facts about the server; works without the schema, too."""
     row = connection.execute(QUERIES["server_facts"], {"tables": list(TABLES)}).fetchone() or {}
     return Facts(
         server_version=row["server_version"].split()[0],
@@ -70,11 +70,11 @@ def facts(connection: Connection) -> Facts:
 
 
 def totals(connection: Connection) -> Totals:
-    """Count all rows. Reads indexes only, yet takes seconds when there are millions."""
+    """Count all rows. Reads indexes only, and still takes seconds for millions of rows."""
     row = connection.execute(QUERIES["row_totals"]).fetchone() or {}
     return Totals(**row)
 
 
 def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
-    """The `limit` biggest themes, biggest first."""
+    """The `limit` largest themes, largest first."""
     return [ThemeTotals(**row) for row in connection.execute(QUERIES["largest_themes"], {"limit": limit})]

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.mirror import entries
+from hermes_memory_pgvector.mirror.entries import (
+    DELIMITER,
+    Difference,
+    apply_change,
+    diff,
+    find_removed,
+    parse,
+)
 from hermes_memory_pgvector.model import Add, Remove, Replace
 
 ENTRIES = st.lists(st.text("ab §\n", min_size=1, max_size=6).map(str.strip).filter(bool), max_size=8)
@@ -12,14 +19,14 @@ ENTRY = st.text("abc ", min_size=1, max_size=5).map(str.strip).filter(bool)
 
 
 def test_a_file_is_split_as_the_host_splits_it() -> None:
-    assert entries.parse("one\n§\n two \nlines\n§\n\n§\none\n") == ("one", "two \nlines")
-    assert entries.parse("pay § 5\n§\r\nb") == ("pay § 5", "b")
-    assert entries.parse("") == entries.parse(" \n") == ()
+    assert parse("one\n§\n two \nlines\n§\n\n§\none\n") == ("one", "two \nlines")
+    assert parse("pay § 5\n§\r\nb") == ("pay § 5", "b")
+    assert parse("") == parse(" \n") == ()
 
 
 @given(ENTRIES)
 def test_what_the_host_writes_is_read_back(entries: list[str]) -> None:
-    parsed = entries.parse(entries.DELIMITER.join(entries))
+    parsed = parse(DELIMITER.join(entries))
     # A line that is a delimiter and nothing else divides an entry, for hosts too.
     if not any(line.strip() == "§" for entry in entries for line in entry.split("\n")):
         assert parsed == tuple(dict.fromkeys(entries))
@@ -28,27 +35,25 @@ def test_what_the_host_writes_is_read_back(entries: list[str]) -> None:
 @pytest.mark.parametrize(
     ("file", "snapshot", "expected"),
     [
-        (["new"], [], entries.Changes(add=("new",))),
-        ([], ["gone"], entries.Changes(remove=("gone",))),
-        (["kept"], ["kept"], entries.Changes()),
-        (["b", "a"], ["a", "b"], entries.Changes()),
-        (["new", "kept"], ["kept", "gone"], entries.Changes(add=("new",), remove=("gone",))),
+        (["new"], [], Difference(added=("new",))),
+        ([], ["gone"], Difference(removed=("gone",))),
+        (["kept"], ["kept"], Difference()),
+        (["b", "a"], ["a", "b"], Difference()),
+        (["new", "kept"], ["kept", "gone"], Difference(added=("new",), removed=("gone",))),
     ],
 )
-def test_what_differs_between_file_and_snapshot(
-    file: list[str], snapshot: list[str], expected: entries.Changes
-) -> None:
-    assert entries.diff(file, snapshot) == expected
+def test_what_differs_between_file_and_snapshot(file: list[str], snapshot: list[str], expected: Difference) -> None:
+    assert diff(file, snapshot) == expected
 
 
 @given(st.lists(ENTRY), st.lists(ENTRY), st.lists(ENTRY))
 def test_reconciling_does_what_file_and_snapshot_say(file: list[str], snapshot: list[str], stored: list[str]) -> None:
-    changes = entries.diff(file, snapshot)
-    rows = (set(stored) - set(changes.remove)) | set(changes.add)
+    changes = diff(file, snapshot)
+    rows = (set(stored) - set(changes.removed)) | set(changes.added)
     assert set(file) - set(snapshot) <= rows
     assert not rows & (set(snapshot) - set(file))
     assert rows - set(file) == set(stored) - set(snapshot) - set(file)
-    assert entries.diff(file, file) == entries.Changes()
+    assert diff(file, file) == Difference()
 
 
 def host_file(entries: list[str], operation: tuple[str, str, str]) -> list[str] | None:
@@ -83,26 +88,26 @@ def test_the_snapshot_follows_the_file(operations: list[tuple[str, str, str]], t
         else:
             event = Remove(theme="t", target="memory", **hint)
         if action != "add" and not told and old not in after:
-            assert entries.resolve(old_text, snapshot, after) == old
-        snapshot, file = entries.apply(snapshot, event), after
+            assert find_removed(old_text, snapshot, after) == old
+        snapshot, file = apply_change(snapshot, event), after
         assert sorted(snapshot) == sorted(file)
 
 
 def test_resolve_takes_substrings_literally() -> None:
     before = ("100% sure", "100 sure", "a_b", "axb")
-    assert entries.resolve("100%", before, before[1:]) == "100% sure"
-    assert entries.resolve("a_b", before, ("axb",)) == "a_b"
-    assert entries.resolve("%", ("abc",), ()) is None
+    assert find_removed("100%", before, before[1:]) == "100% sure"
+    assert find_removed("a_b", before, ("axb",)) == "a_b"
+    assert find_removed("%", ("abc",), ()) is None
 
 
 def test_resolve_answers_nothing_when_it_cannot_be_sure() -> None:
-    assert entries.resolve("tea", ("green tea", "black tea"), ()) is None
-    assert entries.resolve("tea", ("green tea", "black tea"), ("black tea",)) == "green tea"
-    assert entries.resolve("tea", ("green tea",), ("green tea",)) is None
-    assert entries.resolve("  ", ("a",), ()) is None
+    assert find_removed("tea", ("green tea", "black tea"), ()) is None
+    assert find_removed("tea", ("green tea", "black tea"), ("black tea",)) == "green tea"
+    assert find_removed("tea", ("green tea",), ("green tea",)) is None
+    assert find_removed("  ", ("a",), ()) is None
 
 
 @given(ENTRY, ENTRIES, ENTRIES)
 def test_resolve_names_an_entry_that_is_gone_or_none(old_text: str, before: list[str], after: list[str]) -> None:
-    found = entries.resolve(old_text, before, after)
+    found = find_removed(old_text, before, after)
     assert found is None or (found in before and found not in after and old_text in found)

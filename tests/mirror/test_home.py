@@ -56,22 +56,22 @@ def write_memory(home: Home, content: str | bytes, name: str = "MEMORY.md") -> N
 
 def note(home: Home, *lines: str, events: Sequence[Event] = ()) -> None:
     """Put these entries of MEMORY.md into the snapshot, and these events, as yet in no spool."""
-    with home.snapshot.held(5):
-        home.snapshot.note({"memory": lines, "user": ()}, events)
+    with home.snapshot.locked(5):
+        home.snapshot.write({"memory": lines, "user": ()}, events)
 
 
 def noted(path: Path) -> tuple[Entries, tuple[Event, ...]]:
     """What a process that begins now finds in the snapshot."""
     home = Home(path)
-    with home.snapshot.held(5):
-        return home.snapshot.entries, home.snapshot.begun
+    with home.snapshot.locked(5):
+        return home.snapshot.entries, home.snapshot.pending
 
 
 @pytest.fixture
 def kept_open(tmp_path: Path) -> Iterator[Home]:
     """A home as a process has it that takes part in a session."""
     home = Home(tmp_path)
-    home.snapshot.kept_open = True
+    home.snapshot.keep_open = True
     yield home
     home.snapshot.close()
 
@@ -105,7 +105,7 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_pat
     assert len(key_of(home)) == 64
     assert not home.set_aside("x", "reason", "raw")
     assert home.aside() == []
-    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.held(1):
+    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.locked(1):
         pass
 
 
@@ -189,15 +189,15 @@ def test_a_snapshot_is_kept_between_visits(tmp_path: Path) -> None:
 def test_a_home_that_is_open_sees_what_another_process_notes(kept_open: Home, events: tuple[Event, ...]) -> None:
     note(kept_open, "one")
     note(Home(kept_open.path), "two", events=events)
-    with kept_open.snapshot.held(1):
-        assert (kept_open.snapshot.entries["memory"], kept_open.snapshot.begun) == (("two",), events)
+    with kept_open.snapshot.locked(1):
+        assert (kept_open.snapshot.entries["memory"], kept_open.snapshot.pending) == (("two",), events)
 
 
 @pytest.mark.parametrize("lost", ["snapshot.jsonl", "."])
 def test_a_snapshot_that_somebody_deletes_is_begun_anew(kept_open: Home, lost: str) -> None:
     note(kept_open, "one")
     (kept_open.state / lost).resolve().rename(kept_open.path / "away")
-    with kept_open.snapshot.held(1):
+    with kept_open.snapshot.locked(1):
         assert kept_open.snapshot.entries["memory"] == ()
     note(kept_open, "two")
     assert noted(kept_open.path)[0]["memory"] == ("two",)
@@ -209,9 +209,9 @@ def test_events_are_handed_over_again_until_they_are_told_to_be_in_a_spool(tmp_p
     home = Home(tmp_path)
     note(home, "one", events=events)
     assert noted(tmp_path)[1] == events
-    with home.snapshot.held(1):
+    with home.snapshot.locked(1):
         if finished:
-            home.snapshot.finish()
+            home.snapshot.clear_pending()
     assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
     with (home.state / "snapshot.jsonl").open("ab") as file:
         file.write(b'\n{"memory": ["torn')
@@ -276,7 +276,7 @@ def test_an_entry_off_the_record_that_is_written_while_the_files_are_read_stays_
 def test_an_entry_off_the_record_waits_for_a_file_that_is_not_read(tmp_path: Path, lost: bytes | str) -> None:
     home, taken = Home(tmp_path), list[Event]()
     mirror = Reconciler(home, lambda event: taken.append(event) is None)
-    with Home(tmp_path).snapshot.held(1):
+    with Home(tmp_path).snapshot.locked(1):
         write_memory(home, "a secret")
         assert mirror.change(Add(theme="ops", target="memory", content="a secret"), stored=False)
     if isinstance(lost, bytes):
@@ -300,15 +300,15 @@ def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_the_time_of_the_newest_event_outlasts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "SPENT_BYTES_MAX", 0)
+    monkeypatch.setattr(snapshot, "COMPACT_BYTES", 0)
     older, newer = (Add(theme="ops", target="memory", content=content) for content in ("one", "two"))
     note(Home(tmp_path), "one", "two", events=[newer, older])
     note(Home(tmp_path), "one")
     for _ in range(2):
         home = Home(tmp_path)
-        with home.snapshot.held(1):
+        with home.snapshot.locked(1):
             assert home.snapshot.last == newer.at
-            home.snapshot.shorten()
+            home.snapshot.compact()
 
 
 def test_a_snapshot_of_an_older_version_is_read_and_takes_no_time_back(kept_open: Home) -> None:
@@ -317,7 +317,7 @@ def test_a_snapshot_of_an_older_version_is_read_and_takes_no_time_back(kept_open
     with (kept_open.state / "snapshot.jsonl").open("ab") as file:
         file.write(older)
     for home, last in ((kept_open, event.at), (Home(kept_open.path), snapshot.NEVER)):
-        with home.snapshot.held(1):
+        with home.snapshot.locked(1):
             assert home.snapshot.entries["memory"] == ("older",)
             assert home.snapshot.last == last
 
@@ -387,14 +387,14 @@ def test_a_snapshot_stays_small_whoever_is_open_meanwhile(
     kept_open: Home, monkeypatch: pytest.MonkeyPatch, patient: bool
 ) -> None:
     monkeypatch.setattr(snapshot, "FILE_BYTES_MAX", 1 << 20 if patient else 4096)
-    monkeypatch.setattr(snapshot, "SPENT_BYTES_MAX", 4096)
+    monkeypatch.setattr(snapshot, "COMPACT_BYTES", 4096)
     homes, event = [kept_open, Home(kept_open.path)], Add(theme="ops", target="memory", content="x")
     for number in range(100):
         home = homes[number % 2]
         note(home, str(number) * 100, events=[event])
         if patient:
-            with home.snapshot.held(1):
-                home.snapshot.shorten()
+            with home.snapshot.locked(1):
+                home.snapshot.compact()
         assert noted(kept_open.path) == ({"memory": (str(number) * 100,), "user": ()}, (event,))
     assert [(path.name, path.stat().st_size < 5000) for path in kept_open.state.iterdir()] == [("snapshot.jsonl", True)]
 
@@ -406,10 +406,10 @@ def test_a_snapshot_is_open_only_as_long_as_it_is_kept_open(tmp_path: Path) -> N
     home = Home(tmp_path)
     note(home, "one")
     assert files() == 0
-    home.snapshot.kept_open = True
+    home.snapshot.keep_open = True
     note(home, "two")
     assert files() == 1
-    with home.snapshot.held(1):
+    with home.snapshot.locked(1):
         home.snapshot.close()
         assert files() == 1
     note(home, "three")
@@ -421,12 +421,12 @@ def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(kept_open:
         pid = os.fork()
         if pid == 0:
             kept_open.snapshot.abandon()
-            with contextlib.suppress(OSError), kept_open.snapshot.held(0):
+            with contextlib.suppress(OSError), kept_open.snapshot.locked(0):
                 os._exit(0)
             os._exit(1)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-    with kept_open.snapshot.held(1):
+    with kept_open.snapshot.locked(1):
         assert [visit_in_a_child(), visit_in_a_child()] == [1, 1]
     assert visit_in_a_child() == 0
 
@@ -453,9 +453,9 @@ def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> No
         while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
             pass
         for n in range(50):
-            with home.snapshot.held(5):
+            with home.snapshot.locked(5):
                 entries = home.snapshot.entries
-                home.snapshot.note({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
+                home.snapshot.write({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
         """
     in_processes(4, script, str(tmp_path))
     entries = noted(tmp_path)[0]["memory"]

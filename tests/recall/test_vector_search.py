@@ -212,7 +212,7 @@ def apply(dsn: str, **bounds: int) -> list[str]:
         theme_index.lock(connection)
         due = [index for index in theme_index.plan(connection, **bounds) if index.step != "keep"]
         for index in due:
-            theme_index.take(connection, index)
+            theme_index.apply(connection, index)
     return [index.step for index in due]
 
 

@@ -246,7 +246,7 @@ def test_somebody_who_never_lets_go_of_the_snapshot_stops_no_hook(
     inside, release_it = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with runtime.home.snapshot.held(1):
+        with runtime.home.snapshot.locked(1):
             inside.set()
             release_it.wait(30)
 

@@ -200,7 +200,7 @@ def test_waiting_for_another_migration_is_bounded(empty_database: str) -> None:
         other.execute("SELECT pg_advisory_lock(%s)", [migrations.ADVISORY_LOCK])
         with pytest.raises(DatabaseUnavailable, match="another migration"):
             migrations.migrate(empty_database, lock_wait_s=0.3, progress=said.append)
-    assert said == ["waiting for a migration that runs elsewhere"]
+    assert said == ["waiting for another migration of this database"]
     assert migrations.migrate(empty_database)
 
 

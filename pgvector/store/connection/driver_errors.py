@@ -1,4 +1,4 @@
-"""The edge at which errors of the driver become ours."""
+"""Turns the errors of the driver into those of this package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, Poo
 
 @contextmanager
 def wrap_errors() -> Iterator[None]:
-    """Turn the driver's errors into ours at the edge of this package; no message holds a value of a row."""
+    """Replace psycopg's errors by ours in the block; no message contains a value of a row.
+
+    SchemaNotApplied: an administrator must migrate. BadEvent: the data can never be stored. TooSlow: a statement was
+    cancelled. DatabaseUnavailable: try again later.
+    """
     try:
         yield
     except _SCHEMA_MISSING as error:
@@ -41,7 +45,7 @@ def wrap_errors() -> Iterator[None]:
     except _TRY_AGAIN as error:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
     except psycopg.Error as error:
-        # Read-only after a failover, a feature that is off, a corrupt index: nothing of it is the fault of the data.
+        # For example read-only after a failover, or a corrupt index: the data is not the cause.
         raise DatabaseUnavailable(f"Postgres cannot do it now ({_reason(error)})") from None
 
 

@@ -1,4 +1,4 @@
-"""Connection strings: whether one can be read, what may be shown of it, and whether anybody answers there."""
+"""Connection strings: checked, parsed, shown without password, and tried."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _URL = ("postgresql://", "postgres://")
 
 
 def check_dsn(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> None:
-    """Raise SettingsError for a connection string that agents cannot use, which tells its `name` and nothing of it."""
+    """Raise SettingsError for a connection string that agents cannot use; the message shows its `name` only."""
     if parsed(dsn, name).get("options"):
         raise SettingsError(f"{name} holds `options=`, which connection poolers refuse: remove it")
 
 
 def parsed(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> dict[str, Any]:
-    """What libpq reads in a connection string.
+    """The parameters of a connection string, as libpq parses it.
 
-    Raises SettingsError that tells where it came from, `name`, and nothing of it, when it cannot be read or is torn.
+    Raises SettingsError when it cannot be parsed, or would be parsed wrongly; the message shows its `name` only.
     """
     try:
         values = conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeError):
         values = None
-    # libpq reads up to a NUL, and would take what stands before it for all.
-    if values is None or "\0" in dsn or _torn(dsn, str(values.get("port", ""))):
+    # libpq stops reading at a NUL.
+    if values is None or "\0" in dsn or _password_unquoted(dsn, str(values.get("port", ""))):
         raise SettingsError(
             f"{name} is not a connection string: give postgresql://user:password@host:5432/database, "
             "and percent-encode @ : / ? # % in the password (%40 is an @)"
@@ -47,7 +47,7 @@ def describe(dsn: str) -> str:
 
 
 def reachable(dsn: str, timeout_s: float) -> tuple[bool, str, float]:
-    """Try one connection: whether it worked, why not, and the seconds it took."""
+    """Try one connection; returns whether it worked, why not, and the seconds that it took."""
     started = time.monotonic()
     try:
         with psycopg.connect(dsn, connect_timeout=max(2, int(timeout_s))) as connection:
@@ -57,8 +57,8 @@ def reachable(dsn: str, timeout_s: float) -> tuple[bool, str, float]:
     return True, "", time.monotonic() - started
 
 
-def _torn(dsn: str, port: str) -> bool:
-    """Whether a URL may hold a password that ends too early, so that its rest passes for a port, host or database."""
+def _password_unquoted(dsn: str, port: str) -> bool:
+    """Whether a URL may have an unquoted password, of which libpq takes a part for the host, port or database."""
     if not dsn.startswith(_URL):
         return False
     user, at, rest = dsn.partition("://")[2].partition("@")

@@ -1,4 +1,4 @@
-"""Applies the migrations as an administrator."""
+"""Applies the migrations, as an administrator."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from .verification import LATEST, TABLES
 Progress: TypeAlias = Callable[[str], object]
 
 OBJECT_LOCK_TIMEOUT_S = 60
-# Any constant does: it is the name of the lock that two migrations of one database contend for.
+# The key of the lock that one migration of a database holds at a time, an arbitrary constant.
 ADVISORY_LOCK = 0x6865726D6573
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file. `checksum` is that of its text with unix line ends, so that a checkout may convert them."""
+    """One file of migrations/. The checksum is computed with unix line ends, because a checkout may convert them."""
 
     version: int
     name: str
@@ -50,7 +50,7 @@ class Migration:
 
     @property
     def statements(self) -> list[str]:
-        """What is sent in one piece each: the whole file, or each statement of a file with CONCURRENTLY."""
+        """The strings to send one by one: the whole file, or each statement of a file with CONCURRENTLY."""
         code = re.sub(r"--[^\n]*", "", self.text)
         if not re.search(r"\bINDEX\s+CONCURRENTLY\b", code):
             return [self.text]
@@ -86,7 +86,7 @@ def migrate(
     if dimensions is not None and not 1 <= dimensions <= 4000:
         raise SettingsError(f"dimensions is {dimensions}; it must be from 1 to 4000")
 
-    def tell(notice: psycopg.errors.Diagnostic) -> None:
+    def report(notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == "00000":  # what IF NOT EXISTS skips has a code of its own
             progress(notice.message_primary or "")
 
@@ -95,7 +95,7 @@ def migrate(
         check_server(connection)
         if runtime_role is not None:
             check_role(connection, runtime_role)
-        connection.add_notice_handler(tell)
+        connection.add_notice_handler(report)
         fetch(connection, "SELECT set_config('lock_timeout', %s, false)", [f"{OBJECT_LOCK_TIMEOUT_S}s"])
         fetch(connection, "SELECT set_config('statement_timeout', '0', false)")
         if dimensions is not None:
@@ -125,7 +125,7 @@ def migration_files(folder: Path | None = None) -> list[Migration]:
 
 
 def _installed() -> list[Path]:
-    """Where pip put the migrations, for a folder that a host fetched from git beside the installed package."""
+    """The folder of the migrations in an installed package, for a bare copy of this folder beside it."""
     try:
         found = importlib.util.find_spec("hermes_memory_pgvector.migrations")
     except ModuleNotFoundError:
@@ -134,7 +134,10 @@ def _installed() -> list[Path]:
 
 
 def _apply_missing(connection: Connection, migrations: Sequence[Migration], progress: Progress) -> list[str]:
-    """Compare the files with the ledger, apply the missing ones, and trust what psql applied on first sight."""
+    """Apply the files that the ledger lacks; returns their names. A file that psql applied gets its checksum now.
+
+    Raises SchemaNotApplied for a file that differs from the applied one.
+    """
     applied = []
     for migration in migrations:
         known = _ledger(connection).get(migration.version)
@@ -155,7 +158,7 @@ def _apply_missing(connection: Connection, migrations: Sequence[Migration], prog
 
 
 def _apply(connection: Connection, migration: Migration) -> None:
-    """Run one file as it is; its own BEGIN and COMMIT make it all or nothing."""
+    """Run one file as it is; it contains its own BEGIN and COMMIT."""
     try:
         for statement in migration.statements:
             if index := _CONCURRENT_INDEX.match(statement):
@@ -184,7 +187,7 @@ _CONCURRENT_INDEX = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(
 
 
 def _drop_invalid(connection: Connection, index: str) -> None:
-    """A concurrent build that was interrupted leaves an invalid index of that name."""
+    """Drop the invalid index that an interrupted concurrent build has left."""
     left_over = fetch(
         connection, "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid", [index]
     )
@@ -193,7 +196,7 @@ def _drop_invalid(connection: Connection, index: str) -> None:
 
 
 def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
-    """Version to name and checksum; empty when there is no ledger yet."""
+    """The applied migrations: version -> (name, checksum). Empty when the database has no ledger."""
     if fetch(connection, "SELECT to_regclass('hermes_pgvector_migrations')")[0] is None:
         return {}
     with connection.cursor(row_factory=tuple_row) as cursor:
@@ -202,25 +205,25 @@ def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
 
 
 def _lock(connection: Connection, wait_s: float, progress: Progress) -> None:
-    """Take the session's lock by asking again and again.
+    """Take the advisory lock of the session, by polling. Raises DatabaseUnavailable after `wait_s` seconds.
 
-    A session that blocks in pg_advisory_lock holds a snapshot, which CREATE INDEX CONCURRENTLY elsewhere waits for.
+    A session that blocks in pg_advisory_lock has a snapshot, and CREATE INDEX CONCURRENTLY in another one waits for it.
     """
     deadline = time.monotonic() + wait_s
-    told = False
+    reported = False
     while not fetch(connection, "SELECT pg_try_advisory_lock(%s)", [ADVISORY_LOCK])[0]:
         if time.monotonic() > deadline:
             raise DatabaseUnavailable(
                 f"another migration of this database still runs after {wait_s:g} s; try again later"
             )
-        if not told:
-            progress("waiting for a migration that runs elsewhere")
-            told = True
+        if not reported:
+            progress("waiting for another migration of this database")
+            reported = True
         time.sleep(0.2)
 
 
 def _grant(connection: Connection, role: str) -> None:
-    """Give the runtime role what it needs and no more."""
+    """Grant the runtime role its privileges: to read and write rows, no DDL."""
     schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
     to, tables = sql.Identifier(role), sql.SQL(", ").join(map(sql.Identifier, TABLES))
     owners = ("memory_entries", "conversations", "memory_agent_edges", "memory_history")

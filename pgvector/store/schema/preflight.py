@@ -1,4 +1,4 @@
-"""What must hold before the schema can be made: a connection, a new enough server, an extension, a role."""
+"""Checks before a migration: a direct connection, a new enough server, the extension, the role."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ PGVECTOR_MIN = "0.8"
 PGVECTOR_SOUND = "0.8.4"
 CONNECT_TIMEOUT_S = 10
 POOLER_TRIES = 5
-# What to put in the place of a DSN that may hold a password.
+# Shown instead of a DSN, which may contain a password.
 ADMINISTRATOR = "postgresql://ADMIN@HOST/DATABASE"
 
 
 def migrate_command(role: str = "ROLE") -> str:
-    """What an administrator runs, whole: without the DSN it would run as the agents' role, which may not do it."""
+    """The command for an administrator. It has a DSN because the agents' role may not migrate."""
     return f"hermes-pgvector migrate --dsn {ADMINISTRATOR} --runtime-role {role}"
 
 
 @contextmanager
 def admin_connection(dsn: str) -> Iterator[Connection]:
-    """An autocommit connection; errors of the driver become ours, and none shows the DSN, which may hold a password."""
+    """An autocommit connection for an administrator, in which the driver's errors become ours; none shows the DSN.
+
+    Raises SettingsError, DatabaseUnavailable or SchemaNotApplied.
+    """
     try:
         conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -55,24 +58,25 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
 
 
 def check_direct(connection: Connection, dsn: str) -> None:
-    """Raise SettingsError when a pooler in between shares server processes out by the transaction.
+    """Raise SettingsError when the connection goes through a transaction pooler.
 
-    Settings and the lock of the session would be lost to a migration, or stay with the process and block the next one.
+    A migration needs the settings and the advisory lock of one session: a pooler would lose them between transactions,
+    or keep the lock and so block the next migration.
     """
     if connection.info.backend_pid in fetch(connection, "SELECT pg_backend_pid()"):
         return
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT_S) as another:
         for _ in range(POOLER_TRIES):
-            # Two sessions have two processes, unless they take turns.
+            # Two sessions have two server processes, unless a pooler shares one.
             if fetch(connection, "SELECT pg_backend_pid()") == fetch(another, "SELECT pg_backend_pid()"):
                 raise SettingsError(
-                    "there is a transaction pooler between here and the server, which migrations do not pass: run "
-                    "migrate with --dsn of the server itself; the agents may go through the pooler"
+                    "this DSN leads to a transaction pooler, through which migrations cannot run: run "
+                    "migrate with --dsn of the server itself; the agents may use the pooler"
                 )
 
 
 def check_server(connection: Connection) -> None:
-    """Raise SchemaNotApplied with the remedy when the server cannot take the schema."""
+    """Raise SchemaNotApplied with the remedy when the server is too old, or lacks the extension or a privilege."""
     number, schema, may_create, installed, available, home, visible = fetch(
         connection,
         """SELECT current_setting('server_version_num')::int, current_schema(),
@@ -110,13 +114,13 @@ def check_server(connection: Connection) -> None:
 
 
 def older(version: str, than: str) -> bool:
-    """Whether a version such as `0.8.1` comes before another; an empty one, which is none, does."""
+    """Whether a version such as `0.8.1` is older than another; an empty version is older than all."""
     given, wanted = ([int(part) for part in re.findall(r"\d+", text)] for text in (version, than))
     return given < wanted
 
 
 def extension_refused(connection: Connection) -> SchemaNotApplied | None:
-    """The remedy when a statement was refused because the extension is not there and the role may not create it."""
+    """The error to raise when the database lacks the extension and the role may not create it; None when it has it."""
     if fetch(connection, "SELECT 1 FROM pg_extension WHERE extname = 'vector'"):
         return None
     return SchemaNotApplied(
@@ -132,11 +136,11 @@ def check_role(connection: Connection, role: str) -> None:
 
 
 def fetch(connection: Connection, statement: LiteralString, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """One row, empty when there is none, whatever the row factory of the connection."""
+    """The first row as a tuple, empty when there is none, for any row factory of the connection."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         return cursor.execute(statement, parameters or None).fetchone() or ()
 
 
 def first_line(error: psycopg.Error) -> str:
-    """What went wrong in one line, without the data that the server adds below it."""
+    """The first line of an error's message; the lines below it can contain data."""
     return (error.diag.message_primary or str(error)).partition("\n")[0].removeprefix("connection failed: ")

@@ -11,7 +11,7 @@ from ...errors import SchemaNotApplied
 from .preflight import Connection, fetch, migrate_command
 
 LATEST = 8
-"""The version of the newest migration. A bare copy of the package has no files to count."""
+"""The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 TABLES = (
     "memory_entry_pieces",
@@ -32,7 +32,7 @@ TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What a database holds: the length of its vectors, their model (None before the first vector), the version."""
+    """The schema of a database: length and model of its vectors (model None before the first vector), and version."""
 
     dimensions: int
     embedding_model: str | None
@@ -40,9 +40,9 @@ class SchemaState:
 
 
 def verify(connection: Connection, command: str = "") -> SchemaState:
-    """Check with one SELECT that the schema is there and not older than this package; a newer one is fine.
+    """Check with one SELECT that the database has all migrations of this package; it may have newer ones.
 
-    Call it outside a transaction. Raises SchemaNotApplied naming the `command` to run, by default an administrator's.
+    Call it outside a transaction. Raises SchemaNotApplied that names the `command` to run, by default `migrate`.
     """
     command = command or migrate_command(connection.info.user)
     try:

@@ -1,6 +1,6 @@
--- An entry removed after this add was accepted stays removed, whichever theme of the home removed it: they share files
--- and clock. One read from a file is stored once per home. One that the home has already is as new as its last add,
--- so that a remove from before, applied late, leaves it.
+-- An entry that was removed after this add was accepted stays removed, whichever theme of the home removed it: the themes
+-- of a home share its files and its clock. An entry that was read from a file is stored once per home. When the home has
+-- the entry already, its time becomes that of this add, so that an older remove that is applied later leaves it.
 with held as (
   update memory_entries
   set updated_at = greatest(updated_at, %(at)s)

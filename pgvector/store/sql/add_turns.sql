@@ -1,6 +1,6 @@
--- The turns of one theme: the ledger decides which events are new, and only their rows go in. `replayed` and `withdrawn`
--- tell whether some may be late: a replay that was stored may be of after them, or turns of their sessions were taken
--- back since. The rows of a replay are up to two seconds older than itself.
+-- The turns of one theme. The ledger decides which events are new, and only their rows are inserted. `replayed` and
+-- `withdrawn` tell whether some turns may be out of order: a stored replay may contain them, or turns of their sessions
+-- were withdrawn later. The rows of a replay are up to two seconds older than the replay.
 with fresh as (
   insert into memory_events (agent_identity, event_id)
   select %(theme)s, event from unnest(%(events)s::uuid[]) as event

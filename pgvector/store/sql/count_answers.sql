@@ -1,5 +1,5 @@
--- How often a session and those it went on from hold each of these answers to each question; empty where it has none. A
--- question is a microsecond older than its answer.
+-- How often a session and the sessions that it continues have each of these answers to each question; the question is
+-- empty when an answer has none. A question is a microsecond older than its answer.
 select coalesce(q.content, '') as question, a.content as answer, count(*) as times
 from conversations as a
 left join lateral (

@@ -1,4 +1,4 @@
--- A line that is gone from a file goes from all themes of the home that had saved it.
+-- An entry that is gone from a file is deleted in all themes of the home that saved it.
 delete from memory_entries
 where home = %(home)s and home <> '' and target = %(target)s and content_key(content) = content_key(%(content)s)
   and updated_at <= %(at)s and metadata ->> 'origin' is distinct from 'remember'

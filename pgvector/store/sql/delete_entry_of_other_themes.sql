@@ -1,4 +1,5 @@
--- A file is read for the theme of its home; when a hook then tells whose entry it is, that theme has it.
+-- An entry that was read from a file is stored in the theme of its home. When a hook then reports whose entry it is, it
+-- is moved to that theme.
 delete from memory_entries
 where home = %(home)s and home <> '' and target = %(target)s and content_key(content) = content_key(%(content)s)
   and agent_identity <> %(theme)s and metadata ->> 'origin' = 'file'

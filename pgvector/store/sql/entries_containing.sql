@@ -1,5 +1,5 @@
--- Rows that hold a text and are no longer in the file of the home: the caller acts only when there is exactly one.
--- What was remembered or brought back outside of the files is not among what a file has lost.
+-- Rows that contain a text and are no longer in the file of the home; the caller acts only when there is exactly one.
+-- Entries that were remembered or restored outside of the files are left out.
 select agent_identity, content
 from memory_entries
 where target = %(target)s and strpos(content, %(old_text)s) > 0

@@ -1,5 +1,5 @@
--- The one row with exactly this content: of the home in the theme, else of the home elsewhere, else of the theme.
--- One that the home has added again since is another one, and what an agent asked to remember is not of the files.
+-- The one row with exactly this content: of the home in the theme, else of the home in another theme, else of the theme.
+-- A row that the home has added again since then is left out, and so is one that an agent asked to remember.
 select agent_identity, id, created_at
 from memory_entries
 where target = %(target)s and content_key(content) = content_key(%(content)s)

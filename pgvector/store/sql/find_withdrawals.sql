@@ -1,4 +1,4 @@
--- What was taken back, since they were said, of turns like these.
+-- The withdrawals of turns like these that are newer than the turns.
 select distinct w.role, r.content, w.at, w.standing, w.sessions
 from unnest(%(sessions)s::text[], %(roles)s::text[], %(contents)s::text[], %(times)s::timestamptz[])
      as r (session_id, role, content, ts)

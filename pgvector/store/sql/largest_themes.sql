@@ -1,4 +1,4 @@
--- Each count reads one index alone, never the wide rows.
+-- Each count reads one index only, never the wide rows.
 select agent_identity as theme, sum(entries)::bigint as entries, sum(turns)::bigint as turns,
        sum(without_vector)::bigint as without_vector, max(latest) as latest
 from (

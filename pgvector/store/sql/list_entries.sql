@@ -1,4 +1,4 @@
--- Newest ids first: what was stored or changed last.
+-- Highest ids first: what was stored or changed last.
 select agent_identity as theme, id, home, target, content, created_at, updated_at, metadata
 from memory_entries
 where agent_identity = %(theme)s and (%(target)s = '' or target = %(target)s)

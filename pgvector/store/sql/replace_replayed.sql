@@ -1,7 +1,7 @@
--- One row that a replay stored of this turn, which was said before it, goes with its question. Whose session it was, of
--- the one that was replayed and those before it, a replay does not tell. Of those with the same answer the one with the
--- same question goes, if there is one: hosts rewrite questions.
-with told as (
+-- Deletes one row that a replay stored for this turn, which was said before the replay, together with its question. The
+-- row may be in the replayed session or in one before it. Of several rows with the same answer, one with the same question
+-- comes first: hosts rewrite questions.
+with replayed_answer as (
   select id, session_id, ts from conversations a
   where agent_identity = %(theme)s and metadata ? 'replayed' and ts >= %(at)s::timestamptz - interval '2 seconds'
     and role = 'assistant' and content = %(content)s and metadata -> 'replayed' -> 'sessions' ? %(session)s::text
@@ -13,7 +13,7 @@ with told as (
   limit 1
 )
 delete from conversations as c
-using told as t
+using replayed_answer as t
 where c.agent_identity = %(theme)s
   and (c.id = t.id
     or (c.session_id = t.session_id and c.role = 'user' and c.ts = t.ts - interval '1 microsecond'

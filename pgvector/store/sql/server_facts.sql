@@ -1,4 +1,4 @@
--- Also answers on a server without our schema: a table that is not there has no missing privileges.
+-- Works without our schema, too: a missing table has no missing privileges.
 select current_setting('server_version') as server_version,
        (select extversion from pg_extension where extname = 'vector') as pgvector_version,
        (select default_version from pg_available_extensions where name = 'vector') as pgvector_available,

@@ -1,2 +1,2 @@
--- Turns are stored by many processes of a home at once, but not while one counts them.
+-- Many processes of a home may store turns at once, but not while one counts them.
 select pg_advisory_xact_lock_shared(hashtextextended('hermes-pgvector: sessions of ' || %(home)s, 0))

@@ -1,6 +1,6 @@
--- Of the turns of a session that say this, the newest go, so that as many stay as still stand in the transcript; with
--- an answer its question goes, which is a microsecond older. A turn without an answer is none of those that have one,
--- though its question be the same.
+-- Of the turns of some sessions with this content the newest are deleted, so that as many stay as the transcript still
+-- has. The question of an answer, which is a microsecond older, is deleted with it. A turn without an answer is counted
+-- apart from turns with the same question and an answer.
 with stored as (
   select id, ts, count(*) over () as times, row_number() over (order by ts desc, id desc) as place
   from conversations q
