@@ -1,4 +1,4 @@
-"""Background work on a few daemon threads, which never delay the exit of the process."""
+"""Runs calls on a few daemon threads, which do not delay the exit of the process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from .errors import Unavailable
 
@@ -20,26 +20,29 @@ IDLE_S_MAX = 10.0
 
 
 class BackgroundExecutor:
-    """Runs calls on at most `threads_max` threads, started when needed and gone when idle. Safe for any thread."""
+    """Runs calls on up to `threads_max` threads, which start when needed and end when idle. Safe for any thread."""
 
     def __init__(self, name: str, threads_max: int) -> None:
         self._name = name
         self._threads_max = threads_max
-        # The timeout of a SimpleQueue can pass without an end when two threads wait.
+        # Not a SimpleQueue: its `get` can outlast the timeout when two threads wait.
         self._ready = threading.Condition(threading.Lock())
         self._calls: deque[Callable[[], None]] = deque()
         self._threads = self._running = 0
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the call soon; its result or its exception is in the future.
+        """Run the call soon; returns the future of its result or exception.
 
-        The exception is Unavailable when no thread is there and none can be started, as when the process ends.
+        The exception is Unavailable when no thread runs and none can be started, as at the exit of the process.
         """
         future: Future[T] = Future()
 
         def run() -> None:
             if future.set_running_or_notify_cancel():
-                _settle(future, call, args, kwargs)
+                try:
+                    future.set_result(call(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+                    future.set_exception(error)
 
         with self._ready:
             self._calls.append(run)
@@ -51,14 +54,14 @@ class BackgroundExecutor:
         return future
 
     def _start_thread(self) -> Exception | None:
-        """Start a thread if the calls need one more, or tell why that cannot be."""
+        """Start a thread if the calls need one more; returns the error when it cannot be started."""
         if self._threads >= min(self._threads_max, self._running + len(self._calls)):
             return None
         name = f"{self._name}-{self._threads + 1}"
         try:
             threading.Thread(target=self._work, name=name, daemon=True).start()
         except RuntimeError as error:
-            log.warning("no thread more can be started for work in the background: %s", error)
+            log.warning("no further thread can be started for background work: %s", error)
             return error
         self._threads += 1
         return None
@@ -68,7 +71,7 @@ class BackgroundExecutor:
             pass
 
     def _run_next(self) -> bool:
-        """Run the next call; False when none has come for long, and the thread goes."""
+        """Run the next call; False when none came for `IDLE_S_MAX` seconds, and the thread ends."""
         with self._ready:
             if not self._ready.wait_for(lambda: self._calls, IDLE_S_MAX):
                 self._threads -= 1
@@ -79,12 +82,3 @@ class BackgroundExecutor:
         with self._ready:
             self._running -= 1
         return True
-
-
-def _settle(future: Future[T], call: Callable[..., T], args: Any, kwargs: Any) -> None:
-    try:
-        result = call(*args, **kwargs)
-    except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
-        future.set_exception(error)
-    else:
-        future.set_result(result)

@@ -1,4 +1,4 @@
-"""Changes of entries become rows: added, replaced, removed, and told to the history."""
+"""Applies changes of memory entries to their rows and to the history."""
 
 from __future__ import annotations
 
@@ -20,28 +20,23 @@ def apply(connection: Connection, event: Add | Replace | Remove, vector: HalfVec
     match event:
         case Add():
             if event.metadata.get("origin") == "remember":
-                _keep_entry(connection, event)
+                # An entry that the agent asks to remember is kept when its line is removed from the file.
+                parameters = {
+                    "theme": event.theme, "target": event.target, "content": event.content, "at": event.at,
+                    "metadata": json.dumps(dict(event.metadata)),
+                }  # fmt: skip
+                connection.execute(QUERIES["detach_entry"], parameters)
             elif not event.from_file:
                 key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
                 for row in connection.execute(QUERIES["delete_entry_of_other_themes"], key).fetchall():
-                    _tell_history(connection, row, event, "moved")
+                    _complete_history(connection, row, event, "moved")
             _add_entry(connection, event.theme, event, event.at, vector, from_file=event.from_file)
         case Replace():
-            found = _take_out(connection, event)
+            found = _remove_entry(connection, event)
             theme, created_at = found or (event.theme, event.at)
             _add_entry(connection, theme, event, created_at, vector, from_file=False)
         case Remove():
-            _take_out(connection, event)
-
-
-def _keep_entry(connection: Connection, event: Add) -> None:
-    connection.execute(
-        QUERIES["detach_entry"],
-        {
-            "theme": event.theme, "target": event.target, "content": event.content, "at": event.at,
-            "metadata": json.dumps(dict(event.metadata)),
-        },
-    )  # fmt: skip
+            _remove_entry(connection, event)
 
 
 def _add_entry(
@@ -53,27 +48,18 @@ def _add_entry(
     *,
     from_file: bool,
 ) -> None:
-    connection.execute(
-        QUERIES["add_entry"],
-        {
-            "theme": theme,
-            "home": event.home,
-            "target": event.target,
-            "content": event.content,
-            "embedding": vector,
-            "words": tokenizer.document(event.content),
-            "created_at": created_at,
-            "at": event.at,
-            "metadata": json.dumps(dict(event.metadata)),
-            "from_file": from_file,
-        },
-    )
+    parameters = {
+        "theme": theme, "home": event.home, "target": event.target, "content": event.content, "embedding": vector,
+        "words": tokenizer.document(event.content), "created_at": created_at, "at": event.at,
+        "metadata": json.dumps(dict(event.metadata)), "from_file": from_file,
+    }  # fmt: skip
+    connection.execute(QUERIES["add_entry"], parameters)
 
 
-def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, datetime] | None:
-    """Delete the one row that the event means; older adds of its home that are still to come meet a tombstone.
+def _remove_entry(connection: Connection, event: Replace | Remove) -> tuple[str, datetime] | None:
+    """Delete the row of the old entry; returns its theme and creation time, or None when there is none.
 
-    Processes of a home store what they have in the order of each, but not in that of all.
+    A tombstone keeps older adds of its home from storing it again: the processes of a home are not in step.
     """
     previous = event.previous or _resolve(connection, event)
     if not previous:
@@ -86,56 +72,45 @@ def _take_out(connection: Connection, event: Replace | Remove) -> tuple[str, dat
     if isinstance(event, Remove) and event.from_file:
         lines = connection.execute(QUERIES["delete_entry_of_home"], key).fetchall()
         for line in lines:
-            _tell_history(connection, line, event, "removed")
+            _complete_history(connection, line, event, "removed")
         if lines:
             return None
     row = connection.execute(QUERIES["find_entry"], key).fetchone()
     if row is None:
         return None
     connection.execute(QUERIES["delete_entry"], {"theme": row["agent_identity"], "id": row["id"]})
-    if isinstance(event, Replace):
-        _tell_history(connection, row, event, "replaced", replaced_by=event.content)
-    else:
-        _tell_history(connection, row, event, "removed")
+    _complete_history(connection, row, event, "replaced" if isinstance(event, Replace) else "removed")
     return row["agent_identity"], row["created_at"]
 
 
-def _tell_history(
+def _complete_history(
     connection: Connection,
     row: Mapping[str, Any],
     event: Add | Replace | Remove,
     how: str,
-    replaced_by: str | None = None,
 ) -> None:
-    """Say how, when and from which session a row went, which a trigger has just put into the history."""
-    connection.execute(
-        QUERIES["complete_history"],
-        {
-            "theme": row["agent_identity"], "id": row["id"], "how": how, "session": event.session_id, "at": event.at,
-            "replaced_by": replaced_by,
-        },
-    )  # fmt: skip
+    """Add how, when and from which session a row was deleted to the history row that a trigger has just inserted."""
+    parameters = {
+        "theme": row["agent_identity"], "id": row["id"], "how": how, "session": event.session_id, "at": event.at,
+        "replaced_by": event.content if isinstance(event, Replace) else None,
+    }  # fmt: skip
+    connection.execute(QUERIES["complete_history"], parameters)
 
 
 def _resolve(connection: Connection, event: Replace | Remove) -> str:
-    """The whole text of the entry that held `old_text`, empty when none or several did.
+    """The whole text of the one entry that contains `old_text`; empty when none or several do.
 
-    Only rows of the home count, and those that no home has claimed; the theme's own come first.
+    Only rows of the event's home count, and rows of no home. If rows of the event's theme are found, only these count.
     """
     if not event.old_text:
         return ""
     surviving = list(event.surviving)
     if isinstance(event, Replace):
         surviving.append(event.content)
-    rows = connection.execute(
-        QUERIES["entries_containing"],
-        {
-            "theme": event.theme,
-            "home": event.home,
-            "target": event.target,
-            "old_text": event.old_text,
-            "surviving": surviving,
-        },
-    ).fetchall()
+    parameters = {
+        "theme": event.theme, "home": event.home, "target": event.target, "old_text": event.old_text,
+        "surviving": surviving,
+    }  # fmt: skip
+    rows = connection.execute(QUERIES["entries_containing"], parameters).fetchall()
     nearest = [row for row in rows if row["agent_identity"] == event.theme] or rows
     return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
