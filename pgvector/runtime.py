@@ -26,6 +26,7 @@ from .hosts.guard import guarded, nothing
 from .mirror.home import Home
 from .mirror.reconcile import Reconciler
 from .model import Event, Recall, RecallRequest, Scope
+from .outbox.dead_letters import DeadLetters
 from .outbox.memory_queue import open_spool
 from .recall.cache import Remembered
 from .recall.recaller import Recaller
@@ -60,7 +61,8 @@ class Runtime:
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
         self.settings = settings
-        self.home = Home(hermes_home, settings.spool_dir, aside_bytes_max=settings.spool_max_mb << 20)
+        self.home = Home(hermes_home, settings.spool_dir)
+        self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
         self.home.snapshot.keep_open = True
         self.database = Database(settings, self.home.path)
         self._spool = open_spool(
@@ -74,7 +76,13 @@ class Runtime:
         self.off_record = OffRecordSessions(self.home.state)
         self._readiness = self._make_readiness()
         self.writer = AsyncWriter(
-            self._spool, self.home, self.database, self._readiness, self.home.person_key.filed, settings
+            self._spool,
+            self.home.spool,
+            self.dead_letters,
+            self.database,
+            settings,
+            readiness=self._readiness,
+            rename=self.home.person_key.filed,
         )
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
         self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
@@ -176,7 +184,7 @@ class Runtime:
             "meaning": not isinstance(embedder, str),
             "counters": {name: getattr(counters, name) for name in counters.__slots__},
             "healed": self.writer.backfilled,
-            "set_aside": len(self.home.aside()),
+            "set_aside": len(self.dead_letters.ids()),
             "connections": self.database.pool_size(),
         }
 
@@ -207,7 +215,7 @@ class Runtime:
         self._recaller.abandon()
 
     def _make_readiness(self) -> Readiness:
-        refiling = Refiling(self.home, self.settings, NOT_MET, self.home.person_key.met, self.accept)
+        refiling = Refiling(self.dead_letters, self.settings, NOT_MET, self.home.person_key.met, self.accept)
         return Readiness(self.database, self.fitting, refiling, self.home.person_key.settle, self.in_background)
 
 

@@ -160,7 +160,7 @@ def test_an_unknown_theme_is_set_aside_when_themes_are_listed(start: Callable[..
     assert runtime.writer.flush(10)
     with psycopg.connect(database) as connection:
         assert connection.execute("select distinct agent_identity from conversations").fetchall() == [("billing",)]
-    assert [reason for _, reason in runtime.home.aside()] == ["the theme is not in allowed_themes"]
+    assert [letter.reason for letter in runtime.dead_letters] == ["the theme is not in allowed_themes"]
     counts = runtime.writer.counters
     assert (counts.offered, counts.accepted, counts.applied, counts.set_aside) == (2, 2, 1, 1)
 
@@ -207,8 +207,8 @@ def test_events_of_unknown_themes_leave_room_for_others_and_their_refusal_is_sai
         kept = [runtime.accept(TurnTaken(theme="biling", user="x" * 100_000, assistant="yes")) for _ in range(20)]
     assert kept == sorted(kept, reverse=True)
     assert 0 < sum(kept) < 10
-    assert sum(str(runtime.home.aside_folder) in record.getMessage() for record in caplog.records) == 1
-    assert runtime.home.set_aside("one", "it can never be stored", "x" * 100_000)
+    assert sum(str(runtime.dead_letters.folder) in record.getMessage() for record in caplog.records) == 1
+    assert runtime.dead_letters.keep("one", "it can never be stored", "x" * 100_000)
 
 
 def test_an_alias_is_the_theme_it_stands_for_in_hooks_and_for_the_files_of_a_home(

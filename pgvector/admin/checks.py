@@ -17,7 +17,7 @@ from ..embedding import factory
 from ..errors import PgvectorError, SettingsError
 from ..hosts.installation import pip_install
 from ..mirror.home import Home
-from ..outbox import dead_letters
+from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Process, processes, total
 from ..settings import Settings
 from ..store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
@@ -205,7 +205,7 @@ def _provider(home: Path) -> Check:
 def _aside(home: Home) -> Check:
     number = 0
     reasons: dict[str, str] = {}
-    for number, item in enumerate(dead_letters.kept(home.aside_folder), 1):  # noqa: B007
+    for number, item in enumerate(DeadLetters(home.state), 1):  # noqa: B007
         if item.reason not in reasons and len(reasons) < ASIDE_SHOWN:
             reasons[item.reason] = safe_line(item.reason, REASON_CHARS_MAX)
     if not number:

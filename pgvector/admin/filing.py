@@ -12,6 +12,7 @@ from ..errors import Unavailable
 from ..mirror.home import Home
 from ..model import Counters, Event
 from ..outbox.counters import WriterStatus
+from ..outbox.dead_letters import DeadLetters
 from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store.connection.database import Database
@@ -40,9 +41,15 @@ class Filing(AbstractContextManager["Filing"]):
             fsync=settings.spool_fsync,
         )
         self._status = WriterStatus()
-        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS)
         self._batches = BatchProcessor(
-            self._spool, home, self._database, settings, executor, self._status, home.person_key.filed
+            self._spool,
+            home.spool,
+            DeadLetters(home.state, bytes_max=settings.spool_max_mb << 20),
+            self._database,
+            settings,
+            BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS),
+            self._status,
+            rename=home.person_key.filed,
         )
 
     def __exit__(self, *_: object) -> None:

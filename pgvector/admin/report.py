@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..mirror.home import Home
+from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Backlog, processes, total
 from ..settings import Settings, load
 from ..text.sanitize import safe_line
@@ -21,7 +22,7 @@ def status(home: Path, console: Console, *, themes_max: int) -> int:
     """Print the state of a home's memory. Returns 1 when the database cannot be used now, or a writer is stuck."""
     settings = load(home)
     here = Home(home, settings.spool_dir)
-    running, aside = processes(here.spool), sum(1 for _ in here.aside_folder.glob("*.json"))
+    running, aside = processes(here.spool), len(DeadLetters(here.state).ids())
     with console.busy("counting"):
         found = survey(settings, here.path, themes_max=themes_max, sampled=True)
     waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s

@@ -11,8 +11,7 @@ from typing import Any
 from ..errors import BadArgument
 from ..mirror.home import Home
 from ..model import Counters, Event
-from ..outbox import dead_letters
-from ..outbox.dead_letters import DeadLetter
+from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
@@ -33,7 +32,7 @@ DAMAGED = "damaged"
 def show_all(home: Path, console: Console) -> int:
     """List the events that were set aside and the spools, without a word of what users said."""
     here = _home(home)
-    events = sorted((_summary(item) for item in dead_letters.kept(here.aside_folder)), key=lambda row: row["set_aside"])
+    events = sorted(map(_summary, DeadLetters(here.state)), key=lambda row: row["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     if events:
@@ -52,7 +51,7 @@ def show_all(home: Path, console: Console) -> int:
 
 def show(home: Path, console: Console, *, name: str) -> int:
     """Print one event whole; what a terminal would not print as it is stands there as an escape."""
-    item = dead_letters.one(_home(home).aside_folder, name)
+    item = DeadLetters(_home(home).state).find(name)
     document = {**_summary(item), "event": _whole(item)}
     console.data(document)
     console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=json_default)))
@@ -65,12 +64,13 @@ def retry(home: Path, console: Console, *, name: str, theme: str, wait_s: float)
     What is filed and not stored is set aside again, or waits in a spool. An event that was stored is not stored twice.
     """
     settings, here = load(home), _home(home)
-    with dead_letters.held(here.aside_folder):
-        chosen = [dead_letters.one(here.aside_folder, name).id] if name else _in_order(here)
+    letters = DeadLetters(here.state)
+    with letters.locked():
+        chosen = [letters.find(name).id] if name else _in_order(letters)
         with Filing(settings, here) as filing, console.busy("storing"):
-            filed, refused = _file(filing, here, settings, chosen, theme)
+            filed, refused = _file(filing, letters, settings, chosen, theme)
             problem = filing.store(wait_s) if filed else ""
-        refused |= {item.id: item.reason for item in _still(here, filed)}
+        refused |= {letter.id: letter.reason for letter in _still(letters, filed)}
     settled = [] if problem else [event_id for event_id in filed if event_id not in refused]
     waiting = [event_id for event_id in filed if event_id not in refused] if problem else []
     console.data({"settled": settled, "waiting": waiting, "refused": refused, "problem": problem})
@@ -84,12 +84,12 @@ def retry(home: Path, console: Console, *, name: str, theme: str, wait_s: float)
 
 
 def _file(
-    filing: Filing, here: Home, settings: Settings, chosen: list[str], theme: str
+    filing: Filing, letters: DeadLetters, settings: Settings, chosen: list[str], theme: str
 ) -> tuple[list[str], dict[str, str]]:
     """Put events into the spool: the ids of those that are in it, and for each of the others why it is not."""
     filed: list[str] = []
     refused: dict[str, str] = {}
-    for item in _still(here, chosen):
+    for item in _still(letters, chosen):
         event = _under(theme, item.event, settings)
         reason = _refusal(event, settings)
         if event is None or reason:
@@ -97,21 +97,20 @@ def _file(
         elif not filing.file(event):
             refused[item.id] = "the spool is full, or cannot be written"
         else:
-            # Not before it is durable elsewhere, and not after it may have been set aside again.
-            dead_letters.forget(here.aside_folder, item.id)
+            # Not before it is durable elsewhere, and not after it may have become a dead letter again.
+            letters.forget(item.id)
             filed.append(event.id)
     return filed, refused
 
 
 def drop(home: Path, console: Console, *, name: str, sure: bool) -> int:
     """Delete one event that was set aside, or all when `name` is empty. Raises BadArgument when that is not `sure`."""
-    folder = _home(home).aside_folder
+    letters = DeadLetters(_home(home).state)
     if not name and not sure:
-        number = sum(1 for _ in folder.glob("*.json"))
-        raise BadArgument(f"this deletes {counted(number, 'event')} for good; say --yes to do it")
-    with dead_letters.held(folder):
-        chosen = [dead_letters.one(folder, name).id] if name else [path.stem for path in folder.glob("*.json")]
-        dropped = [event_id for event_id in chosen if dead_letters.forget(folder, event_id)]
+        raise BadArgument(f"this deletes {counted(len(letters.ids()), 'event')} for good; say --yes to do it")
+    with letters.locked():
+        chosen = [letters.find(name).id] if name else letters.ids()
+        dropped = [event_id for event_id in chosen if letters.forget(event_id)]
     console.data({"dropped": dropped})
     console.show(f"dropped {counted(len(dropped), 'event')}")
     return 0
@@ -151,15 +150,15 @@ def _home(home: Path) -> Home:
     return Home(home, load(home).spool_dir)
 
 
-def _in_order(here: Home) -> list[str]:
+def _in_order(letters: DeadLetters) -> list[str]:
     """The ids of all events, oldest event first: a change must not overtake what it changes."""
-    found = ((item.event.at if item.event else item.at, item.id) for item in dead_letters.kept(here.aside_folder))
+    found = ((letter.event.at if letter.event else letter.at, letter.id) for letter in letters)
     return [name for _, name in sorted(found)]
 
 
-def _still(here: Home, names: list[str]) -> Iterator[DeadLetter]:
-    """Those of these ids that are set aside now."""
-    return (item for name in names if (item := dead_letters.read(here.aside_folder, name)) is not None)
+def _still(letters: DeadLetters, names: list[str]) -> Iterator[DeadLetter]:
+    """The dead letters that exist now among these ids."""
+    return (letter for name in names if (letter := letters.read(name)) is not None)
 
 
 def _under(theme: str, event: Event | None, settings: Settings) -> Event | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
@@ -14,7 +13,6 @@ from uuid import uuid4
 from ..files import create, make_private, overwrite, read
 from ..hosts.environment import scrubber
 from ..model import Target
-from ..outbox import dead_letters
 from ..session.person_key import PersonKey
 from ..settings import person_key
 from .entries import parse
@@ -23,28 +21,18 @@ from .snapshot import Snapshot
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
-ASIDEFILES_MAX, ASIDE_BYTES_MAX = 10_000, 256 << 20
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
 class Home:
     """The files of one home. Safe for several processes."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        spool_dir: str = "",
-        *,
-        aside_files_max: int = ASIDEFILES_MAX,
-        aside_bytes_max: int = ASIDE_BYTES_MAX,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], spool_dir: str = "") -> None:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
-        self.aside_folder = self.state / "aside"
         self.snapshot = Snapshot(self.state)
         self._id = ""
-        self._aside_room = dead_letters.Room(self.aside_folder, aside_files_max, aside_bytes_max)
         self.person_key = PersonKey(self.state, person_key(self.path))
 
     def _name_among_homes(self) -> str:
@@ -71,18 +59,6 @@ class Home:
             reason = type(error).__name__
             log.warning("%s cannot be read (%s); nothing is removed because of it", FILES[target], reason)
             return None
-
-    def set_aside(self, event_id: str, reason: str, raw: str, *, share: float = 1.0) -> bool:
-        """Keep an event that cannot be stored where an operator finds it. False when this share of the room is full."""
-        try:
-            make_private(self.aside_folder)
-            return self._aside_room.keep(event_id, json.dumps({"reason": reason, "event": raw}), share)
-        except OSError:
-            return False
-
-    def aside(self) -> list[tuple[str, str]]:
-        """Events set aside, as (id, reason)."""
-        return [(item.id, item.reason) for item in dead_letters.kept(self.aside_folder)]
 
     def _read_or_make_id(self) -> str:
         path = self.state / "home_id"

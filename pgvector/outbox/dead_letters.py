@@ -1,4 +1,4 @@
-"""What was set aside in a home: events that could not be stored, each in a file with the reason."""
+"""Dead letters of a home: events that cannot be stored, each in a file `aside/<id>.json` with the reason."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import BadArgument, BadEvent, Unavailable
-from ..files import overwrite
+from ..files import make_private, overwrite
 from ..model import Event
 from .codec import decode
 
 log = logging.getLogger("hermes.pgvector")
 
-# A file that was not written whole is left by a process that was killed; a younger one may still be at work.
-TORN_AGE_S = 3600.0
+FILES_MAX, BYTES_MAX = 10_000, 256 << 20
+# A killed process leaves a temporary file behind; a younger one may still be in use.
+TEMPORARY_AGE_S_MAX = 3600.0
 SAME_TIME_NS = 100_000_000
 UNREADABLE = "the file in which it was kept cannot be read"
 PREFIX_CHARS_MIN = 4
@@ -29,9 +30,10 @@ PREFIX_CHARS_MIN = 4
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One of them. `id` names its file; `event` is None when it is damaged, `raw` is all that there is of it.
+    """One dead letter. `id` names its file.
 
-    `at` is when it was set aside, `size` what it takes in bytes.
+    `event` is None when it is damaged; `raw` is the text of the event as it was kept. `at` is the time of the file,
+    `size` its length in bytes.
     """
 
     id: str
@@ -42,124 +44,130 @@ class DeadLetter:
     size: int
 
 
-def kept(folder: Path) -> Iterator[DeadLetter]:
-    """All of them, in the order of their names, one in memory at a time."""
-    for path in sorted(folder.glob("*.json")):
-        item = read(folder, path.stem)
-        if item is not None:  # else it was dropped meanwhile
-            yield item
+class DeadLetters:
+    """The dead letters in the state folder of a home. Safe for several threads and processes.
 
+    At most `files_max` letters and `bytes_max` bytes are kept. The folder is made with the first letter.
+    """
 
-def read(folder: Path, name: str) -> DeadLetter | None:
-    """The one with exactly this id; None when there is none."""
-    path = folder / f"{name}.json"
-    reason, raw = UNREADABLE, ""
-    try:
-        seen = path.stat()
-        raw = path.read_text(encoding="utf-8", errors="replace")
-        values = json.loads(raw)
-        reason, raw = str(values["reason"]), str(values["event"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        log.debug("%s cannot be read", path)
-    return DeadLetter(name, reason, raw, _event(raw), datetime.fromtimestamp(seen.st_mtime, UTC), seen.st_size)
+    def __init__(self, state: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self.folder = state / "aside"
+        self._files_max, self._bytes_max = files_max, bytes_max
+        self._used: tuple[int, int] | None = None
+        self._counted_ns = 0
 
+    def keep(self, event_id: str, reason: str, raw: str, share: float = 1.0) -> bool:
+        """Keep an event with the reason, in place of an earlier letter with the same id.
 
-def one(folder: Path, name: str) -> DeadLetter:
-    """The one with this id, or whose id alone begins so. Raises BadArgument."""
-    names = [path.stem for path in folder.glob("*.json")]
-    beginning = [known for known in names if known.startswith(name)] if len(name) >= PREFIX_CHARS_MIN else []
-    found = [name] if name in names else beginning
-    if not found:
-        raise BadArgument(f"no event {name!r} was set aside; see: hermes-pgvector spool list")
-    if len(found) > 1:
-        raise BadArgument(f"{len(found)} events that were set aside begin with {name!r}; give more of the id")
-    item = read(folder, found[0])
-    if item is None:
-        raise BadArgument(f"event {found[0]} is not set aside any more")
-    return item
-
-
-def forget(folder: Path, name: str) -> bool:
-    """Delete one for good; False when it is not there any more. Raises Unavailable."""
-    try:
-        (folder / f"{name}.json").unlink()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise Unavailable(f"{folder / name}.json cannot be deleted: {error.strerror}") from None
-    return True
-
-
-class Room:
-    """The room for them in a folder that is there. Safe for any thread; each process counts what it adds by itself."""
-
-    def __init__(self, folder: Path, files_max: int, bytes_max: int) -> None:
-        self._folder, self._files_max, self._bytes_max = folder, files_max, bytes_max
-        self._taken: tuple[int, int] | None = None
-        self._seen_ns = 0
-
-    def keep(self, name: str, text: str, share: float) -> bool:
-        """Keep one; False when this share of the room is full. Raises OSError."""
-        files, size = _with(text, self._taken or self._count())
-        if self._full(files, size, share) and self._changed():
-            files, size = _with(text, self._count())
-        if self._full(files, size, share):
+        Returns False when `share` of the bounds is used up, or the folder cannot be written.
+        """
+        text = json.dumps({"reason": reason, "event": raw})
+        try:
+            make_private(self.folder)
+            files, size = self._used or self._count()
+            if not self._fits(files + 1, size + len(text), share) and self._changed():
+                files, size = self._count()
+            if not self._fits(files + 1, size + len(text), share):
+                return False
+            overwrite(self._path(event_id), text)
+        except OSError:
             return False
-        overwrite(self._folder / f"{name}.json", text)
-        self._taken = files, size
+        self._used = files + 1, size + len(text)
         return True
 
-    def _full(self, files: int, size: int, share: float) -> bool:
-        return files > share * self._files_max or size > share * self._bytes_max
+    def __iter__(self) -> Iterator[DeadLetter]:
+        """All letters in the order of their ids, read one by one."""
+        return (letter for event_id in self.ids() if (letter := self.read(event_id)) is not None)
+
+    def ids(self) -> list[str]:
+        """The ids of all letters, sorted."""
+        return sorted(path.stem for path in self.folder.glob("*.json"))
+
+    def read(self, event_id: str) -> DeadLetter | None:
+        """The letter with exactly this id; None when there is none."""
+        path = self._path(event_id)
+        reason, raw = UNREADABLE, ""
+        try:
+            status = path.stat()
+            raw = path.read_text(encoding="utf-8", errors="replace")
+            values = json.loads(raw)
+            reason, raw = str(values["reason"]), str(values["event"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            log.debug("%s cannot be read", path)
+        return DeadLetter(
+            event_id, reason, raw, _event(raw), datetime.fromtimestamp(status.st_mtime, UTC), status.st_size
+        )
+
+    def find(self, prefix: str) -> DeadLetter:
+        """The letter with this id, or the only one whose id begins so. Raises BadArgument."""
+        ids = self.ids()
+        matching = [known for known in ids if known.startswith(prefix)] if len(prefix) >= PREFIX_CHARS_MIN else []
+        found = [prefix] if prefix in ids else matching
+        if not found:
+            raise BadArgument(f"no dead letter {prefix!r}; see: hermes-pgvector spool list")
+        if len(found) > 1:
+            raise BadArgument(f"{len(found)} dead letters begin with {prefix!r}; give more of the id")
+        letter = self.read(found[0])
+        if letter is None:
+            raise BadArgument(f"dead letter {found[0]} does not exist any more")
+        return letter
+
+    def forget(self, event_id: str) -> bool:
+        """Delete a letter; False when it does not exist. Raises Unavailable."""
+        path = self._path(event_id)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise Unavailable(f"{path} cannot be deleted: {error.strerror}") from None
+        return True
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other commands out; agents go on adding letters. Raises Unavailable while another command holds it."""
+        try:
+            fd = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield  # there are no letters
+            return
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Unavailable(f"another command works on {self.folder}; wait until it has ended") from None
+            yield
+        finally:
+            os.close(fd)
+
+    def _path(self, event_id: str) -> Path:
+        return self.folder / f"{event_id}.json"
+
+    def _fits(self, files: int, size: int, share: float) -> bool:
+        return files <= share * self._files_max and size <= share * self._bytes_max
 
     def _changed(self) -> bool:
-        """Whether room may have been made since the last count; to count takes longer than a hook should."""
-        changed_ns = self._folder.stat().st_mtime_ns
+        """Whether letters may have been deleted since the last count. Counting takes longer than a hook may wait."""
+        changed_ns = self.folder.stat().st_mtime_ns
         # A change right after another one may bear the same time.
-        return changed_ns != self._seen_ns or time.time_ns() - changed_ns < SAME_TIME_NS
+        return changed_ns != self._counted_ns or time.time_ns() - changed_ns < SAME_TIME_NS
 
     def _count(self) -> tuple[int, int]:
-        self._seen_ns = self._folder.stat().st_mtime_ns
-        self._taken = _room_taken(self._folder)
-        return self._taken
-
-
-def _room_taken(folder: Path) -> tuple[int, int]:
-    """How many events there are, and their bytes. Files that were never written whole are removed."""
-    files = size = 0
-    with os.scandir(folder) as found:
-        for file in found:
-            with contextlib.suppress(FileNotFoundError):
-                seen = file.stat()
-                if file.name.endswith(".json"):
-                    files, size = files + 1, size + seen.st_size
-                elif ".json." in file.name and time.time() - seen.st_mtime > TORN_AGE_S:
-                    os.unlink(file.path)
-    return files, size
-
-
-@contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keep other commands away; agents go on setting aside. Raises Unavailable while another command is at work."""
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield  # nothing was ever set aside
-        return
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Unavailable(f"another command works on {folder}; wait until it has ended") from None
-        yield
-    finally:
-        os.close(fd)
-
-
-def _with(text: str, taken: tuple[int, int]) -> tuple[int, int]:
-    return taken[0] + 1, taken[1] + len(text)
+        """The number of letters and their bytes. Old temporary files are removed."""
+        self._counted_ns = self.folder.stat().st_mtime_ns
+        files = size = 0
+        with os.scandir(self.folder) as found:
+            for file in found:
+                with contextlib.suppress(FileNotFoundError):
+                    status = file.stat()
+                    if file.name.endswith(".json"):
+                        files, size = files + 1, size + status.st_size
+                    elif ".json." in file.name and time.time() - status.st_mtime > TEMPORARY_AGE_S_MAX:
+                        os.unlink(file.path)
+        self._used = files, size
+        return files, size
 
 
 def _event(raw: str) -> Event | None:

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import BadEvent, PgvectorError, Refused, TooSlow, Unavailable
-from ..mirror.home import Home
 from ..model import Event, TurnTaken, Vector
 from ..outbox.codec import Record, encode
 from ..outbox.counters import WriterStatus
+from ..outbox.dead_letters import DeadLetters
 from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store import rows
@@ -78,18 +79,20 @@ class BatchProcessor:
     def __init__(
         self,
         spool: Spool,
-        home: Home,
+        spool_folder: Path,
+        dead_letters: DeadLetters,
         database: Database,
         settings: Settings,
         executor: BackgroundExecutor,
         status: WriterStatus,
+        *,
         rename: Callable[[Event], Event],
     ) -> None:
-        self._dead_letters, self._database, self._settings = home, database, settings
+        self._dead_letters, self._database, self._settings = dead_letters, database, settings
         self._executor, self._status, self._rename = executor, status, rename
         self._batches: deque[Batch] = deque()
         self._last_texts: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self.sources = Sources(spool, home.spool, settings, status)
+        self.sources = Sources(spool, spool_folder, settings, status)
         self.unembedded = False
 
     def step(self, embedder: Embedder | None) -> bool:
@@ -227,8 +230,8 @@ class BatchProcessor:
     def _keep_rejected(self, batch: Batch) -> None:
         while batch.rejected:
             name, reason, raw = batch.rejected[0]
-            if not self._dead_letters.set_aside(name, reason, raw):
-                folder = self._dead_letters.aside_folder
+            if not self._dead_letters.keep(name, reason, raw):
+                folder = self._dead_letters.folder
                 raise OSError(f"{folder} is full or cannot be written: free it, nothing is lost meanwhile")
             log.warning("an event was moved to the dead letters: %s; run: hermes-pgvector doctor", reason)
             batch.counts.update(set_aside=1)

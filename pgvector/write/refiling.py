@@ -6,9 +6,8 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from ..mirror.home import Home
 from ..model import Event
-from ..outbox import dead_letters
+from ..outbox.dead_letters import DeadLetters
 from ..settings import Settings
 
 
@@ -20,13 +19,13 @@ class Refiling:
 
     def __init__(
         self,
-        home: Home,
+        dead_letters: DeadLetters,
         settings: Settings,
         reason: str,
         known: Callable[[], frozenset[str]],
         accept: Callable[[Event], bool],
     ) -> None:
-        self._home, self._settings, self._reason = home, settings, reason
+        self._letters, self._settings, self._reason = dead_letters, settings, reason
         self._known, self._accept = known, accept
         self._seen: tuple[int, frozenset[str]] = (0, frozenset())
         self._check_at = 0.0
@@ -37,7 +36,7 @@ class Refiling:
         if not known or time.monotonic() < self._check_at:
             return False
         with contextlib.suppress(OSError):
-            seen = self._home.aside_folder.stat().st_mtime_ns, known
+            seen = self._letters.folder.stat().st_mtime_ns, known
             if seen != self._seen:
                 self._seen = seen
                 self._check_at = time.monotonic() + self._settings.adopt_interval_s
@@ -46,15 +45,11 @@ class Refiling:
 
     def run(self) -> None:
         """Accept the dead letters of known themes, and delete them. Other processes may do the same."""
-        folder, themes = self._home.aside_folder, self._known()
-        for letter in dead_letters.kept(folder):
-            if (
-                letter.event
-                and letter.event.theme in themes
-                and letter.reason == self._reason
-                and self._accept(letter.event)
-            ):
+        themes = self._known()
+        for letter in self._letters:
+            event = letter.event if letter.reason == self._reason else None
+            if event is not None and event.theme in themes and self._accept(event):
                 # The writer may have made it a dead letter again already, for another reason.
-                now = dead_letters.read(folder, letter.id)
+                now = self._letters.read(letter.id)
                 if now is not None and now.reason == self._reason:
-                    dead_letters.forget(folder, letter.id)
+                    self._letters.forget(letter.id)

@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
-from ..mirror.home import Home
 from ..model import Counters, Event
 from ..outbox.codec import encode
 from ..outbox.counters import Health, WriterStatus
+from ..outbox.dead_letters import DeadLetters
 from ..outbox.heartbeat import Heartbeat, HeartbeatWriter
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S, Spool
 from ..settings import Settings
@@ -43,19 +44,23 @@ YIELD_S_MAX = 0.5
 class AsyncWriter:
     """The writer of one process and home. Safe for any thread; `accept` returns in microseconds.
 
-    `rename` gives an event the final names of its theme and author, or raises BadEvent.
+    Orphans are looked for in `spool_folder`. `rename` gives an event the final names of its theme and author, or raises
+    BadEvent.
     """
 
     def __init__(
         self,
         spool: Spool,
-        home: Home,
+        spool_folder: Path,
+        dead_letters: DeadLetters,
         database: Database,
+        settings: Settings,
+        *,
         readiness: Readiness,
         rename: Callable[[Event], Event],
-        settings: Settings,
     ) -> None:
-        self._spool, self._home, self._database, self._settings = spool, home, database, settings
+        self._spool, self._spool_folder, self._dead_letters = spool, spool_folder, dead_letters
+        self._database, self._settings = database, settings
         self._readiness, self._rename = readiness, rename
         self._reset()
 
@@ -70,7 +75,14 @@ class AsyncWriter:
         self._woken = threading.Event()
         executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
         self._batches = BatchProcessor(
-            self._spool, self._home, self._database, self._settings, executor, self._status, self._rename
+            self._spool,
+            self._spool_folder,
+            self._dead_letters,
+            self._database,
+            self._settings,
+            executor,
+            self._status,
+            rename=self._rename,
         )
         self._backfill = Backfill(self._database, executor, self._settings, self._woken.set)
 
@@ -90,11 +102,11 @@ class AsyncWriter:
         Diverted events may fill a part of the dead letters only, because an event that cannot be stored and finds no
         place there blocks the queue.
         """
-        kept = self._home.set_aside(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
+        kept = self._dead_letters.keep(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
         self._status.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
         if not kept and time.monotonic() >= self._log_at:
             self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
-            where = self._home.aside_folder
+            where = self._dead_letters.folder
             log.warning("%s is full or cannot be written: events are refused; see: hermes-pgvector spool list", where)
         return kept
 

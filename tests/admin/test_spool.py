@@ -18,7 +18,7 @@ from loopback import Endpoint
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Event, Remove
 from hermes_memory_pgvector.outbox.codec import encode
-from hermes_memory_pgvector.outbox.dead_letters import held
+from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 from hermes_memory_pgvector.outbox.spool import Spool
 
 DEAD_DSN = "postgresql://somebody@127.0.0.1:9/nowhere"
@@ -59,7 +59,7 @@ def agent(home: Home, run: Run) -> Iterator[Callable[..., Agent]]:
 
 
 def put_aside(home: Home, event: Event, reason: str = "the theme is not in allowed_themes") -> str:
-    assert home.set_aside(event.id, reason, encode(event).decode("ascii"))
+    assert DeadLetters(home.state).keep(event.id, reason, encode(event).decode("ascii"))
     return event.id
 
 
@@ -75,8 +75,8 @@ def themes_stored(dsn: str) -> list[Any]:
 def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
     event = turn(SECRET, "billing")
     put_aside(home, event)
-    home.set_aside("damaged-x-1-0", "the record in the spool is damaged", f"\x00{SECRET}\xff")
-    (home.aside_folder / "torn.json").write_text('{"reason": "torn')
+    DeadLetters(home.state).keep("damaged-x-1-0", "the record in the spool is damaged", f"\x00{SECRET}\xff")
+    (DeadLetters(home.state).folder / "torn.json").write_text('{"reason": "torn')
     shown = run("list")
     plain = hermes_pgvector("--home", str(home.path), "spool", "list")
     assert (shown.code, plain.code) == (0, 0)
@@ -88,7 +88,7 @@ def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
     }
     row = listed[event.id]
     assert (row["theme"], row["at"]) == ("billing", event.at.isoformat())
-    assert row["bytes"] == (home.aside_folder / f"{event.id}.json").stat().st_size
+    assert row["bytes"] == (DeadLetters(home.state).folder / f"{event.id}.json").stat().st_size
     assert SECRET not in shown.out + shown.err + plain.out + plain.err
 
 
@@ -98,7 +98,7 @@ def test_what_the_list_calls_an_event_on_a_narrow_terminal_is_enough_to_show_it(
     monkeypatch.setenv("COLUMNS", "80")
     names = [put_aside(home, turn(text, "billing")) for text in ("one", "two")]
     for number in range(2):
-        home.set_aside(f"damaged-4f-100-{number}", "the record in the spool is damaged", "x")
+        DeadLetters(home.state).keep(f"damaged-4f-100-{number}", "the record in the spool is damaged", "x")
     listed = hermes_pgvector("--home", str(home.path), "spool", "list")
     # A reason goes on in the next line, which is indented.
     called = [line.split()[0] for line in listed.out.splitlines()[1:-1] if line[0] != " "]
@@ -120,17 +120,17 @@ def test_an_id_that_is_not_there_is_a_wrong_use(home: Home, run: Run, name: str)
     put_aside(home, turn("one"))
     for action in (["show"], ["retry"], ["drop"]):
         assert run(*action, name).code == 2
-    assert len(home.aside()) == 1
+    assert len(DeadLetters(home.state).ids()) == 1
 
 
 def test_the_beginning_of_an_id_must_name_one_event(home: Home, run: Run) -> None:
-    home.set_aside("abcdef1", "r", "x")
-    home.set_aside("abcdef2", "r", "x")
+    DeadLetters(home.state).keep("abcdef1", "r", "x")
+    DeadLetters(home.state).keep("abcdef2", "r", "x")
     refused = run("drop", "abcdef")
     assert refused.code == 2
     assert "give more of the id" in refused.err
     assert run("drop", "abcdef2").document == {"dropped": ["abcdef2"]}
-    assert [name for name, _ in home.aside()] == ["abcdef1"]
+    assert DeadLetters(home.state).ids() == ["abcdef1"]
 
 
 def test_what_a_typo_set_aside_is_stored_once_the_theme_is_allowed(
@@ -142,13 +142,13 @@ def test_what_a_typo_set_aside_is_stored_once_the_theme_is_allowed(
     assert refused.code == 1
     assert list(refused.document["refused"]) == [name]
     assert "allowed_themes" in refused.err
-    assert [found for found, _ in home.aside()] == [name]
+    assert DeadLetters(home.state).ids() == [name]
     monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["ops", "biling"]')
     settled = run("retry", name)
     assert settled.code == 0
     assert settled.document["settled"] == [name]
     assert stored(database) == texts("one")
-    assert home.aside() == []
+    assert DeadLetters(home.state).ids() == []
     assert list(home.spool.iterdir()) == []
 
 
@@ -183,7 +183,7 @@ def test_what_fails_again_is_set_aside_again_and_its_neighbours_are_stored(home:
     assert list(outcome.document["refused"]) == [bad.id]
     assert len(outcome.document["settled"]) == 1
     assert "nowhere" in outcome.err
-    assert [name for name, _ in home.aside()] == [bad.id]
+    assert DeadLetters(home.state).ids() == [bad.id]
     assert stored(database) == texts("one")
 
 
@@ -200,11 +200,11 @@ def test_changes_are_filed_in_the_order_in_which_they_were_made(home: Home, run:
 
 
 def test_a_damaged_one_cannot_be_filed_and_stays(home: Home, run: Run) -> None:
-    home.set_aside("damaged-x-1-0", "the record in the spool is damaged", "\x00\xff")
+    DeadLetters(home.state).keep("damaged-x-1-0", "the record in the spool is damaged", "\x00\xff")
     outcome = run("retry", "--all")
     assert outcome.code == 1
     assert "damaged" in outcome.document["refused"]["damaged-x-1-0"]
-    assert len(home.aside()) == 1
+    assert len(DeadLetters(home.state).ids()) == 1
 
 
 def test_all_are_dropped_only_when_the_operator_is_sure(home: Home, run: Run) -> None:
@@ -213,9 +213,9 @@ def test_all_are_dropped_only_when_the_operator_is_sure(home: Home, run: Run) ->
     refused = run("drop", "--all")
     assert refused.code == 2
     assert "3 events" in refused.err
-    assert len(home.aside()) == 3
+    assert len(DeadLetters(home.state).ids()) == 3
     assert len(run("drop", "--all", "--yes").document["dropped"]) == 3
-    assert home.aside() == []
+    assert DeadLetters(home.state).ids() == []
 
 
 def test_what_killed_agents_left_is_stored_without_an_agent(
@@ -313,17 +313,17 @@ def test_without_room_for_a_spool_nothing_leaves_its_place(
     outcome = run("retry", name)
     assert outcome.code == 1
     assert "cannot be written" in outcome.document["refused"][name]
-    assert len(home.aside()) == 1
+    assert len(DeadLetters(home.state).ids()) == 1
     assert stored(database) == {}
 
 
 def test_a_command_waits_for_no_other(home: Home, run: Run) -> None:
     put_aside(home, turn("one"))
-    with held(home.aside_folder):
+    with DeadLetters(home.state).locked():
         outcome = run("drop", "--all", "--yes")
     assert outcome.code == 1
     assert "another command" in outcome.err
-    assert len(home.aside()) == 1
+    assert len(DeadLetters(home.state).ids()) == 1
 
 
 def test_nothing_to_do_is_no_failure(home: Home, run: Run) -> None:

@@ -35,7 +35,7 @@ def settle(runtime: Runtime, dsn: str, timeout_s: float = 90.0) -> None:
     assert counts.offered == counts.accepted + counts.refused
     assert counts.accepted + counts.adopted == counts.applied + counts.already_there + counts.pending + counts.set_aside
     # A kill can tear the record of a hook that has not returned; nothing else may be set aside.
-    assert [event for event, _ in runtime.home.aside() if not event.startswith("damaged-")] == []
+    assert [name for name in runtime.dead_letters.ids() if not name.startswith("damaged-")] == []
 
 
 def _own(runtime: Runtime) -> Path | None:

@@ -87,7 +87,7 @@ def test_an_event_that_cannot_be_planned_is_set_aside_and_the_rest_is_stored(
     assert runtime.writer.flush(20)
     assert stored(database) == [0, 1, 2, 4, 5]
     assert runtime.writer.counters.set_aside == 1
-    assert len(runtime.home.aside()) == 1
+    assert len(runtime.dead_letters.ids()) == 1
     assert runtime.writer.counters.applied == 5
 
 
@@ -237,7 +237,7 @@ def test_a_full_disk_refuses_and_counts_and_loses_nothing(
     assert runtime.accept(turn(40))
     assert runtime.writer.flush(20)
     assert stored(database) == [*kept, 40]
-    assert runtime.home.aside() == []
+    assert runtime.dead_letters.ids() == []
 
 
 def test_two_copies_of_the_package_in_one_process_keep_apart(

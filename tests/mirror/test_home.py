@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import json
 import os
 import stat
 import subprocess
@@ -10,11 +8,9 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from hermes_memory_pgvector import files
 from hermes_memory_pgvector.mirror import home as module
 from hermes_memory_pgvector.mirror import snapshot
 from hermes_memory_pgvector.mirror.home import Home
@@ -22,8 +18,7 @@ from hermes_memory_pgvector.mirror.off_record_entries import OffRecordEntries
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.snapshot import Entries
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
-from hermes_memory_pgvector.outbox import dead_letters
-from hermes_memory_pgvector.outbox.dead_letters import UNREADABLE
+from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 
 
 def in_processes(count: int, script: str, *arguments: str) -> list[str]:
@@ -103,8 +98,9 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_pat
     home = read_only(tmp_path)
     assert home.id == ""
     assert len(key_of(home)) == 64
-    assert not home.set_aside("x", "reason", "raw")
-    assert home.aside() == []
+    letters = DeadLetters(home.state)
+    assert not letters.keep("x", "reason", "raw")
+    assert list(letters) == []
     with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.locked(1):
         pass
 
@@ -145,7 +141,7 @@ def test_state_is_private(tmp_path: Path) -> None:
         key_of(home)
         home.person_key.settle(lambda offer: offer)
         OffRecordEntries(home.state).add("memory", "a")
-        home.set_aside("event", "reason", "raw")
+        DeadLetters(home.state).keep("event", "reason", "raw")
         note(home, "a")
     finally:
         os.umask(before)
@@ -463,80 +459,6 @@ def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> No
     for process in range(4):
         assert [entry for entry in entries if entry.startswith(f"{process}-")] == [f"{process}-{n}" for n in range(50)]
     assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == ["snapshot.jsonl"]
-
-
-# --- events set aside
-
-
-def test_what_is_set_aside_is_found_again_whole(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    assert home.aside() == []
-    assert home.set_aside("b2", "because", 'raw "text" \ud800\0')
-    assert home.set_aside("a1", "therefore", "")
-    assert home.set_aside("b2", "because of both", "again")
-    assert home.aside() == [("a1", "therefore"), ("b2", "because of both")]
-    assert json.loads((home.state / "aside" / "b2.json").read_text()) == {"reason": "because of both", "event": "again"}
-
-
-def test_room_for_events_set_aside_is_bounded_and_can_be_freed(tmp_path: Path) -> None:
-    home = Home(tmp_path, aside_files_max=4)
-    assert [home.set_aside(str(number), "r", "e") for number in range(6)] == [True] * 4 + [False] * 2
-    (home.state / "aside" / "0.json").unlink()
-    assert not home.set_aside("5", "r", "e", share=0.5)
-    assert home.set_aside("5", "r", "e")
-    assert [name for name, _ in home.aside()] == ["1", "2", "3", "5"]
-
-
-def test_a_full_room_is_counted_again_only_when_the_folder_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home, counts = Home(tmp_path, aside_files_max=2), []
-    count = dead_letters._room_taken
-    monkeypatch.setattr(dead_letters, "_room_taken", lambda folder: counts.append(folder) or count(folder))
-    monkeypatch.setattr(dead_letters, "SAME_TIME_NS", 0)
-    assert [home.set_aside(str(number), "r", "e") for number in range(50)] == [True] * 2 + [False] * 48
-    assert len(counts) == 2
-    (home.state / "aside" / "0.json").unlink()
-    os.utime(home.state / "aside")
-    assert home.set_aside("5", "r", "e")
-
-
-def test_the_bytes_of_events_set_aside_are_bounded_over_processes(tmp_path: Path) -> None:
-    assert Home(tmp_path, aside_bytes_max=1000).set_aside("0", "r", "e" * 600)
-    home = Home(tmp_path, aside_bytes_max=1000)
-    assert [home.set_aside(name, "r", "e" * chars) for name, chars in (("1", 600), ("2", 200))] == [False, True]
-
-
-def test_what_a_full_disk_cut_short_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Home(tmp_path, aside_files_max=2)
-    with monkeypatch.context() as full:
-        full.setattr(files.os, "fdopen", full_disk)
-        assert not any(home.set_aside(str(number), "r", "e") for number in range(5))
-    assert list(home.aside_folder.iterdir()) == []
-
-
-def full_disk(fd: int, *_: object, **__: object) -> NoReturn:
-    os.close(fd)
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_what_killed_processes_cut_short_is_swept_and_takes_no_room(tmp_path: Path) -> None:
-    home = Home(tmp_path, aside_files_max=2)
-    home.aside_folder.mkdir(parents=True)
-    old, young = (home.aside_folder / f"{name}.json.0f" for name in ("old", "young"))
-    for torn in (old, young):
-        torn.write_text('{"rea')
-    os.utime(old, (0, 0))
-    assert [home.set_aside(str(number), "r", "e") for number in range(3)] == [True, True, False]
-    assert (old.exists(), young.exists()) == (False, True)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", "5", "null"])
-def test_a_damaged_file_among_them_is_told_and_hides_no_other(tmp_path: Path, content: str) -> None:
-    home = Home(tmp_path)
-    home.set_aside("good", "reason", "raw")
-    (home.state / "aside" / "bad.json").write_text(content)
-    assert home.aside() == [("bad", UNREADABLE), ("good", "reason")]
 
 
 def test_the_spool_can_be_elsewhere(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target, now
 from hermes_memory_pgvector.outbox.counters import WriterStatus
+from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 from hermes_memory_pgvector.outbox.memory_queue import open_spool
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool
 from hermes_memory_pgvector.outbox.spool import Spool
@@ -60,9 +61,15 @@ class Process:
         self.dies = ""
         self._spool = open_spool(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
         self._batches = BatchProcessor(
-            self._spool, self.home, database, settings, BackgroundExecutor("test", 1), WriterStatus(),
-            self.home.person_key.filed,
-        )  # fmt: skip
+            self._spool,
+            self.home.spool,
+            DeadLetters(self.home.state),
+            database,
+            settings,
+            BackgroundExecutor("test", 1),
+            WriterStatus(),
+            rename=self.home.person_key.filed,
+        )
         self.files = Reconciler(self.home, self._accept)
 
     def _accept(self, event: Event) -> bool:

@@ -108,7 +108,7 @@ def test_what_was_said_before_the_database_answered_is_filed_under_the_key_of_th
     away.close(0)
     # The same process, once the database answers: what it filed by its own key is renamed on the way in.
     late = start("late")
-    late.home.person_key = away.home.person_key
+    vars(late.home.person_key).update(vars(away.home.person_key))
     assert say(late, ALICE, "told while it connects") == provisional
     deadline = time.monotonic() + 20
     while len(themes(database)) < 2 and time.monotonic() < deadline:
@@ -158,19 +158,19 @@ def test_what_a_dead_process_filed_by_its_own_key_is_filed_when_they_write_again
     # The next process reaches the database and adopts, and nothing in the home tells who they are.
     late = start("late")
     assert late.wait_ready(10)
-    until(late, lambda: len(late.home.aside()) == 2)
+    until(late, lambda: len(late.dead_letters.ids()) == 2)
     assert themes(database) == {}
     assert b"4917055512" not in b"".join(path.read_bytes() for path in late.home.path.rglob("*") if path.is_file())
     final = late.theme(ALICE, None)
     assert final == first.theme(ALICE, None) != alice
     until(late, lambda: themes(database) == {"told by alice": final})
-    assert [reason for _, reason in late.home.aside()] == [NOT_MET]
+    assert [letter.reason for letter in late.dead_letters] == [NOT_MET]
     # Another start later, when the key of the home has long been another one.
     late.close(5)
     later = start("late")
     assert later.wait_ready(10)
     assert say(later, BOB, "told by bob again") == first.theme(BOB, None) != bob
-    until(later, lambda: not later.home.aside() and len(themes(database)) == 3)
+    until(later, lambda: not later.dead_letters.ids() and len(themes(database)) == 3)
     assert set(themes(database).values()) == {final, first.theme(BOB, None)}
 
 
@@ -184,7 +184,7 @@ def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], 
     talk.take_turn("who waters the tomatoes?", "Alice does, on Mondays.")
     away.close(0)
     late = start("late")
-    late.home.person_key = away.home.person_key
+    vars(late.home.person_key).update(vars(away.home.person_key))
     late.writer.wake()
     until(late, lambda: len(themes(database)) == 2)
     assert set(themes(database).values()) == {first.theme(room, None)}
@@ -208,16 +208,16 @@ def test_what_another_process_sets_aside_is_filed_by_one_that_has_met_them(
     gateway.writer.stop(5)
     dead.close(0)
     assert stranger.wait_ready(10)
-    until(stranger, lambda: len(stranger.home.aside()) == 1)
+    until(stranger, lambda: len(stranger.dead_letters.ids()) == 1)
     stranger.close(5)
     say(gateway, ALICE, "and once more by alice")
     until(gateway, lambda: len(themes(database)) == 3)
     assert len(set(themes(database).values())) == 1
-    until(gateway, lambda: not gateway.home.aside())
+    until(gateway, lambda: not gateway.dead_letters.ids())
 
 
 def until(runtime: Runtime, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < deadline, runtime.home.aside()
+        assert time.monotonic() < deadline, runtime.dead_letters.ids()
         runtime.writer.flush(0.5, orphans=True)

@@ -529,7 +529,7 @@ def test_what_was_said_off_the_record_is_not_told_when_it_is_taken_back(
         record.say("s", pair)
     record.undo("s", 3)
     one.take_back()
-    told = "".join(path.read_text() for path in runtime.home.aside_folder.glob("*.json"))
+    told = "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
     assert turn(1)[1] in told
     assert turn(2)[1] not in told
 

@@ -24,6 +24,7 @@ from waiting import wait_for
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, explained
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Remove, Replace, Scope, TurnTaken
+from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 from hermes_memory_pgvector.outbox.orphans import orphans
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -352,7 +353,7 @@ def test_poison_is_cleaned_or_set_aside_and_its_neighbours_are_stored(
     assert "odd metadata" in stored
     assert rows(database, "select content from memory_entries") == [("a good entry",)]
     assert runtime.writer.counters.set_aside == 2
-    assert len(runtime.home.aside()) == 2
+    assert len(runtime.dead_letters.ids()) == 2
     identities_hold(runtime)
 
 
@@ -468,7 +469,10 @@ def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: An
     home = Home(folder)
     spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
     database = Database(settings, folder)
-    writer = AsyncWriter(spool, home, database, Ready(), lambda event: event, settings)
+    letters = DeadLetters(home.state)
+    writer = AsyncWriter(
+        spool, home.spool, letters, database, settings, readiness=Ready(), rename=home.person_key.filed
+    )
     try:
         yield writer
     finally:
@@ -587,7 +591,7 @@ def test_damaged_records_of_two_orphans_are_both_kept(start: Callable[..., Runti
     runtime = start()
     runtime.wait_ready(10)
     wait_for(lambda: runtime.writer.counters.set_aside == 2)
-    assert len(runtime.home.aside()) == 2
+    assert len(runtime.dead_letters.ids()) == 2
     identities_hold(runtime)
 
 
