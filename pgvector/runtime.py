@@ -27,7 +27,7 @@ from .mirror.home import Home
 from .mirror.reconcile import Reconciler
 from .model import Event, Recall, RecallRequest, Scope
 from .outbox.dead_letters import DeadLetters
-from .outbox.memory_queue import open_spool
+from .outbox.memory_queue import open_outbox
 from .recall.cache import Remembered
 from .recall.recaller import Recaller
 from .session.off_record import OffRecordSessions
@@ -65,7 +65,7 @@ class Runtime:
         self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
         self.home.snapshot.keep_open = True
         self.database = Database(settings, self.home.path)
-        self._spool = open_spool(
+        self._spool = open_outbox(
             self.home.spool,
             bytes_max=settings.spool_max_mb << 20,
             window_max=settings.write_queue_maxsize,

@@ -91,7 +91,11 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
     """The home, the spool, the events set aside, the disk."""
     for name, folder, remedy in (
         ("home", home.state, "give the agent's user the right to write there"),
-        ("spool folder", home.spool, "set spool_dir to a folder that can be written; memories are volatile until then"),
+        (
+            "spool folder",
+            home.spool,
+            "set spool_dir to a folder that can be written; events are kept in memory only until then",
+        ),
     ):
         if _writable(folder):
             yield Check(name, "ok", f"{folder} can be written")

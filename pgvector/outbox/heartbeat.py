@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..files import overwrite
 from ..model import Counters, now
-from .codec import private_file
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -46,10 +46,7 @@ class Heartbeat:
 
 def leave(folder: Path, signs: Heartbeat) -> None:
     """Replace the signs in the folder of a process. Raises OSError."""
-    fresh = folder / f"{FILE}.new"
-    with private_file(fresh) as file:
-        json.dump(asdict(signs), file, default=datetime.isoformat)
-    fresh.rename(folder / FILE)
+    overwrite(folder / FILE, json.dumps(asdict(signs), default=datetime.isoformat))
 
 
 def read(folder: Path) -> Heartbeat | None:
@@ -67,8 +64,7 @@ def take_over(folder: Path) -> None:
     """Put the name of this process into a folder that it adopts, in place of the signs of the dead one."""
     with contextlib.suppress(OSError):
         (folder / FILE).unlink(missing_ok=True)
-        with private_file(folder / ADOPTER) as file:
-            file.write(str(os.getpid()))
+        overwrite(folder / ADOPTER, str(os.getpid()))
 
 
 def adopter(folder: Path) -> int | None:

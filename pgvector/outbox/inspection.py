@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..model import Counters, now
 from . import heartbeat
-from .codec import HEADER, MAGIC, Position, Record, read_acknowledged, read_records, segments
+from .codec import HEADER, MAGIC
 from .heartbeat import HEARTBEAT_S, Heartbeat
+from .segments import Position, Record, read_acknowledged, read_records, segments
 
 Condition: TypeAlias = Literal["well", "failing", "stuck", "dead"]
 

@@ -1,73 +1,83 @@
-"""The queue of a home that cannot be written, and the choice between it and the durable one."""
+"""The queue of a home that cannot be written, and the choice between it and the spool on disk."""
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections import deque
 from pathlib import Path
 
 from ..files import make_private
 from ..model import Event
-from .codec import Position, Record
+from .protocol import Outbox
+from .segments import Position, Record
 from .spool import Spool
 
 log = logging.getLogger("hermes.pgvector")
 
 
-class MemoryQueue(Spool):
-    """Stands in where the home cannot be written: events live in memory alone and die with the process."""
+class MemoryQueue:
+    """A queue of at most `events_max` events in memory; they are lost when the process ends. Implements `Outbox`."""
 
-    def __init__(self, *, window_max: int) -> None:
-        super().__init__(Path(os.devnull), bytes_max=0, window_max=window_max)
-        self._given: deque[Record] = deque()
+    folder = None
+    left_behind = 0
 
-    def appear(self) -> Path | None:
-        """Nobody finds a process that leaves nothing on disk."""
+    def __init__(self, *, events_max: int) -> None:
+        self._events_max = events_max
+        self._lock = threading.Lock()
+        self._waiting: deque[Record] = deque()
+        self._taken: deque[Record] = deque()
+        self.appended = self.pending = 0
+
+    def ensure_folder(self) -> Path | None:
+        """None: there is no folder."""
         return None
 
     def append(self, event: Event) -> bool:
-        """Keep the event in memory; False when the window is full."""
+        """Keep the event in memory; False when the queue is full."""
         with self._lock:
-            if self.pending >= self._window_max:
+            if self.pending >= self._events_max:
                 return False
             self.appended += 1
             self.pending += 1
-            self._end = Position(self._end.segment, self._end.offset + 1)
-            self._window.append(Record(self._end, event))
+            self._waiting.append(Record(Position(1, self.appended), event))
             return True
 
     def take(self, limit: int) -> list[Record]:
-        """The next events in order."""
-        batch = super().take(limit)
-        self._given.extend(batch)
-        return batch
+        """The next events in order, at most `limit`."""
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+            self._taken.extend(batch)
+            return batch
 
     def acknowledge(self, batch: list[Record]) -> None:
-        """Forget these events."""
-        super().acknowledge(batch)
-        while self._given and self._given[0].position <= self._acked:
-            self._given.popleft()
-
-    def abandon(self) -> None:
-        """Forget the events in a forked child: the parent stores them."""
-        super().abandon()
-        self._given.clear()
+        """Forget these events, which must be the oldest that were taken."""
+        with self._lock:
+            while batch and self._taken and self._taken[0].position <= batch[-1].position:
+                self._taken.popleft()
+                self.pending -= 1
 
     def rewind(self) -> None:
         """Give out again what was taken and not acknowledged."""
         with self._lock:
-            self._window.extendleft(reversed(self._given))
-            self._given.clear()
-            self._cursor = self._acked
+            self._waiting.extendleft(reversed(self._taken))
+            self._taken.clear()
 
     def close(self) -> None:
-        """Keep the events, which are nowhere else, for whoever uses this spool again."""
+        """Keep the events for the next use of this queue, because they are nowhere else."""
         self.rewind()
 
+    def abandon(self) -> None:
+        """Forget the events in a forked child: the parent stores them."""
+        self._lock = threading.Lock()
+        self._waiting.clear()
+        self._taken.clear()
+        self.pending = 0
 
-def open_spool(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) -> Spool:
-    """The spool of this process: on disk where the folder can be written, else in memory, which is said in the log."""
+
+def open_outbox(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) -> Outbox:
+    """A spool in the folder; a queue in memory, with a warning in the log, when the folder cannot be written."""
     try:
         make_private(folder)
         writable = os.access(folder, os.W_OK | os.X_OK)
@@ -75,5 +85,7 @@ def open_spool(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) ->
         writable = False
     if writable:
         return Spool(folder, bytes_max=bytes_max, window_max=window_max, fsync=fsync)
-    log.warning("the spool folder %s cannot be written: memories are volatile until stored; set spool_dir", folder)
-    return MemoryQueue(window_max=window_max)
+    log.warning(
+        "the spool folder %s cannot be written: events are kept in memory until they are stored; set spool_dir", folder
+    )
+    return MemoryQueue(events_max=window_max)

@@ -1,4 +1,4 @@
-"""The spools of dead processes: found by their free lock, taken over by one living process, stored and removed."""
+"""Orphans, the spools of dead processes: found by their free lock, taken over by one process, stored and removed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from ..model import Event
 from . import heartbeat
-from .codec import (
-    UNBORN,
+from .segments import (
+    UNFINISHED,
     Position,
     Record,
     read_acknowledged,
@@ -25,103 +24,106 @@ from .codec import (
     save_acknowledged,
     segments,
 )
-from .spool import Spool
 
 log = logging.getLogger("hermes.pgvector")
 
-_UNBORN_AGE_S_MAX = 3600
-_OURS = re.compile(f"({re.escape(UNBORN)})?[0-9a-f]{{32}}")
+_UNFINISHED_AGE_S_MAX = 3600
+_SPOOL_NAME = re.compile(f"({re.escape(UNFINISHED)})?[0-9a-f]{{32}}")
 
 
-class OrphanSpool(Spool):
-    """The folder of a dead process, locked by this one. It takes no new events."""
+class OrphanSpool:
+    """The folder of a dead process, locked by this one. Implements `Source`.
+
+    `pending` counts the records that were taken and are not acknowledged.
+    """
 
     def __init__(self, folder: Path, lock_fd: int) -> None:
-        super().__init__(folder.parent, bytes_max=0, window_max=0)
-        self._folder, self._lock_fd = folder, lock_fd
+        self.folder: Path | None = folder
+        self.pending = 0
+        self._lock_fd = lock_fd
         heartbeat.take_over(folder)
-        self._acked = self._cursor = read_acknowledged(folder)
+        self._acknowledged = self._cursor = read_acknowledged(folder)
         found = segments(folder)
-        self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acked
-        self._on_disk = 1 if self._end > self._acked else 0
+        self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acknowledged
 
-    def append(self, event: Event) -> bool:  # noqa: ARG002
-        """Refuse: new events belong into the spool of the living process."""
-        return False
+    @property
+    def finished(self) -> bool:
+        """Whether all readable records were taken and acknowledged."""
+        return self._cursor == self._end and self.pending == 0
 
     def take(self, limit: int) -> list[Record]:
-        """The next records in order; an empty list means that all that can be read of the folder has been."""
-        if self._folder is None or self._cursor == self._end:
+        """The next records in order; an empty list means that no readable record is left."""
+        if self.folder is None or self._cursor == self._end:
             return []
         try:
-            batch = read_records(self._folder, self._cursor, self._end, limit)
+            batch = read_records(self.folder, self._cursor, self._end, limit)
         except OSError as error:
-            _log_unreadable(self._folder, error.strerror or type(error).__name__)
+            _log_unreadable(self.folder, error.strerror or type(error).__name__)
             batch = []
-        if not batch and not self._folder.exists():
-            log.error("memories were lost with the spool %s of a process that died: it was deleted", self._folder)
+        if not batch and not self.folder.exists():
+            log.error("the spool %s of a dead process was deleted: the events left in it are lost", self.folder)
         self._cursor = batch[-1].position if batch else self._end
         self.pending += len(batch)
         return batch
 
-    @property
-    def finished(self) -> bool:
-        """Whether all that can be read was taken and acknowledged."""
-        return self._cursor == self._end and self.pending == 0
-
     def acknowledge(self, batch: list[Record]) -> None:
-        """Forget these records."""
+        """Forget these records, which must be the oldest that were taken."""
         if batch:
             self.pending = max(0, self.pending - len(batch))
-            self._acked = batch[-1].position
-            if self._folder is not None:
+            self._acknowledged = batch[-1].position
+            if self.folder is not None:
                 with contextlib.suppress(OSError):
-                    save_acknowledged(self._folder, self._acked)
+                    save_acknowledged(self.folder, self._acknowledged)
 
     def close(self) -> None:
-        """Remove the folder when all of it has been stored, else leave it to the next adopter."""
-        if self._folder is not None:
-            remove_if_empty(self._folder, self._acked, self._end)
+        """Remove the folder when all of it has been stored, else leave it to the next process."""
+        if self.folder is not None:
+            remove_if_empty(self.folder, self._acknowledged, self._end)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Release the lock, or in a forked child the inherited descriptor of it."""
         if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-        self._lock_fd, self._folder = -1, None
+            with contextlib.suppress(OSError):
+                os.close(self._lock_fd)
+        self._lock_fd, self.folder = -1, None
 
 
 def orphans(folder: Path) -> Iterator[OrphanSpool]:
-    """Lock and yield the folders of dead processes, oldest first. The caller drains and closes each."""
+    """Lock and yield the spools of dead processes, oldest first. The caller stores and closes each."""
     try:
-        found = sorted((path for path in folder.iterdir() if _OURS.fullmatch(path.name)), key=_began_at)
+        found = sorted((path for path in folder.iterdir() if _SPOOL_NAME.fullmatch(path.name)), key=_created_at)
     except OSError:
         return
     for path in found:
-        if path.name.startswith(UNBORN):
-            if time.time() - _began_at(path) > _UNBORN_AGE_S_MAX:
+        if path.name.startswith(UNFINISHED):
+            if time.time() - _created_at(path) > _UNFINISHED_AGE_S_MAX:
                 remove_folder(path)
             continue
-        adopted = _adopt(path)
-        if adopted is not None:
-            yield adopted
+        orphan = _take_over(path)
+        if orphan is not None:
+            yield orphan
 
 
 @lru_cache(maxsize=1000)
 def _log_unreadable(folder: Path, reason: str) -> None:
-    """Say it once, though the folder is adopted again and again: it may become readable."""
-    log.warning("the spool %s of a process that died cannot be read and is left as it is: %s", folder, reason)
+    """Log it once, though the folder is tried again and again: it may become readable."""
+    log.warning("the spool %s of a dead process cannot be read and is left as it is: %s", folder, reason)
 
 
-def _began_at(path: Path) -> float:
-    """When the process that made the folder began to spool; the folder itself changes with each acknowledgement."""
+def _created_at(path: Path) -> float:
+    """When the spool was made. The time of the folder itself changes with each acknowledgement."""
     try:
         return (path / "lock").stat().st_mtime
     except OSError:
         return time.time()
 
 
-def _adopt(path: Path) -> OrphanSpool | None:
+def _take_over(path: Path) -> OrphanSpool | None:
     try:
         fd = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        # A crash can leave a folder without its lock; then there is nothing else in it.
+        # A crash can leave a folder without its lock; then it is empty.
         with contextlib.suppress(OSError):
             path.rmdir()
         return None

@@ -16,10 +16,11 @@ from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import BadEvent, PgvectorError, Refused, TooSlow, Unavailable
 from ..model import Event, TurnTaken, Vector
-from ..outbox.codec import Record, encode
+from ..outbox.codec import encode
 from ..outbox.counters import WriterStatus
 from ..outbox.dead_letters import DeadLetters
-from ..outbox.spool import Spool
+from ..outbox.protocol import Outbox, Source
+from ..outbox.segments import Record
 from ..settings import Settings
 from ..store import rows
 from ..store.connection.database import Database
@@ -43,7 +44,7 @@ class Batch:
     nothing. `rejected` are dead letters as (name, reason, raw). `counts` are added to the status when all is settled.
     """
 
-    source: Spool
+    source: Source
     records: list[Record]
     unprepared: deque[Record]
     prepared: list[PreparedEvent] = field(default_factory=list)
@@ -78,7 +79,7 @@ class BatchProcessor:
 
     def __init__(
         self,
-        spool: Spool,
+        spool: Outbox,
         spool_folder: Path,
         dead_letters: DeadLetters,
         database: Database,

@@ -9,10 +9,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from ..model import Delegated, TurnTaken
-from ..outbox.codec import Record
 from ..outbox.counters import WriterStatus
 from ..outbox.orphans import OrphanSpool, orphans
-from ..outbox.spool import Spool
+from ..outbox.protocol import Outbox, Source
+from ..outbox.segments import Record
 from ..settings import Settings
 
 log = logging.getLogger("hermes.pgvector")
@@ -26,7 +26,7 @@ class Sources:
     `orphans_pending` and `orphans_done` are safe for any thread.
     """
 
-    def __init__(self, spool: Spool, folder: Path, settings: Settings, status: WriterStatus) -> None:
+    def __init__(self, spool: Outbox, folder: Path, settings: Settings, status: WriterStatus) -> None:
         self._spool, self._folder, self._settings, self._status = spool, folder, settings, status
         self._open: list[OrphanSpool] = []
         self._found: Iterator[OrphanSpool] | None = None
@@ -66,21 +66,21 @@ class Sources:
                 log.info("taking over the spool of a dead process: %s", found.folder and found.folder.name)
                 self._open.append(found)
 
-    def take(self) -> tuple[Spool, list[Record]] | None:
+    def take(self) -> tuple[Source, list[Record]] | None:
         """The next records and the spool they are from; None when there are none now."""
         self._own_next = not self._own_next
         if self._own_next:
             return self._take_own() or self._take_orphaned()
         return self._take_orphaned() or self._take_own()
 
-    def _take_own(self) -> tuple[Spool, list[Record]] | None:
+    def _take_own(self) -> tuple[Source, list[Record]] | None:
         # A change of an entry and the end of a session depend on the events before it, so they wait for the orphans.
         taken = self._held_back or self._spool.take(self._settings.batch_max)
         free = list(takewhile(_independent, taken)) if self._open else taken
         self._held_back = taken[len(free) :]
         return (self._spool, free) if free else None
 
-    def _take_orphaned(self) -> tuple[Spool, list[Record]] | None:
+    def _take_orphaned(self) -> tuple[Source, list[Record]] | None:
         for orphan in self._open:
             taken = orphan.take(self._settings.batch_max)
             if taken:

@@ -21,7 +21,8 @@ from ..outbox.codec import encode
 from ..outbox.counters import Health, WriterStatus
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.heartbeat import Heartbeat, HeartbeatWriter
-from ..outbox.spool import REFUSALS_LOGGED_EVERY_S, Spool
+from ..outbox.protocol import Outbox
+from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from ..settings import Settings
 from ..store.connection.database import Database
 from .backfill import Backfill
@@ -50,7 +51,7 @@ class AsyncWriter:
 
     def __init__(
         self,
-        spool: Spool,
+        spool: Outbox,
         spool_folder: Path,
         dead_letters: DeadLetters,
         database: Database,
@@ -66,7 +67,7 @@ class AsyncWriter:
 
     def _reset(self) -> None:
         self._status = WriterStatus()
-        self._heartbeat = HeartbeatWriter(self._spool.appear, self._settings.stuck_after_s)
+        self._heartbeat = HeartbeatWriter(self._spool.ensure_folder, self._settings.stuck_after_s)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -164,7 +165,7 @@ class AsyncWriter:
     @property
     def counters(self) -> Counters:
         """The counters so far, without the events left in a closed spool for the process that takes it over."""
-        counts, left = self._status.counts, self._spool.handed_over
+        counts, left = self._status.counts, self._spool.left_behind
         return replace(counts, offered=counts.offered - left, accepted=counts.accepted - left, pending=self.pending())
 
     @property

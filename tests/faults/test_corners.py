@@ -91,8 +91,8 @@ def test_an_event_that_cannot_be_planned_is_set_aside_and_the_rest_is_stored(
     assert runtime.writer.counters.applied == 5
 
 
-def test_a_volatile_spool_that_was_closed_keeps_its_events_and_their_numbers() -> None:
-    spool = MemoryQueue(window_max=4)
+def test_a_memory_queue_that_was_closed_keeps_its_events_and_their_numbers() -> None:
+    spool = MemoryQueue(events_max=4)
     for number in range(3):
         assert spool.append(turn(number))
     on_its_way = spool.take(2)
@@ -110,49 +110,14 @@ def test_a_volatile_spool_that_was_closed_keeps_its_events_and_their_numbers() -
     assert spool.pending == 0
 
 
-@pytest.mark.parametrize("after", ["while it lives", "after it died"])
-def test_closed_segments_outlive_the_folder_they_were_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
-) -> None:
-    monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1000)
-    spool = Spool(tmp_path, bytes_max=1 << 30, window_max=2)
-    for number in range(30):
-        assert spool.append(turn(number))
-    spool.acknowledge(spool.take(1))
-    first = spool.folder
-    assert first is not None
-    assert len(list(first.glob("*.log"))) > 4
-    shutil.rmtree(first)
-    assert spool.append(turn(30))
-    assert spool.folder != first
-    if after == "after it died":
-        spool.close()
-        (adopted,) = orphans(tmp_path)
-        found = [item.event for item in adopted.take(100)]
-        adopted.close()
-    else:
-        found = [item.event for _ in range(40) for item in spool.take(10)]
-        spool.close()
-    assert [event.user for event in found if isinstance(event, TurnTaken)] == [f"question {n}" for n in range(1, 31)]
-
-
-def test_a_large_backlog_does_not_take_all_descriptors_and_what_is_lost_with_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_large_backlog_does_not_take_all_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1)
     before = len(os.listdir("/proc/self/fd"))
     spool = Spool(tmp_path, bytes_max=1 << 30, window_max=2)
     for number in range(100):
         assert spool.append(turn(number))
-    assert len(os.listdir("/proc/self/fd")) - before <= spool_module.CLOSED_HELD_MAX + 2
-    assert spool.folder is not None
-    shutil.rmtree(spool.folder)
-    with caplog.at_level(logging.ERROR, logger="hermes.pgvector"):
-        assert spool.append(turn(100))
-    assert len([record for record in caplog.records if "memories were lost" in record.message]) == 67
+    assert len(os.listdir("/proc/self/fd")) - before <= 3
     spool.close()
-    # What other tests left to the garbage collector may be closed meanwhile.
-    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_dead_processs_spool_that_is_deleted_while_it_is_stored_is_said(
@@ -164,7 +129,7 @@ def test_a_dead_processs_spool_that_is_deleted_while_it_is_stored_is_said(
     shutil.rmtree(folder)
     with caplog.at_level(logging.ERROR, logger="hermes.pgvector"):
         assert adopted.take(10) == []
-    assert "memories were lost" in caplog.text
+    assert "the events left in it are lost" in caplog.text
     adopted.close()
 
 
@@ -244,7 +209,7 @@ def test_two_copies_of_the_package_in_one_process_keep_apart(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     ours = start()
-    package = Path(batches.__file__).parent
+    package = Path(batches.__file__).parent.parent
     spec = importlib.util.spec_from_file_location(
         "another_copy", package / "__init__.py", submodule_search_locations=[str(package)]
     )
@@ -312,7 +277,7 @@ def test_a_home_that_cannot_be_written_still_remembers_and_recalls(
         "turns", RecallRequest(query="machine of the lab", scope=Scope("ops", ("ops",)), limit=5, budget_s=2)
     )
     assert len(answer.hits) == 2
-    assert "volatile" in caplog.text
+    assert "events are kept in memory" in caplog.text
     with psycopg.connect(database) as blocker:
         blocker.execute("lock table memory_events in access exclusive mode")
         taken = [runtime.accept(turn(number)) for number in range(20)]

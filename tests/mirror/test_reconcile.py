@@ -28,7 +28,7 @@ from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target, now
 from hermes_memory_pgvector.outbox.counters import WriterStatus
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
-from hermes_memory_pgvector.outbox.memory_queue import open_spool
+from hermes_memory_pgvector.outbox.memory_queue import open_outbox
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -59,7 +59,7 @@ class Process:
     def __init__(self, path: Path, database: Database, settings: Settings) -> None:
         self.home = Home(path)
         self.dies = ""
-        self._spool = open_spool(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
+        self._spool = open_outbox(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
         self._batches = BatchProcessor(
             self._spool,
             self.home.spool,
@@ -514,10 +514,10 @@ import os, signal, sys
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Replace
-from hermes_memory_pgvector.outbox.memory_queue import open_spool
+from hermes_memory_pgvector.outbox.memory_queue import open_outbox
 
 home = Home(sys.argv[1])
-spool = open_spool(home.spool, bytes_max=1 << 20, window_max=9, fsync=False)
+spool = open_outbox(home.spool, bytes_max=1 << 20, window_max=9, fsync=False)
 
 def accept(event):
     assert sys.argv[2] == "noted" or spool.append(event)

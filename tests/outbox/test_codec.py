@@ -14,17 +14,8 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
-from hermes_memory_pgvector.outbox.codec import (
-    HEADER,
-    MAGIC,
-    Position,
-    Record,
-    decode,
-    encode,
-    frame,
-    read_records,
-    segment_path,
-)
+from hermes_memory_pgvector.outbox.codec import HEADER, MAGIC, decode, encode, frame
+from hermes_memory_pgvector.outbox.segments import Position, Record, read_records, segment_path
 
 
 def paired(text: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.model import TurnTaken
-from hermes_memory_pgvector.outbox.codec import segments
 from hermes_memory_pgvector.outbox.inspection import Backlog, backlog
+from hermes_memory_pgvector.outbox.segments import segments
 from hermes_memory_pgvector.outbox.spool import Spool
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,9 +19,11 @@ import pytest
 
 from hermes_memory_pgvector.model import Event, TurnTaken
 from hermes_memory_pgvector.outbox import spool as module
-from hermes_memory_pgvector.outbox.codec import Record, frame
-from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue, open_spool
+from hermes_memory_pgvector.outbox.codec import frame
+from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue, open_outbox
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool, orphans
+from hermes_memory_pgvector.outbox.protocol import Source
+from hermes_memory_pgvector.outbox.segments import Record
 from hermes_memory_pgvector.outbox.spool import Spool
 
 SOURCE = str(Path(module.__file__).parent.parent)
@@ -57,7 +59,7 @@ def die(spool: Spool) -> None:
     spool._fd = spool._lock_fd = -1
 
 
-def drained(spool: Spool, limit: int = 7) -> list[int]:
+def drained(spool: Source, limit: int = 7) -> list[int]:
     found = []
     while batch := spool.take(limit):
         found += numbers(batch)
@@ -65,7 +67,7 @@ def drained(spool: Spool, limit: int = 7) -> list[int]:
     return found
 
 
-def adopted(folder: Path) -> list[int]:
+def taken_over(folder: Path) -> list[int]:
     """What the next process finds, in order; it stores all of it."""
     found = []
     for orphan in orphans(folder):
@@ -216,7 +218,7 @@ def test_segments_roll_over_and_spent_ones_go(tmp_path: Path, monkeypatch: pytes
     assert sum(path.stat().st_size for path in spool.folder.glob("*.log")) == 0
     assert spool.append(turn(30))
     die(spool)
-    assert adopted(tmp_path) == [30]
+    assert taken_over(tmp_path) == [30]
 
 
 # --- bounds and full disks
@@ -281,7 +283,7 @@ def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
     )
     assert line(process) == "[0, 1, 2, 8, 9, 10] 3"
     process.wait()
-    assert adopted(tmp_path) == [8, 9, 10]
+    assert taken_over(tmp_path) == [8, 9, 10]
 
 
 def test_refusals_are_said_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -323,7 +325,7 @@ def test_a_short_write_is_cut_back_and_later_events_are_kept(
     )
     assert line(process) == "[1, 6, 7, 8] 5 [0, 1, 6, 7, 8]"
     process.wait()
-    assert adopted(tmp_path) == [0, 1, 6, 7, 8]
+    assert taken_over(tmp_path) == [0, 1, 6, 7, 8]
 
 
 def test_a_segment_that_cannot_be_made_refuses_the_event_and_recovers(
@@ -400,7 +402,7 @@ def test_what_is_pending_at_close_waits_for_its_adopter(tmp_path: Path) -> None:
     spool.acknowledge(spool.take(5))
     spool.take(2)
     spool.close()
-    assert adopted(tmp_path) == list(range(5, 12))
+    assert taken_over(tmp_path) == list(range(5, 12))
     assert not folders(tmp_path)
 
 
@@ -417,12 +419,12 @@ def test_a_spool_that_was_closed_begins_anew_with_the_next_event(tmp_path: Path)
     spool.rewind()
     spool.append(turn(7))
     die(spool)
-    assert sorted(adopted(tmp_path)) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert sorted(taken_over(tmp_path)) == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def turn_in(spool: Spool) -> Event | None:
     """The first event on disk, read by itself."""
-    from hermes_memory_pgvector.outbox.codec import Position, read_records
+    from hermes_memory_pgvector.outbox.segments import Position, read_records
 
     assert spool.folder is not None
     return read_records(spool.folder, Position(1, 0), spool._end, 1)[0].event
@@ -433,11 +435,11 @@ def test_a_reused_spool_tells_what_it_has_left_to_an_adopter(tmp_path: Path) -> 
     for number in range(3):
         spool.append(turn(number))
     spool.close()
-    assert (spool.pending, spool.handed_over) == (3, 0)
+    assert (spool.pending, spool.left_behind) == (3, 0)
     spool.append(turn(3))
-    assert (spool.pending, spool.handed_over) == (1, 3)
+    assert (spool.pending, spool.left_behind) == (1, 3)
     spool.close()
-    assert sorted(adopted(tmp_path)) == [0, 1, 2, 3]
+    assert sorted(taken_over(tmp_path)) == [0, 1, 2, 3]
 
 
 def test_a_reused_spool_counts_only_what_it_can_give_out(tmp_path: Path) -> None:
@@ -448,7 +450,7 @@ def test_a_reused_spool_counts_only_what_it_can_give_out(tmp_path: Path) -> None
     assert drained(spool) == [1]
     assert spool.pending == 0
     spool.close()
-    assert adopted(tmp_path) == [0]
+    assert taken_over(tmp_path) == [0]
 
 
 def test_what_was_taken_before_a_close_acknowledges_nothing_that_came_after(tmp_path: Path) -> None:
@@ -463,7 +465,7 @@ def test_what_was_taken_before_a_close_acknowledges_nothing_that_came_after(tmp_
         spool.acknowledge(batch)
     assert spool.pending == 1
     die(spool)
-    assert adopted(tmp_path) == [0, 1, 2]
+    assert taken_over(tmp_path) == [0, 1, 2]
 
 
 def test_a_spool_closed_while_it_is_read_gives_out_what_comes_next(
@@ -502,27 +504,89 @@ def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path
     assert not folders(tmp_path)
 
 
-@pytest.mark.parametrize("window_max", [1, 50])
-def test_a_folder_deleted_behind_our_back_is_made_anew_with_all_that_is_pending(
-    tmp_path: Path, window_max: int
+# --- a folder that is deleted while its process lives
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved"])
+def test_events_in_memory_outlive_their_folder_and_the_others_are_counted_as_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    spool = make(tmp_path / "spool", window_max=window_max)
+    spool = make(tmp_path / "spool", window_max=4)
     for number in range(10):
         spool.append(turn(number))
     spool.acknowledge(spool.take(1))
-    late = spool.take(3)
-    shutil.rmtree(tmp_path / "spool")
-    assert spool.append(turn(10))
+    earlier = spool.take(2)
+    if how == "deleted":
+        shutil.rmtree(tmp_path / "spool")
+    else:
+        (tmp_path / "spool").rename(tmp_path / "moved")
+    with caplog.at_level("ERROR", logger="hermes.pgvector"):
+        assert spool.append(turn(10))
+        assert spool.append(turn(11))
+    assert caplog.text.count("6 events are lost, 3 in memory are still to be stored") == 1
+    assert (spool.appended, spool.pending, spool.left_behind) == (12, 5, 6)
     assert len(folders(tmp_path / "spool")) == 1
-    spool.acknowledge(late)
-    found = numbers(spool.take(3))
-    shutil.rmtree(tmp_path / "spool")
-    found += drained_without_acknowledging(spool)
-    assert spool.append(turn(11))
-    found += drained_without_acknowledging(spool)
-    assert found == list(range(1 + len(late), 12))
+    assert numbers(earlier) == [1, 2]
+    spool.rewind()
+    assert drained(spool, limit=2) == [1, 2, 3, 10, 11]
+    assert spool.pending == 0
+    spool.close()
+    assert not folders(tmp_path / "spool")
+    assert len(caplog.records) == 1
+
+
+def test_a_new_folder_gives_its_events_to_an_orphan_when_the_process_dies(tmp_path: Path) -> None:
+    spool = make(tmp_path, window_max=2)
+    for number in range(3):
+        spool.append(turn(number))
+    shutil.rmtree(str(spool.folder))
+    for number in range(3, 9):
+        assert spool.append(turn(number))
+    spool.acknowledge(spool.take(2))
+    spool.acknowledge(spool.take(2))
     die(spool)
-    assert adopted(tmp_path / "spool") == found
+    assert taken_over(tmp_path) == [5, 6, 7, 8]
+
+
+def test_reading_notices_that_the_folder_was_deleted_and_waits_for_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = make(tmp_path, window_max=0)
+    for number in range(3):
+        spool.append(turn(number))
+    shutil.rmtree(str(spool.folder))
+    assert spool.take(10) == []
+    assert "3 events are lost" in caplog.text
+    assert (spool.pending, spool.left_behind) == (0, 3)
+    assert spool.ensure_folder() is not None
+    spool.close()
+    assert len(caplog.records) == 1
+
+
+def test_events_in_memory_that_are_not_stored_before_the_close_are_counted_as_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = make(tmp_path, window_max=5)
+    for number in range(3):
+        spool.append(turn(number))
+    spool.take(1)
+    shutil.rmtree(str(spool.folder))
+    spool.append(turn(3))
+    spool.close()
+    assert "3 events were not stored in time and are lost" in caplog.text
+    assert (spool.pending, spool.left_behind) == (1, 3)
+    assert taken_over(tmp_path) == [3]
+
+
+def test_the_bound_counts_only_the_new_folder(tmp_path: Path) -> None:
+    size = len(frame(turn(0)))
+    spool = make(tmp_path, bytes_max=3 * size, window_max=1)
+    assert [spool.append(turn(number)) for number in range(4)] == [True] * 3 + [False]
+    shutil.rmtree(str(spool.folder))
+    assert [spool.append(turn(number)) for number in range(4, 8)] == [True] * 3 + [False]
+    assert drained(spool) == [0, 4, 5, 6]
+    assert spool.append(turn(8))
+    spool.close()
 
 
 def test_a_deleted_folder_that_cannot_be_made_again_refuses_events(tmp_path: Path) -> None:
@@ -557,7 +621,7 @@ def test_every_accepted_event_survives_a_kill(tmp_path: Path, child: Callable[..
     assert list(orphans(tmp_path)) == [], "the owner is alive"
     process.kill()
     process.wait()
-    assert adopted(tmp_path) == list(range(3, 500))
+    assert taken_over(tmp_path) == list(range(3, 500))
     assert not folders(tmp_path)
 
 
@@ -585,7 +649,7 @@ def test_one_of_many_processes_adopts_an_orphan(tmp_path: Path, child: Callable[
     for heir in heirs:
         heir.kill()
         heir.wait()
-    assert adopted(tmp_path) == list(range(10))
+    assert taken_over(tmp_path) == list(range(10))
 
 
 def test_a_forked_child_does_not_keep_its_parents_spool(
@@ -610,12 +674,12 @@ def test_a_forked_child_does_not_keep_its_parents_spool(
         assert list(orphans(tmp_path)) == []
         process.kill()
         process.wait()
-        assert adopted(tmp_path) == list(range(10))
+        assert taken_over(tmp_path) == list(range(10))
         assert [path.name for path in folders(tmp_path)] == [name]
     finally:
         os.kill(int(pid), signal.SIGKILL)
     deadline = time.monotonic() + 20
-    while (found := adopted(tmp_path)) != [100]:
+    while (found := taken_over(tmp_path)) != [100]:
         assert not found
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -677,7 +741,7 @@ def test_a_crash_at_any_step_repeats_nothing_acknowledged_and_loses_nothing_else
     monkeypatch.undo()
     assert len(crashes) > 40
     for copy, have, done in crashes:
-        found = adopted(copy)
+        found = taken_over(copy)
         assert not set(have) - set(done) - set(found), "lost"
         assert found == sorted(set(found)), "out of order or twice"
         assert len(set(found) & set(done)) <= 30, "repeats no more than the batch of the crash"
@@ -695,7 +759,7 @@ def test_a_crash_right_after_a_spent_segment_leaves_no_folder_that_is_adopted_fo
     assert spool.folder is not None
     assert [path.name for path in spool.folder.glob("*.log")] == ["00000002.log"]
     die(spool)
-    assert adopted(tmp_path) == []
+    assert taken_over(tmp_path) == []
     assert not folders(tmp_path)
 
 
@@ -705,12 +769,11 @@ def test_an_adopter_that_stops_half_way_leaves_the_rest_to_the_next(tmp_path: Pa
         spool.append(turn(number))
     die(spool)
     (orphan,) = orphans(tmp_path)
-    assert not orphan.append(turn(99))
     orphan.acknowledge(orphan.take(4))
     orphan.take(3)
     assert orphan.pending == 3
     orphan.close()
-    assert adopted(tmp_path) == list(range(4, 10))
+    assert taken_over(tmp_path) == list(range(4, 10))
 
 
 def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_goes(tmp_path: Path) -> None:
@@ -740,7 +803,7 @@ def test_an_acknowledged_position_that_cannot_be_read_repeats_rather_than_loses(
     assert spool.folder is not None
     (spool.folder / "acknowledged").write_text(content)
     die(spool)
-    assert adopted(tmp_path) == [0, 1, 2, 3]
+    assert taken_over(tmp_path) == [0, 1, 2, 3]
 
 
 def test_an_orphan_that_cannot_be_read_is_left_and_said_once(
@@ -756,12 +819,12 @@ def test_an_orphan_that_cannot_be_read_is_left_and_said_once(
     second.mkdir()
     die(spool)
     with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        assert adopted(tmp_path) == []
-        assert adopted(tmp_path) == []
+        assert taken_over(tmp_path) == []
+        assert taken_over(tmp_path) == []
     assert len(caplog.records) == 1
     second.rmdir()
     away.rename(second)
-    assert adopted(tmp_path) == [0, 1, 2]
+    assert taken_over(tmp_path) == [0, 1, 2]
 
 
 def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
@@ -803,7 +866,7 @@ def test_the_oldest_orphan_comes_first(tmp_path: Path) -> None:
         # An adopter that stopped half-way has touched the folder since.
         os.utime(spool.folder, (9 - number, 9 - number))
         die(spool)
-    assert adopted(tmp_path) == [1, 2, 3]
+    assert taken_over(tmp_path) == [1, 2, 3]
 
 
 def test_an_adopted_spool_is_an_orphan_for_nobody_else(tmp_path: Path) -> None:
@@ -814,22 +877,22 @@ def test_an_adopted_spool_is_an_orphan_for_nobody_else(tmp_path: Path) -> None:
     assert isinstance(first, OrphanSpool)
     assert list(orphans(tmp_path)) == []
     first.close()
-    assert adopted(tmp_path) == [1]
+    assert taken_over(tmp_path) == [1]
 
 
 # --- without a disk
 
 
-def test_a_home_that_cannot_be_written_gets_a_volatile_spool(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_home_that_cannot_be_written_gets_a_memory_queue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        spool = open_spool(tmp_path / "file" / "spool", bytes_max=1, window_max=3, fsync=False)
+        spool = open_outbox(tmp_path / "file" / "spool", bytes_max=1, window_max=3, fsync=False)
     assert isinstance(spool, MemoryQueue)
-    assert "volatile" in caplog.text
+    assert "events are kept in memory" in caplog.text
 
 
-def test_a_volatile_spool_keeps_order_and_its_bound() -> None:
-    spool = MemoryQueue(window_max=4)
+def test_a_memory_queue_keeps_order_and_its_bound() -> None:
+    spool = MemoryQueue(events_max=4)
     assert [spool.append(turn(number)) for number in range(6)] == [True] * 4 + [False] * 2
     first = spool.take(2)
     assert numbers(first) == [0, 1]
@@ -842,8 +905,8 @@ def test_a_volatile_spool_keeps_order_and_its_bound() -> None:
     spool.close()
 
 
-def test_a_volatile_spool_is_empty_in_a_forked_child() -> None:
-    spool = MemoryQueue(window_max=4)
+def test_a_memory_queue_is_empty_in_a_forked_child() -> None:
+    spool = MemoryQueue(events_max=4)
     for number in range(3):
         spool.append(turn(number))
     spool.take(2)
@@ -853,7 +916,7 @@ def test_a_volatile_spool_is_empty_in_a_forked_child() -> None:
 
 
 def test_a_folder_that_can_be_written_gets_a_spool_on_disk(tmp_path: Path) -> None:
-    spool = open_spool(tmp_path / "a" / "b", bytes_max=1 << 20, window_max=3, fsync=True)
+    spool = open_outbox(tmp_path / "a" / "b", bytes_max=1 << 20, window_max=3, fsync=True)
     assert type(spool) is Spool
     assert spool.append(turn(1))
     assert json.loads(json.dumps(drained(spool))) == [1]

@@ -1,0 +1,155 @@
+"""The folder of a spool: a lock, numbered segments of records, and the acknowledged position.
+
+A torn or damaged stretch of a segment is skipped up to the next record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from uuid import uuid4
+
+from ..errors import BadEvent
+from ..files import overwrite
+from ..model import Event
+from .codec import HEADER, MAGIC, decode
+
+UNFINISHED = ".new-"
+
+
+class Position(NamedTuple):
+    """The end of a record: segment number and byte offset in it."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record and its position. `event` is None when it cannot be decoded; then `raw` holds the bytes."""
+
+    position: Position
+    event: Event | None
+    raw: bytes = b""
+
+
+def new_folder(parent: Path, segment: int) -> tuple[Path, int, int]:
+    """A new folder with one empty segment, the descriptor of its lock, which is held, and of the segment.
+
+    Raises OSError.
+    """
+    # Renamed once it is locked, so that no other process takes it for an orphan in between.
+    unfinished = parent / f"{UNFINISHED}{uuid4().hex}"
+    unfinished.mkdir(mode=0o700)
+    opened: list[int] = []
+    try:
+        opened.append(os.open(unfinished / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        opened.append(open_segment(unfinished, segment))
+        folder = unfinished.rename(parent / unfinished.name.removeprefix(UNFINISHED))
+    except OSError:
+        for fd in opened:
+            os.close(fd)
+        remove_folder(unfinished)
+        raise
+    return folder, opened[0], opened[1]
+
+
+def segment_path(folder: Path, number: int) -> Path:
+    """The file of one segment."""
+    return folder / f"{number:08d}.log"
+
+
+def open_segment(folder: Path, number: int) -> int:
+    """A descriptor that appends to a segment, which is made when it does not exist. Raises OSError."""
+    return os.open(segment_path(folder, number), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def segments(folder: Path) -> list[tuple[int, Path]]:
+    """The segments of a folder, oldest first."""
+    return sorted((int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdigit())
+
+
+def read_records(folder: Path, start: Position, end: Position, limit: int) -> list[Record]:
+    """Up to `limit` records after `start`. A damaged stretch is one record without an event. Raises OSError."""
+    batch: list[Record] = []
+    for number, path in segments(folder):
+        if number < start.segment:
+            continue
+        if number > end.segment:
+            break
+        offset = start.offset if number == start.segment else 0
+        stop = end.offset if number == end.segment else path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(offset)
+            while offset < stop and len(batch) < limit:
+                record = _read_record(file, number, offset, stop)
+                batch.append(record)
+                offset = record.position.offset
+        if len(batch) >= limit:
+            break
+    return batch
+
+
+def _read_record(file: BinaryIO, number: int, offset: int, stop: int) -> Record:
+    header = file.read(HEADER.size)
+    if len(header) == HEADER.size:
+        magic, length, checksum = HEADER.unpack(header)
+        if magic == MAGIC and offset + HEADER.size + length <= stop:
+            payload = file.read(length)
+            position = Position(number, offset + HEADER.size + length)
+            if zlib.crc32(payload) == checksum:
+                try:
+                    return Record(position, decode(payload))
+                except BadEvent:
+                    return Record(position, None, payload)
+    return _skip_damage(file, number, offset, stop)
+
+
+def _skip_damage(file: BinaryIO, number: int, offset: int, stop: int) -> Record:
+    """All bytes up to the next record, or to the end. No hook was told that a torn record is durable."""
+    file.seek(offset)
+    stretch = file.read(stop - offset)
+    if not stretch:
+        return Record(Position(number, stop), None)
+    following = stretch.find(MAGIC, 1)
+    length = len(stretch) if following < 0 else following
+    file.seek(offset + length)
+    return Record(Position(number, offset + length), None, stretch[:length])
+
+
+def read_acknowledged(folder: Path) -> Position:
+    """The position up to which a folder has been stored; its beginning when that cannot be read."""
+    try:
+        values: Any = json.loads((folder / "acknowledged").read_text(encoding="ascii"))
+        return Position(int(values["segment"]), int(values["offset"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Position(1, 0)
+
+
+def save_acknowledged(folder: Path, position: Position) -> None:
+    """Save the position up to which a folder has been stored, whole or not at all. Raises OSError."""
+    overwrite(folder / "acknowledged", json.dumps(position._asdict()))
+
+
+def remove_if_empty(folder: Path, start: Position, end: Position) -> None:
+    """Remove the folder unless it holds records between the two positions."""
+    with contextlib.suppress(OSError):
+        if not read_records(folder, start, end, 1):
+            remove_folder(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, its lock last."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != "lock":
+                path.unlink(missing_ok=True)
+        (folder / "lock").unlink(missing_ok=True)
+        folder.rmdir()
