@@ -65,7 +65,7 @@ def survey(settings: Settings, home: Path, *, themes_max: int, sampled: bool = F
         with database.connection(settings.connect_timeout_s) as connection:
             found.facts = statistics.facts(connection)
             found.schema = database.verify(connection)
-        found.person_key = database.agreed_person_key("")
+        found.person_key = database.claim_person_key("")
         with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
             _count(found, connection, themes_max)
             if sampled and found.totals:

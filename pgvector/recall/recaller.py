@@ -124,31 +124,21 @@ class Recaller:
         return Recall(hits, degraded, explanation)
 
     def _answer(self, asked: _Asked, request: RecallRequest) -> _Answer:
-        """The answer: by kept plans if the scope is known to fit them, and read whole if it is small.
-
-        A second attempt, when one of these has failed, goes without either.
-        """
+        """The answer, from all rows when the scope is small; a second attempt when it was not small."""
         size = self._sizes.get(asked.where)
-        kept_plans = size is not None and asked.where.plain and not size.pieces and self._small(asked, size)
         try:
-            return self._attempt(asked, request, size, kept_plans=kept_plans)
+            return self._attempt(asked, request, size)
         except _NotWhole as error:
             log.debug("%s", error)
-        except Unavailable as error:
-            if not kept_plans or time.monotonic() >= asked.deadline:
-                raise
-            log.debug("by kept plans: %s", error)
         if size is not None:
             self._sizes.forget(asked.where)
         return self._attempt(asked, request, None, whole=False)
 
-    def _attempt(
-        self, asked: _Asked, request: RecallRequest, size: Size | None, *, whole: bool = True, kept_plans: bool = False
-    ) -> _Answer:
+    def _attempt(self, asked: _Asked, request: RecallRequest, size: Size | None, *, whole: bool = True) -> _Answer:
         """The answer from a scope whose size is known or counted; `whole` is whether a small one is read whole."""
         left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
         with self._database.transaction(
-            left_s, vector_search.share(asked.deadline), within_s=left_s, kept_plans=kept_plans, **SERIAL
+            left_s, vector_search.share(asked.deadline), within_s=left_s, **SERIAL
         ) as connection:
             found = self._found(connection, asked, size or self._size(connection, asked.where), whole=whole)
             searched = time.monotonic()

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable, SchemaNotApplied
 from . import statistics
 from .connection.database import Connection
 from .connection.driver_errors import wrap_errors
-from .connection.dsn import check_dsn, describe
+from .connection.dsn import check_dsn, connect, describe
 from .schema import migrations, verification
 from .schema.preflight import check_server, extension_refused, fetch, first_line
 
@@ -83,11 +82,9 @@ def with_password(dsn: str, password: str) -> str:
     return make_conninfo(dsn, password=password)
 
 
-def _connected(dsn: str, timeout_s: float) -> psycopg.Connection[DictRow]:
+def _connected(dsn: str, timeout_s: float) -> Connection:
     try:
-        return psycopg.connect(
-            dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row
-        )
+        return connect(dsn, timeout_s)
     except psycopg.OperationalError as error:
         failed = error.pgconn
         wanted = failed is not None and (failed.needs_password or failed.used_password)

@@ -14,7 +14,7 @@ from .refiling import Refiling
 class Readiness:
     """Prepares the database for the writer thread. `wait` and `reached` are safe for any thread.
 
-    `agree` settles the person key: it is called with `Database.agreed_person_key`. `in_background` runs a call that the
+    `agree` settles the person key: it is called with `Database.claim_person_key`. `in_background` runs a call that the
     writer does not wait for.
     """
 
@@ -48,7 +48,7 @@ class Readiness:
         fit = self._compatibility
         if verify or not self.reached:
             fit.match(self._database.prepare(fit.wanted_dimensions()).dimensions)
-            self._agree(self._database.agreed_person_key)
+            self._agree(self._database.claim_person_key)
             self._reached.set()
         elif fit.undecided and self._database.state is not None:
             fit.match(self._database.state.dimensions)

@@ -6,7 +6,6 @@ import json
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.model import Add, Caller, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.tools import toolset
 
@@ -115,16 +113,6 @@ def servers(connection: psycopg.Connection[Any]) -> int:
         "and backend_type = 'client backend'"
     ).fetchone()
     return int(row[0]) if row else 0
-
-
-def test_plans_are_kept_only_by_a_session_of_ones_own(pooler: Pooler, database: str, tmp_path: Path) -> None:
-    for dsn, kept in ((pooler.dsn, 0), (database, 2)):
-        with closing(Database(Settings(dsn=dsn), tmp_path)) as opened:
-            for _ in range(3):
-                with opened.transaction(5, 5, kept_plans=True) as connection:
-                    connection.execute("select 1")
-                    row = connection.execute("select count(*) from pg_prepared_statements").fetchone()
-            assert row == {"count": kept}
 
 
 def test_migrate_refuses_the_pooler_and_leaves_no_lock_behind(empty_database: str) -> None:

@@ -194,7 +194,10 @@ def test_the_process_that_holds_the_lease_forgets_it(memory: Memory) -> None:
     assert memory.past() == [("removed", "b")], "another process does it for an hour"
 
 
-@pytest.mark.parametrize("statement", ["add_entry", "find_entry", "disown_entry", "delete_line", "entries_holding"])
+@pytest.mark.parametrize(
+    "statement",
+    ["add_entry", "find_entry", "delete_entry_of_other_themes", "delete_entry_of_home", "entries_containing"],
+)
 def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) -> None:
     memory.psql(
         "insert into memory_entries (agent_identity, home, target, content) "

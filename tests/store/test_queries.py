@@ -15,7 +15,6 @@ from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall.recaller import LEG_LIMIT
 from hermes_memory_pgvector.recall.vector_search import INDEXED
 from hermes_memory_pgvector.store import queries
-from hermes_memory_pgvector.store.connection.plans import KEPT_PLANS
 from hermes_memory_pgvector.store.queries import PLAIN, QUERIES, Kind
 from hermes_memory_pgvector.store.retrieval import SEEN_ROWS, Where
 
@@ -161,41 +160,6 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
                 assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
             # Settings that pin the one plan must not turn the other.
             assert graph not in plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
-
-
-@pytest.mark.parametrize("rows", [None, 0, 1, 5, 60, 800])
-@pytest.mark.parametrize("kind", TABLES)
-def test_a_kept_plan_looks_each_row_up_however_few_there_were(
-    unknown: psycopg.Connection[tuple[Any, ...]], kind: Kind, rows: int | None
-) -> None:
-    for table in TABLES.values() if rows is not None else ():
-        for statement in (
-            # What the server has counted of the rows from before outlives them.
-            f"analyze {table}",
-            f"create temp table kept as select * from {table} limit {rows}",
-            f"truncate {table} cascade",
-            f"insert into {table} overriding system value table kept",
-            "drop table kept",
-            f"vacuum analyze {table}",
-        ):
-            unknown.execute(statement.encode())
-    for name, value in KEPT_PLANS.items():
-        unknown.execute(f"set {name} = {value}".encode())
-    asked = {name: PLAIN[name] for name in (f"scan_{kind}_8", f"scan_{kind}_120")}
-    asked |= {name: QUERIES[name] for name in (f"fetch_{kind}", "around_turns")}
-    for name, statement in asked.items():
-        numbered, names = as_server_sees(statement)
-        unknown.execute(f"prepare {name} as {numbered}".encode())
-        lines = unknown.execute(f"explain execute {name} ({', '.join(['null'] * len(names))})".encode())
-        found = "\n".join(line for (line,) in lines)
-        assert "Seq Scan" not in found, f"{name}:\n{found}"
-        looks = re.findall(r"Index (?:Only )?Scan .*\n\s*(.*)", found)
-        assert looks, f"{name}:\n{found}"
-        assert all("Index Cond" in look and "agent_identity" in look for look in looks), f"{name}:\n{found}"
-        if not name.startswith("scan"):
-            assert all(re.search(r"\bid\b", look) for look in looks), f"{name}:\n{found}"
-    planned = unknown.execute("select sum(generic_plans), sum(custom_plans) from pg_prepared_statements")
-    assert planned.fetchone() == (len(asked), 0)
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -1,8 +1,7 @@
-"""One connection pool of a process, its transactions and their time limits."""
+"""The connection pool of a process, its transactions and their time limits."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import threading
@@ -30,123 +29,98 @@ from ..schema import migrations, verification
 from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
-from .plans import KEPT_PLANS, allow_plans, keeping_plans
-from .socket_timeouts import TimedConnection, patience, patience_left_s
+from .socket_timeouts import TimedConnection, socket_timeouts
 
 log = logging.getLogger("hermes.pgvector")
 
 CHECK_S_MAX = 1.0
 ANSWER_S_MAX = 10.0
+PREPARE_S_MAX = 10.0
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
-# The pool logs each failed attempt; the writer says once that the database is away, and when it is back.
-logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+# psycopg logs each failed attempt; the writer logs once that the database is away, and when it is back.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 class Database:
-    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use."""
+    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use.
+
+    Time limits, in seconds:
+
+    * `timeout_s`: to get a connection, of the pool or a new one.
+    * `statement_timeout_s`: for each statement of a transaction, kept by the server. Then TooSlow is raised.
+    * `within_s`: for everything on the connection, kept by this process.
+    * `statement_timeout_s` + ANSWER_S_MAX: for one answer of the server, kept by this process, so that a server that
+      stopped or was cut off blocks no thread. In a transaction it is also the server's
+      `idle_in_transaction_session_timeout`: a process that stopped or was cut off keeps no locks.
+
+    After the last two the connection is closed and DatabaseUnavailable is raised.
+    """
 
     def __init__(self, settings: Settings, hermes_home: Path) -> None:
+        """Raises SettingsError when the settings name no usable database."""
         self._settings = settings
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
-        self._state: verification.SchemaState | None = None
         self._refusal = ""
+        self.state: verification.SchemaState | None = None
+        """What `prepare` found; None before its first success."""
         reason = unusable(settings)
         if reason:
             raise SettingsError(reason)
         dsn = settings.dsn.get_secret_value()
         self.server = None if dsn else EmbeddedServer(hermes_home, settings.data_dir)
-        self._dsn = dsn or (self.server.dsn if self.server else "")
-
-    @property
-    def dsn(self) -> str:
-        """The connection string; it may hold a password."""
-        return self._dsn
+        self.dsn = self.server.dsn if self.server else dsn
+        """The connection string; it may contain a password."""
 
     @property
     def label(self) -> str:
         """Where the database is, without secrets."""
-        return f"embedded server in {self.server.paths.data}" if self.server else describe(self._dsn)
-
-    @property
-    def state(self) -> verification.SchemaState | None:
-        """What `prepare` found; None before its first success."""
-        return self._state
+        return f"embedded server in {self.server.paths.data}" if self.server else describe(self.dsn)
 
     def prepare(self, dimensions: int) -> verification.SchemaState:
-        """Make the database usable: start and migrate the embedded one, verify the schema of any other.
+        """Start and migrate the embedded server, or verify the schema of any other; cheap after its first success.
 
-        `dimensions` is the length of the vectors where the schema is made. Raises DatabaseUnavailable or
-        SchemaNotApplied. Cheap once it has succeeded.
+        `dimensions` is the length of the vectors of a new schema. Raises DatabaseUnavailable or SchemaNotApplied.
         """
         if self.server is not None:
             self.server.ensure_running()
-        if self._state is None:
+        if self.state is None:
             if self.server is not None:
-                migrations.migrate(self._dsn, dimensions=dimensions)
-            with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
-                self._state = self.verify(connection)
-        return self._state
+                migrations.migrate(self.dsn, dimensions=dimensions)
+            with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
+                self.state = self.verify(connection)
+        return self.state
 
     def verify(self, connection: Connection) -> verification.SchemaState:
-        """Check the schema as `verification.verify` does; what mends it depends on whose server it is."""
+        """Check the schema as `verification.verify` does; its error names the command for this kind of server."""
         return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
 
     def claim_model(self, model: str) -> str:
-        """The model whose vectors the database holds: `model` itself when there was none."""
-        return self._agreed("embedding_model", model)
+        """The embedding model of the stored vectors; it is set to `model` when the database has none."""
+        return self._claim_setting("embedding_model", model)
 
-    def agreed_person_key(self, offer: str) -> str:
-        """The key of persons' themes that the database holds: `offer` if it had none, unless that is empty."""
-        return self._agreed("person_key", offer)
+    def claim_person_key(self, offer: str) -> str:
+        """The key of persons' themes; it is set to `offer` when the database has none and `offer` is not empty."""
+        return self._claim_setting("person_key", offer)
 
-    def _agreed(self, name: str, offer: str) -> str:
-        with self.connection(self._settings.connect_timeout_s, answer_s=ANSWER_S_MAX) as connection:
+    def _claim_setting(self, name: str, offer: str) -> str:
+        with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
             row = connection.execute(QUERIES["read_setting"], {"name": name}).fetchone()
             if row is None and offer:
                 row = connection.execute(QUERIES["claim_setting"], {"name": name, "value": offer}).fetchone()
         return str(row["value"]) if row else offer
 
     @contextmanager
-    def connection(
-        self,
-        timeout_s: float,
-        *,
-        within_s: float = math.inf,
-        answer_s: float = 0,
-        opening: bytes = b"",
-        kept_plans: bool = False,
-    ) -> Iterator[TimedConnection]:
-        """A connection of the pool in autocommit mode, waited for at most `timeout_s` seconds.
-
-        When the server does not answer a statement within `answer_s` seconds, or all of them within `within_s`, the
-        connection is given up; 0 stands for somewhat longer than `statement_timeout_s`, so that a server which is cut
-        off holds nobody for ever. `opening` is run on it first, with `kept_plans` the settings for those if it may keep
-        plans; one that is dead then is replaced.
+    def connection(self, timeout_s: float, *, within_s: float = math.inf) -> Iterator[Connection]:
+        """A connection of the pool in autocommit mode.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
-        the driver's errors, also for statements that the caller runs on it. A note tells why there is no connection.
+        the driver's errors, also for statements in the block. A note tells why a connection could not be made.
         """
-        deadline = time.monotonic() + within_s
-        answer_s = answer_s or self._settings.statement_timeout_s + ANSWER_S_MAX
-        pool, connected = self._opened(), False
-        try:
-            with (
-                wrap_errors(),
-                patience(timeout_s),
-                _opened_with(opening, kept_plans),
-                pool.connection(timeout=timeout_s) as connection,
-                _opened_with(b""),
-                patience(deadline - time.monotonic(), answer_s),
-            ):
-                connected = True
-                yield connection
-        except DatabaseUnavailable as error:
-            if self._refusal and not connected:
-                error.add_note(self._refusal)
-            raise
+        with self._connection(timeout_s, within_s, self._settings.statement_timeout_s + ANSWER_S_MAX) as connection:
+            yield connection
 
     @contextmanager
     def transaction(
@@ -155,32 +129,38 @@ class Database:
         statement_timeout_s: float,
         *,
         within_s: float = math.inf,
-        kept_plans: bool = False,
         **local: LiteralString,
     ) -> Iterator[Connection]:
-        """A transaction with a time limit per statement, one in all, and further transaction-local settings.
-
-        With `kept_plans` each statement is parsed and planned once a connection, for all values, where nothing forbids
-        it; so it must be one that is best answered by indexes whatever the values, and outside of a `part`.
-
-        Postgres ends it when it waits longer for us than we for it: a process that is stopped meanwhile, or cut off,
-        must not keep its locks from all others.
-        """
+        """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does."""
         answer_s = statement_timeout_s + ANSWER_S_MAX
-        idle: dict[str, LiteralString | int] = {"idle_in_transaction_session_timeout": int(answer_s * 1000)}
-        # One message, because each is a way to the server and back.
-        opening = b"begin; " + _settings(statement_timeout_s, idle | local)
-        with self.connection(
-            timeout_s, within_s=within_s, answer_s=answer_s, opening=opening, kept_plans=kept_plans
-        ) as connection:
-            try:
-                with keeping_plans(connection) if kept_plans else contextlib.nullcontext():
-                    yield connection
-            except BaseException:
-                with contextlib.suppress(psycopg.Error):
-                    connection.rollback()
-                raise
-            connection.commit()
+        settings: dict[str, LiteralString | int] = {
+            "idle_in_transaction_session_timeout": int(answer_s * 1000),
+            **local,
+        }
+        opening = b"begin; " + _set_local(statement_timeout_s, settings)
+        with self._connection(timeout_s, within_s, answer_s, opening) as connection:
+            yield connection
+
+    @contextmanager
+    def _connection(
+        self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b""
+    ) -> Iterator[TimedConnection]:
+        """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
+        deadline = time.monotonic() + within_s
+        pool, connection = self._opened_pool(), None
+        try:
+            with wrap_errors():
+                try:
+                    connection = _checked(pool, timeout_s, opening)
+                    with socket_timeouts(deadline - time.monotonic(), answer_s), connection:
+                        yield connection
+                finally:
+                    if connection is not None:
+                        pool.putconn(connection)
+        except DatabaseUnavailable as error:
+            if self._refusal and connection is None:
+                error.add_note(self._refusal)
+            raise
 
     def close(self) -> None:
         """Close the pool; the next use opens it again."""
@@ -190,24 +170,24 @@ class Database:
             pool.close(timeout=2)
 
     def abandon(self) -> None:
-        """Forget the pool in a forked child: its sockets belong to the parent."""
+        """Drop the pool in a forked child: its sockets belong to the parent."""
         self._lock = threading.Lock()
         self._pool = None
 
     def pool_size(self) -> int:
-        """Open connections of this process."""
+        """The number of open connections of this process."""
         pool = self._pool
         return int(pool.get_stats().get("pool_size", 0)) if pool else 0
 
     def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
         self._refusal = first_line(failure) if failure else ""
 
-    def _opened(self) -> ConnectionPool[TimedConnection]:
+    def _opened_pool(self) -> ConnectionPool[TimedConnection]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     make_conninfo(
-                        self._dsn,
+                        self.dsn,
                         connect_timeout=max(2, int(self._settings.connect_timeout_s)),
                         application_name="hermes-pgvector",
                     ),
@@ -215,7 +195,7 @@ class Database:
                         "autocommit": True,
                         "row_factory": dict_row,
                         "prepare_threshold": None,
-                        "tell": self._note_connecting,
+                        "report": self._note_connecting,
                     },
                     connection_class=TimedConnection,
                     min_size=0,
@@ -223,62 +203,59 @@ class Database:
                     max_idle=self._settings.pool_idle_s,
                     reconnect_timeout=self._settings.connect_timeout_s,
                     num_workers=1,
-                    configure=_configure,
-                    check=_check,
+                    configure=_register_types,
                     open=True,
                     name="hermes-pgvector",
                 )
             return self._pool
 
 
-class _Opening(threading.local):
-    """What this thread runs first on a connection that it takes from the pool."""
+def _checked(pool: ConnectionPool[TimedConnection], timeout_s: float, opening: bytes) -> TimedConnection:
+    """A connection of the pool that has answered `opening`; dead connections are replaced within `timeout_s` seconds.
 
-    statements = b""
-    kept_plans = False
+    The opening is the check, because a separate one would cost a round trip.
+    """
+    deadline = time.monotonic() + timeout_s
+    # All connections of the pool may be dead, but not the next one, unless the server is.
+    for last in (*[False] * pool.max_size, True):
+        connection = pool.getconn(timeout=deadline - time.monotonic())
+        try:
+            # At most a third of the time, so that there is enough for a new connection when this one is dead.
+            with socket_timeouts(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
+                connection.execute(opening)
+            # A connection that was made before the migrations does not know the types yet.
+            if connection.adapters.types.get("halfvec") is None:
+                _register_types(connection)
+        except psycopg.OperationalError:
+            connection.close()
+            pool.putconn(connection)
+            if last:
+                raise
+        except BaseException:
+            pool.putconn(connection)
+            raise
+        else:
+            return connection
+    raise AssertionError("unreachable")
 
 
-_opening = _Opening()
-
-
-@contextmanager
-def _opened_with(statements: bytes, kept_plans: bool = False) -> Iterator[None]:
-    before = _opening.statements, _opening.kept_plans
-    _opening.statements, _opening.kept_plans = statements, kept_plans
+def _register_types(connection: TimedConnection) -> None:
     try:
-        yield
-    finally:
-        _opening.statements, _opening.kept_plans = before
-
-
-def _check(connection: TimedConnection) -> None:
-    """A connection made before the migrations learns the vector type when it is next used."""
-    # A third of the time, so that a fresh connection can be had in the rest when this one is dead.
-    with patience(min(CHECK_S_MAX, patience_left_s() / 3)):
-        kept = _opening.kept_plans and connection.keeps_plans
-        connection.execute(_opening.statements + (b"; " + _local(KEPT_PLANS) if kept else b""))
-    if connection.adapters.types.get("halfvec") is None:
-        _configure(connection)
-
-
-def _configure(connection: TimedConnection) -> None:
-    try:
-        with patience(ANSWER_S_MAX):
-            allow_plans(connection)
+        with socket_timeouts(ANSWER_S_MAX):
             register_vector(connection)
     except psycopg.ProgrammingError as error:
-        # Before the migrations the type is unknown; `verify` says so with the command to run.
-        log.debug("vector type not registered: %s", type(error).__name__)
+        # The types are unknown before the migrations; `verify` reports that with the command to run.
+        log.debug("vector types are not registered: %s", type(error).__name__)
 
 
 @contextmanager
 def part(connection: Connection, statement_timeout_s: float, **local: LiteralString) -> Iterator[None]:
-    """A part of a transaction that only reads, with a time limit and settings of its own, which end with it.
+    """A part of a transaction that only reads, with its own time limit and settings, which end with the part.
 
-    Raises what `Database.connection` raises; the transaction around it can go on.
+    Raises what `Database.connection` raises; the transaction can go on after an error.
     """
     with wrap_errors():
-        connection.execute(b"savepoint part; " + _settings(statement_timeout_s, local))
+        connection.execute(b"savepoint part; " + _set_local(statement_timeout_s, local))
         try:
             yield
         finally:
@@ -289,22 +266,19 @@ def part(connection: Connection, statement_timeout_s: float, **local: LiteralStr
 def tuples(
     connection: Connection, statement: LiteralString, parameters: Mapping[str, Any], *, binary: bool = False
 ) -> list[tuple[Any, ...]]:
-    """All rows of an answer, in the order of their columns; many small rows cost less so than with names."""
+    """All rows of an answer as tuples, which cost less than rows with names when there are many."""
     with connection.cursor(row_factory=tuple_row, binary=binary) as cursor:
         return cursor.execute(statement, parameters).fetchall()
 
 
 def half(vector: Vector | None) -> HalfVector | None:
-    """A vector for the wire, in half precision."""
+    """A vector as a parameter, in half precision."""
     return None if vector is None else HalfVector(vector)
 
 
-def _settings(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:
-    """Statements that set what holds until the end of the transaction; `__` in a name stands for its dot."""
-    return _local({"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local})
-
-
-def _local(settings: Mapping[str, LiteralString | int]) -> bytes:
+def _set_local(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:
+    """Statements for the settings of a transaction."""
+    settings = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
     return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
 
 
@@ -314,7 +288,7 @@ def no_database() -> str:
 
 
 def unusable(settings: Settings) -> str:
-    """Why these settings give no database, in words that say what to do; empty when they do."""
+    """Why these settings give no database and what to do; empty when they give one."""
     dsn = settings.dsn.get_secret_value()
     if not dsn:
         return "" if available() else no_database()

@@ -1,6 +1,6 @@
-"""Connections that give up on a server that does not answer: stopped, cut off, or lost without a word.
+"""Connections with time limits of their own, for a server that stopped or was cut off.
 
-`statement_timeout` is kept by the server, and so helps only while there is one.
+The server itself keeps `statement_timeout`, so that limit does not help then.
 """
 
 from __future__ import annotations
@@ -19,57 +19,49 @@ from psycopg.rows import DictRow
 RV = TypeVar("RV")
 
 
-class _Patience(threading.local):
-    """What this thread waits for: nothing after `deadline` (monotonic), and no single answer longer than `answer_s`."""
+class _Limits(threading.local):
+    """Limits of this thread: the monotonic time when it stops waiting, and the longest wait for one answer."""
 
     deadline = math.inf
     answer_s = math.inf
 
 
-_patience = _Patience()
+_limits = _Limits()
 
 
 @contextmanager
-def patience(within_s: float = math.inf, answer_s: float = math.inf) -> Iterator[None]:
-    """Bound the waiting of this thread in the block: in all, and for each answer."""
-    before = _patience.deadline, _patience.answer_s
-    _patience.deadline, _patience.answer_s = time.monotonic() + within_s, answer_s
+def socket_timeouts(within_s: float = math.inf, answer_s: float = math.inf) -> Iterator[None]:
+    """Limit how long this thread waits for servers in the block: in all, and for each answer."""
+    before = _limits.deadline, _limits.answer_s
+    _limits.deadline, _limits.answer_s = time.monotonic() + within_s, answer_s
     try:
         yield
     finally:
-        _patience.deadline, _patience.answer_s = before
-
-
-def patience_left_s() -> float:
-    """How many seconds this thread will still wait; infinite without a bound."""
-    return _patience.deadline - time.monotonic()
+        _limits.deadline, _limits.answer_s = before
 
 
 class TimedConnection(psycopg.Connection[DictRow]):
-    """A connection that closes itself, with an OperationalError, when the patience of its thread is at an end.
+    """A connection that closes itself and raises OperationalError when the limits of its thread are exceeded.
 
-    A pool hides why it cannot connect, so `connect` tells it to `tell`: the error, or None when it went well.
-    `keeps_plans` is whether it may keep plans of statements from one transaction to the next.
+    A pool hides why it cannot connect, so `connect` passes the error to `report`, or None after a success.
     """
-
-    keeps_plans = False
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through
-        cls, conninfo: str = "", *, tell: Callable[[psycopg.OperationalError | None], None], **kwargs: Any
+        cls, conninfo: str = "", *, report: Callable[[psycopg.OperationalError | None], None], **kwargs: Any
     ) -> TimedConnection:
-        """Connect as psycopg does, and tell how it went."""
+        """Connect as psycopg does, and report the result."""
         try:
             connection = super().connect(conninfo, **kwargs)
         except psycopg.OperationalError as error:
-            tell(error)
+            report(error)
             raise
-        tell(None)
+        report(None)
         return connection
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for an answer of the server."""
-        deadline = min(_patience.deadline, time.monotonic() + _patience.answer_s)
+        deadline = min(_limits.deadline, time.monotonic() + _limits.answer_s)
         return super().wait(self._until(deadline, gen), *args, **kwargs)
 
     def _until(self, deadline: float, gen: PQGen[RV]) -> PQGen[RV]:
@@ -79,7 +71,7 @@ class TimedConnection(psycopg.Connection[DictRow]):
                 # The driver reports ten times a second that nothing has come.
                 ready = yield wanted
                 if not ready and time.monotonic() > deadline:
-                    # Nothing else may be asked on it: the answer could still come.
+                    # It must not be used again: the answer could still come.
                     self.pgconn.finish()
                     raise psycopg.OperationalError("the server did not answer in time")
                 wanted = gen.send(ready)
