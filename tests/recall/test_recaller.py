@@ -443,35 +443,6 @@ def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(
     assert recall.degraded == ()
 
 
-def test_a_small_theme_is_answered_by_plans_that_are_kept_as_by_those_for_its_values(
-    make: Callable[..., Memory],
-) -> None:
-    memory, events = make(), corpus(random.Random(3), 300)
-    memory.add(*events)
-    questions = [" ".join(event.user.split()[:length]) for length, event in enumerate(events[:8], 1)]
-    questions += ["kelp " * 50, " ".join(f"word{n} kelp" for n in range(70))]
-    # A theme is known as small from its first question on.
-    memory.ask("kelp")
-    assert prepared(memory) == []
-    for question in questions:
-        for context in (0, 1):
-            first = make().ask(question, context=context)
-            assert first.hits
-            assert memory.ask(question, context=context).hits == first.hits
-    kept = prepared(memory)
-    assert sum(statement["uses"] for statement in kept) > 2 * len(questions)
-    assert sum(statement["plans_for_values"] for statement in kept) == 0
-    assert len(kept) < 20
-
-
-@pytest.mark.parametrize("scope", [Scope("ops", None), Scope("ops", ("ops",), role="user")])
-def test_a_scope_whose_plan_depends_on_its_values_is_planned_each_time(memory: Memory, scope: Scope) -> None:
-    memory.add(*corpus(random.Random(3), 50))
-    for _ in range(12):
-        assert memory.ask("kelp", scope).hits
-    assert prepared(memory) == []
-
-
 def test_a_theme_with_a_long_text_is_asked_again_and_again(memory: Memory) -> None:
     memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
     memory.run(
@@ -498,40 +469,9 @@ def test_what_happens_to_the_tables_or_the_session_between_two_questions_takes_n
     memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
     for _ in range(3):
         assert memory.found("kelp") == ["the kelp", "the lamp"]
-    assert prepared(memory)
     memory.run(change)
     for _ in range(3):
         assert memory.found("kelp") == ["the kelp", "the lamp"]
-
-
-def test_plans_that_a_session_has_lost_are_made_again(memory: Memory) -> None:
-    memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
-    for _ in range(3):
-        memory.found("kelp")
-        with memory.database.connection(5) as connection:
-            # Behind the back of the driver, as a pooler may do that passes for the server.
-            connection.pgconn.exec_(b"deallocate all")
-    assert memory.found("kelp") == ["the kelp", "the lamp"]
-
-
-def test_a_question_that_fails_leaves_no_statement_on_the_server(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory.add(turn("the kelp", session="s"))
-    memory.ask("kelp")
-    slow = retrieval.PLAIN["scan_turns_8"].replace("where", "where pg_sleep(5) is not null and", 1)
-    monkeypatch.setattr(retrieval, "PLAIN", {**retrieval.PLAIN, "scan_turns_8": slow})
-    for _ in range(4):
-        assert memory.ask("kelp", budget_s=0.4).hits
-    assert prepared(memory) == []
-
-
-def prepared(memory: Memory) -> list[dict[str, int]]:
-    """The statements that a connection keeps: how often each was used as planned, and how often planned for values."""
-    with memory.database.connection(5) as connection:
-        return connection.execute(
-            "select generic_plans as uses, custom_plans as plans_for_values from pg_prepared_statements"
-        ).fetchall()
 
 
 def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_one(
