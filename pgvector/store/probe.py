@@ -98,7 +98,7 @@ def _schema(connection: Connection, *, readable: bool) -> tuple[verification.Sch
         return verification.verify(connection), (), ""
     except SchemaNotApplied:
         if not readable:
-            return None, (), "the role may not read the tables that are there"
+            return None, (), "the role may not read the existing tables"
     try:
         lacking = tuple(migrations.pending(connection))
     except SchemaNotApplied as error:

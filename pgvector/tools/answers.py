@@ -15,7 +15,7 @@ from ..text import times
 from ..text.sanitize import cut_at_word, safe_line, visible
 
 _MATCHED_MAX = 8
-# What an answer holds beside its entries.
+# The characters of an answer that are not its entries.
 _FRAME_CHARS = 500
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
@@ -56,7 +56,7 @@ def of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
 
 
 def _shorten(answer: dict[str, Any], chars_max: int) -> None:
-    """Cut the contents of the answer, and leave out its last hits if that is not enough."""
+    """Cut the contents of the answer, and remove its last hits when that is not enough."""
     frames = answer["hits"]
     needs = [_escaped_chars(frame["content"]) for frame in frames]
     sizes = [_size(frame | {"content": "", "cut": True}) + len(", ") for frame in frames]
@@ -75,16 +75,16 @@ def _shorten(answer: dict[str, Any], chars_max: int) -> None:
 
 
 def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) -> None:
-    """Give each hit of the answer the turns around it, nearest hits first, as far as there is room."""
+    """Add the turns around each hit, the first hits first, as far as there is room."""
     waiting = sum(len(hit.context) for hit in hits)
     room = chars_max - _size(answer) if waiting else 0
     for frame, hit in zip(answer["hits"], hits, strict=True):
         shown = []
-        for beside in hit.context:
-            turn = {"role": safe_line(beside.role, 20), "time": shown_time(beside.at), "content": ""}
+        for neighbour in hit.context:
+            turn = {"role": safe_line(neighbour.role, 20), "time": shown_time(neighbour.at), "content": ""}
             share = room // waiting - _size(turn) - len(', "context": [], ')
             waiting -= 1
-            turn["content"] = _cut_escaped(visible(beside.content[:chars_max]).strip(), max(0, share))
+            turn["content"] = _cut_escaped(visible(neighbour.content[:chars_max]).strip(), max(0, share))
             if turn["content"]:
                 shown.append(turn)
                 room -= _size(turn) + len(', "context": [], ')
@@ -116,7 +116,7 @@ def _frame(hit: Hit, passage: str) -> dict[str, Any]:
 
 
 def source(metadata: Metadata) -> str:
-    """Where an entry comes from: `memory tool`, `file` (read there), `remember`, `undo`, or `database` (put in)."""
+    """The origin of an entry: `memory tool`, `file`, `remember`, `undo`, or `database` (inserted by hand)."""
     return safe_line(str(metadata.get("origin") or ("memory tool" if metadata else "database")), 20)
 
 
@@ -125,7 +125,7 @@ def _cut_escaped(text: str, chars: int) -> str:
     if _escaped_chars(text) <= chars:
         return text
     end = bisect_right(range(len(text)), chars - 1, key=lambda end: _escaped_chars(text[:end]))
-    # The last character alone can be too much: it may take six once it is escaped.
+    # The last character alone can be too long: escaped it may have six.
     return cut_at_word(text, min(end, len(text) - 1)) if end > 0 else ""
 
 

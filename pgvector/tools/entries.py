@@ -16,7 +16,7 @@ from .arguments import Arguments
 
 LIMIT_DEFAULT = 20
 METADATA_CHARS_MAX = 4000
-# Metadata that tell where an entry comes from; a model must not claim them.
+# Metadata of the origin of an entry, which a model must not set.
 RESERVED = frozenset({"origin", "session_id", "context", "history_id"})
 ID_MAX = (1 << 63) - 1
 
@@ -30,10 +30,10 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
         "parameters": {
             "type": "object",
             "properties": {
-                "content": {"type": "string", "description": "One fact, in words that stand on their own"},
+                "content": {"type": "string", "description": "One fact, understandable on its own"},
                 "target": {**_TARGET, "description": "memory: about the work (usual); user: about the user"},
-                "metadata": {"type": "object", "description": "Anything to be kept with it, as JSON"},
-                "sync": {"type": "boolean", "description": "true: wait until it is stored, and tell its id"},
+                "metadata": {"type": "object", "description": "Anything to keep with it, as JSON"},
+                "sync": {"type": "boolean", "description": "true: wait until it is stored, and return its id"},
             },
             "required": ["content"],
         },
@@ -98,7 +98,7 @@ def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str
 
 
 def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
-    """What the answer says of an event once it is stored; waits at most as long as a recall may take."""
+    """The part of the answer about the stored row; waits for it at most as long as a recall may take."""
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s):
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
@@ -106,15 +106,15 @@ def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
         if found is not None:
             known = {"already_there": True} if found.created_at != event.at else {}
             return {"status": "stored", "id": found.id, **known}
-    # What is wrong is for operators: it may name hosts and roles.
-    return {"degraded": [f"not stored within {budget_s:g} s; it will be, by itself"]}
+    # The cause is for operators only: it may name hosts and roles.
+    return {"degraded": [f"not stored within {budget_s:g} s; it will be stored later"]}
 
 
 def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Remove an entry of the caller's theme; the history keeps it. Raises BadArgument, or Unavailable."""
     number = given.whole(arguments, "id", 1, ID_MAX)
     if number is None:
-        raise BadArgument("id is missing; list_memories and recall_memory tell it")
+        raise BadArgument("id is missing; list_memories and recall_memory show it")
     at, budget_s = now(), runtime.settings.recall_budget_s
     with runtime.database.transaction(budget_s, budget_s, within_s=budget_s) as connection:
         removed = delete(connection, caller.theme, number, session_id=caller.session_id, at=at)
@@ -123,7 +123,7 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
     answer = {"status": "forgotten", **answers.of_entries([removed], runtime.settings.recall_chars_max)[0]}
     target: Target = "user" if removed.target == "user" else "memory"
     if removed.home == runtime.home.id and removed.content in (runtime.home.entries(target) or ()):
-        answer["note"] = f"it still stands in {FILES[target]}; remove it there with the memory tool"
+        answer["note"] = f"it is still in {FILES[target]}; remove it there with the memory tool"
     return answer
 
 

@@ -42,12 +42,14 @@ def test_what_the_host_writes_is_read_back(entries: list[str]) -> None:
         (["new", "kept"], ["kept", "gone"], Difference(added=("new",), removed=("gone",))),
     ],
 )
-def test_what_differs_between_file_and_snapshot(file: list[str], snapshot: list[str], expected: Difference) -> None:
+def test_diff_reports_added_and_removed_entries(file: list[str], snapshot: list[str], expected: Difference) -> None:
     assert diff(file, snapshot) == expected
 
 
 @given(st.lists(ENTRY), st.lists(ENTRY), st.lists(ENTRY))
-def test_reconciling_does_what_file_and_snapshot_say(file: list[str], snapshot: list[str], stored: list[str]) -> None:
+def test_applying_a_difference_adds_new_and_removes_lost_entries(
+    file: list[str], snapshot: list[str], stored: list[str]
+) -> None:
     changes = diff(file, snapshot)
     rows = (set(stored) - set(changes.removed)) | set(changes.added)
     assert set(file) - set(snapshot) <= rows
@@ -93,14 +95,14 @@ def test_the_snapshot_follows_the_file(operations: list[tuple[str, str, str]], t
         assert sorted(snapshot) == sorted(file)
 
 
-def test_resolve_takes_substrings_literally() -> None:
+def test_find_removed_takes_substrings_literally() -> None:
     before = ("100% sure", "100 sure", "a_b", "axb")
     assert find_removed("100%", before, before[1:]) == "100% sure"
     assert find_removed("a_b", before, ("axb",)) == "a_b"
     assert find_removed("%", ("abc",), ()) is None
 
 
-def test_resolve_answers_nothing_when_it_cannot_be_sure() -> None:
+def test_find_removed_returns_none_when_several_entries_match() -> None:
     assert find_removed("tea", ("green tea", "black tea"), ()) is None
     assert find_removed("tea", ("green tea", "black tea"), ("black tea",)) == "green tea"
     assert find_removed("tea", ("green tea",), ("green tea",)) is None
@@ -108,6 +110,6 @@ def test_resolve_answers_nothing_when_it_cannot_be_sure() -> None:
 
 
 @given(ENTRY, ENTRIES, ENTRIES)
-def test_resolve_names_an_entry_that_is_gone_or_none(old_text: str, before: list[str], after: list[str]) -> None:
+def test_find_removed_returns_a_removed_entry_or_none(old_text: str, before: list[str], after: list[str]) -> None:
     found = find_removed(old_text, before, after)
     assert found is None or (found in before and found not in after and old_text in found)

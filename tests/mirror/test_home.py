@@ -94,7 +94,7 @@ def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path:
     ]  # fmt: skip
 
 
-def test_a_home_that_cannot_be_written_has_no_id_and_a_key_of_the_moment(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_has_no_id_and_a_temporary_key(tmp_path: Path) -> None:
     home = read_only(tmp_path)
     assert home.id == ""
     assert len(key_of(home)) == 64
@@ -175,14 +175,14 @@ def test_a_file_that_cannot_be_read_is_not_an_empty_file(tmp_path: Path, monkeyp
 # --- the snapshot
 
 
-def test_a_snapshot_is_kept_between_visits(tmp_path: Path) -> None:
+def test_a_snapshot_is_read_back_by_the_next_process(tmp_path: Path) -> None:
     assert noted(tmp_path) == ({"memory": (), "user": ()}, ())
     note(Home(tmp_path), "one", "zwei \ud800 三")
     assert noted(tmp_path) == ({"memory": ("one", "zwei \ud800 三"), "user": ()}, ())
 
 
 @pytest.mark.parametrize("events", [(), (Add(theme="ops", target="memory", content="kelp"),)])
-def test_a_home_that_is_open_sees_what_another_process_notes(kept_open: Home, events: tuple[Event, ...]) -> None:
+def test_an_open_snapshot_sees_what_another_process_writes(kept_open: Home, events: tuple[Event, ...]) -> None:
     note(kept_open, "one")
     note(Home(kept_open.path), "two", events=events)
     with kept_open.snapshot.locked(1):
@@ -190,7 +190,7 @@ def test_a_home_that_is_open_sees_what_another_process_notes(kept_open: Home, ev
 
 
 @pytest.mark.parametrize("lost", ["snapshot.jsonl", "."])
-def test_a_snapshot_that_somebody_deletes_is_begun_anew(kept_open: Home, lost: str) -> None:
+def test_a_deleted_snapshot_is_made_again(kept_open: Home, lost: str) -> None:
     note(kept_open, "one")
     (kept_open.state / lost).resolve().rename(kept_open.path / "away")
     with kept_open.snapshot.locked(1):
@@ -200,7 +200,7 @@ def test_a_snapshot_that_somebody_deletes_is_begun_anew(kept_open: Home, lost: s
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_events_are_handed_over_again_until_they_are_told_to_be_in_a_spool(tmp_path: Path, finished: bool) -> None:
+def test_pending_events_are_submitted_again_until_they_are_cleared(tmp_path: Path, finished: bool) -> None:
     events = (Add(theme="ops", target="memory", content="one"), Remove(theme="ops", target="memory", previous="zwei"))
     home = Home(tmp_path)
     note(home, "one", events=events)
@@ -214,7 +214,7 @@ def test_events_are_handed_over_again_until_they_are_told_to_be_in_a_spool(tmp_p
     assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
 
 
-def test_what_the_dead_began_and_nobody_takes_keeps_the_living_from_nothing(tmp_path: Path) -> None:
+def test_a_pending_event_that_is_always_refused_does_not_stop_new_changes(tmp_path: Path) -> None:
     def die(event: Event) -> bool:
         raise SystemExit
 
@@ -233,7 +233,7 @@ def test_what_the_dead_began_and_nobody_takes_keeps_the_living_from_nothing(tmp_
     assert [event.theme for event in taken] == ["stranger", "ops", "ops"]
 
 
-def test_an_entry_off_the_record_stays_unknown_though_the_removal_of_its_old_text_is_refused(tmp_path: Path) -> None:
+def test_an_off_record_entry_is_not_stored_when_the_removal_of_its_old_text_is_refused(tmp_path: Path) -> None:
     home, taken = Home(tmp_path), list[Event]()
     note(home, "an old secret")
     write_memory(home, "a new secret")
@@ -245,7 +245,7 @@ def test_an_entry_off_the_record_stays_unknown_though_the_removal_of_its_old_tex
     assert noted(tmp_path)[0]["memory"] == ("a new secret", "kelp")
 
 
-def test_an_entry_off_the_record_that_is_written_while_the_files_are_read_stays_unknown(
+def test_an_off_record_entry_written_while_the_files_are_read_is_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_slowly(home: Home, target: Target) -> tuple[str, ...] | None:
@@ -269,7 +269,7 @@ def test_an_entry_off_the_record_that_is_written_while_the_files_are_read_stays_
 
 
 @pytest.mark.parametrize("lost", [b"caf\xe9", "memory: {memory_enabled: false}"])
-def test_an_entry_off_the_record_waits_for_a_file_that_is_not_read(tmp_path: Path, lost: bytes | str) -> None:
+def test_an_off_record_entry_is_remembered_while_its_file_is_unreadable(tmp_path: Path, lost: bytes | str) -> None:
     home, taken = Home(tmp_path), list[Event]()
     mirror = Reconciler(home, lambda event: taken.append(event) is None)
     with Home(tmp_path).snapshot.locked(1):
@@ -286,7 +286,7 @@ def test_an_entry_off_the_record_waits_for_a_file_that_is_not_read(tmp_path: Pat
     assert taken == []
 
 
-def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
+def test_pending_events_of_another_version_are_skipped(tmp_path: Path) -> None:
     home = Home(tmp_path)
     event = Add(theme="ops", target="memory", content="one")
     note(home, "one", events=[event])
@@ -295,7 +295,7 @@ def test_events_of_another_version_are_passed_over(tmp_path: Path) -> None:
     assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, (event,))
 
 
-def test_the_time_of_the_newest_event_outlasts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_the_newest_event_is_kept_after_the_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "COMPACT_BYTES", 0)
     older, newer = (Add(theme="ops", target="memory", content=content) for content in ("one", "two"))
     note(Home(tmp_path), "one", "two", events=[newer, older])
@@ -307,7 +307,7 @@ def test_the_time_of_the_newest_event_outlasts_it(tmp_path: Path, monkeypatch: p
             home.snapshot.compact()
 
 
-def test_a_snapshot_of_an_older_version_is_read_and_takes_no_time_back(kept_open: Home) -> None:
+def test_a_snapshot_line_of_an_older_version_does_not_reset_the_newest_time(kept_open: Home) -> None:
     event, older = Add(theme="ops", target="memory", content="one"), b'\n{"memory": ["older"], "user": []}\n\n'
     note(kept_open, "one", events=[event])
     with (kept_open.state / "snapshot.jsonl").open("ab") as file:
@@ -339,7 +339,7 @@ def test_the_last_whole_line_of_a_long_snapshot_counts(tmp_path: Path, torn: byt
     assert noted(tmp_path)[0]["memory"] == ("199" * chars,)
 
 
-def test_a_line_that_a_full_disk_has_cut_leaves_the_one_before_it_with_its_events(
+def test_after_a_line_that_a_full_disk_cut_off_the_line_before_it_counts(
     kept_open: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = Add(theme="ops", target="memory", content="two")
@@ -365,9 +365,7 @@ def test_a_file_that_somebody_else_has_closed_does_not_stop_a_fork(kept_open: Ho
     assert noted(kept_open.path)[0]["memory"] == ("two",)
 
 
-def test_a_visit_reads_the_end_of_the_snapshot_alone_and_only_when_it_changed(
-    kept_open: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_end_of_a_changed_snapshot_is_read(kept_open: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(400):
         note(kept_open, str(number) * 100)
     size, read, asked = (kept_open.state / "snapshot.jsonl").stat().st_size, os.pread, []
@@ -379,7 +377,7 @@ def test_a_visit_reads_the_end_of_the_snapshot_alone_and_only_when_it_changed(
 
 
 @pytest.mark.parametrize("patient", [True, False])
-def test_a_snapshot_stays_small_whoever_is_open_meanwhile(
+def test_a_snapshot_is_compacted_while_another_process_has_it_open(
     kept_open: Home, monkeypatch: pytest.MonkeyPatch, patient: bool
 ) -> None:
     monkeypatch.setattr(snapshot, "FILE_BYTES_MAX", 1 << 20 if patient else 4096)
@@ -395,7 +393,7 @@ def test_a_snapshot_stays_small_whoever_is_open_meanwhile(
     assert [(path.name, path.stat().st_size < 5000) for path in kept_open.state.iterdir()] == [("snapshot.jsonl", True)]
 
 
-def test_a_snapshot_is_open_only_as_long_as_it_is_kept_open(tmp_path: Path) -> None:
+def test_a_snapshot_is_closed_unless_it_is_kept_open(tmp_path: Path) -> None:
     def files() -> int:
         return sum(os.path.realpath(path).startswith(str(tmp_path)) for path in Path("/proc/self/fd").iterdir())
 
@@ -427,7 +425,7 @@ def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(kept_open:
     assert visit_in_a_child() == 0
 
 
-def test_the_hosts_scrubbing_is_looked_for_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scrubber_of_the_host_is_looked_up_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Looked(list[str]):
         def find_spec(self, name: str, *_: object) -> None:
             self.append(name)
@@ -439,7 +437,7 @@ def test_the_hosts_scrubbing_is_looked_for_once_a_file(tmp_path: Path, monkeypat
     assert looked.count("agent") == 1
 
 
-def test_no_change_of_the_snapshot_is_lost_among_processes(tmp_path: Path) -> None:
+def test_processes_at_once_lose_no_change_of_the_snapshot(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.mkdir()
     script = f"""

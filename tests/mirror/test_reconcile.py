@@ -301,12 +301,12 @@ def play(dsn: str, folder: Path, *, sequences: int, steps: int) -> None:
     )  # fmt: skip
 
 
-def test_the_rows_are_the_lines_of_the_files_whatever_happens(database: str, tmp_path: Path) -> None:
+def test_rows_equal_the_lines_of_the_files_after_any_sequence_of_changes(database: str, tmp_path: Path) -> None:
     play(database, tmp_path / "homes", sequences=12, steps=20)
 
 
 @pytest.mark.slow
-def test_the_rows_are_the_lines_of_the_files_for_long(database: str, tmp_path: Path) -> None:
+def test_rows_equal_the_lines_of_the_files_after_long_sequences_of_changes(database: str, tmp_path: Path) -> None:
     play(database, tmp_path / "homes", sequences=150, steps=40)
 
 
@@ -444,7 +444,7 @@ def dies_unstored(runtime: Runtime, event: Add | Replace) -> None:
         ("garden", "default", "hand"),
     ],
 )
-def test_what_one_theme_took_out_does_not_come_back_when_that_of_another_is_stored_late(
+def test_a_removed_entry_does_not_come_back_by_a_late_event_of_another_theme(
     start: Callable[..., Runtime], late: str, saved_by: str, taken_by: str, how: str
 ) -> None:
     red, code, bell = "the door is red", "the door code is 1234", "the door has a bell"
@@ -533,7 +533,7 @@ Reconciler(home, accept).change(event)
 @pytest.mark.parametrize("replaced", [["red kelp"], []])
 @pytest.mark.parametrize("told", ["kelp", "green"])
 @pytest.mark.parametrize("changed", ["", "blue kelp"])
-def test_what_a_process_did_that_was_killed_in_a_change_is_known_to_the_next_change(
+def test_a_change_of_a_killed_process_is_known_to_the_next_change(
     start: Callable[..., Runtime], killed: str, replaced: list[str], told: str, changed: str
 ) -> None:
     """A host that tells a part of the old entry alone leaves it to us to know what that part was of."""

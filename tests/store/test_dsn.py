@@ -29,14 +29,14 @@ def told(dsn: str) -> str:
 @given(PASSWORDS)
 @example("\0")
 @example("12/\0")
-def test_whatever_the_password_is_nothing_of_it_is_shown(password: str) -> None:
+def test_no_part_of_any_password_is_shown(password: str) -> None:
     shown = told(f"postgresql://hermes:{password}@127.0.0.1:5432/memory")
     assert shown in ("hermes@127.0.0.1:5432/memory", told("postgresql://no:address"))
 
 
 @pytest.mark.parametrize("password", ["S3cr3t/Pass", "S3cr3t@Pass", "123/Pass", "S3cr3t%Pass", "12/ab?user=Pass"])
 @pytest.mark.parametrize("command", [["status"], ["doctor"], ["search", "x"], ["server", "start"]])
-def test_a_command_asks_to_percent_encode_a_password_that_tears_the_url(
+def test_a_command_asks_to_percent_encode_a_password_that_breaks_the_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], password: str
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", f"postgresql://hermes:{password}@127.0.0.1:9/memory")
@@ -47,9 +47,7 @@ def test_a_command_asks_to_percent_encode_a_password_that_tears_the_url(
     assert "Pass" not in done.shown
 
 
-def test_an_administrators_address_is_named_by_where_it_came_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_an_administrators_dsn_names_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torn = "postgresql://hermes:S3cr3t@Pass@127.0.0.1:9/memory"
     given = hermes_pgvector("--home", str(tmp_path), "migrate", "--dsn", torn)
     monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", torn)
@@ -72,6 +70,6 @@ def test_an_administrators_address_is_named_by_where_it_came_from(
         ("host=/run/pg user=me@azure password='a/b@c'", "me@azure@/run/pg:5432/"),
     ],
 )
-def test_what_libpq_reads_without_doubt_is_taken(dsn: str, shown: str) -> None:
+def test_dsns_that_libpq_parses_unambiguously_are_accepted(dsn: str, shown: str) -> None:
     check_dsn(dsn)
     assert describe(dsn) == shown

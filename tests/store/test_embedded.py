@@ -292,7 +292,7 @@ def test_root_starts_it_under_another_account(shared: EmbeddedServer) -> None:
 
 
 @needs_root
-def test_an_account_that_cannot_reach_the_folder_is_told_which_folder_is_shut() -> None:
+def test_the_error_names_the_folder_that_the_servers_account_cannot_enter() -> None:
     with scratch() as folder:
         shut = folder / "shut"
         shut.mkdir(mode=0o700)
@@ -302,7 +302,7 @@ def test_an_account_that_cannot_reach_the_folder_is_told_which_folder_is_shut() 
 
 
 @needs_root
-def test_another_user_cannot_connect_even_when_the_folders_stand_open(server: EmbeddedServer) -> None:
+def test_another_user_cannot_connect_even_when_the_folders_are_open(server: EmbeddedServer) -> None:
     server.ensure_running()
     query, dsn = "SELECT 1", server.dsn
 
@@ -368,7 +368,7 @@ def test_a_killed_server_comes_back_with_what_was_committed(server: EmbeddedServ
     assert ask(server, "SELECT n FROM kept") == 42
 
 
-def test_a_pid_that_another_process_has_by_now_does_not_keep_it_from_starting(server: EmbeddedServer) -> None:
+def test_a_stale_pid_of_another_process_does_not_stop_the_start(server: EmbeddedServer) -> None:
     """After a reboot the numbers in both lock files may be those of any process of the same user."""
     server.ensure_running()
     user = server.status().account if os.geteuid() == 0 else ""
@@ -387,7 +387,7 @@ def test_a_pid_that_another_process_has_by_now_does_not_keep_it_from_starting(se
         stranger.kill(signal.SIGKILL)
 
 
-def test_a_maker_that_dies_half_way_leaves_nothing_in_the_way(server: EmbeddedServer) -> None:
+def test_a_process_that_dies_while_it_makes_the_folder_does_not_stop_the_next(server: EmbeddedServer) -> None:
     def start() -> None:
         server.ensure_running()
 
@@ -449,7 +449,7 @@ def test_a_lock_that_is_held_ends_the_wait_in_time(server: EmbeddedServer) -> No
         server.ensure_running(timeout_s=0.2)
 
 
-def test_what_people_say_is_not_in_the_servers_log(server: EmbeddedServer) -> None:
+def test_the_servers_log_contains_no_stored_text(server: EmbeddedServer) -> None:
     server.ensure_running()
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE said (content text PRIMARY KEY)")

@@ -88,7 +88,7 @@ def swap(previous: str, content: str, seconds: float = 10, **more: Any) -> Repla
 # --- what is kept
 
 
-def test_a_removed_entry_is_kept_with_all_that_was_known_and_who_removed_it(memory: Memory) -> None:
+def test_the_history_keeps_a_removed_entry_whole_and_who_removed_it(memory: Memory) -> None:
     memory.apply(add("green tea", 3, target="user", metadata={"by": "tool"}))
     ((entry,),) = memory.psql("select id from memory_entries")
     memory.apply(remove("green tea", 20, target="user", theme="billing", session_id="s7"))
@@ -99,7 +99,7 @@ def test_a_removed_entry_is_kept_with_all_that_was_known_and_who_removed_it(memo
     assert memory.past(f"{columns}, replaced_by") == [(*known, at(20), "removed", "s7", None)]
 
 
-def test_a_replaced_entry_tells_what_stands_in_its_place(memory: Memory) -> None:
+def test_the_history_of_a_replaced_entry_names_the_new_content(memory: Memory) -> None:
     memory.apply(add("tea at four", 1), swap("tea at four", "tea at five", 10, session_id="s1"))
     memory.apply(swap("tea at five", "tea at six", 20, session_id="s2"))
     assert memory.contents() == ["tea at six"]
@@ -109,7 +109,7 @@ def test_a_replaced_entry_tells_what_stands_in_its_place(memory: Memory) -> None
     ]
 
 
-def test_the_rows_of_one_transaction_are_told_apart(memory: Memory) -> None:
+def test_the_rows_of_one_transaction_get_their_own_details(memory: Memory) -> None:
     memory.apply(add("a"), add("b"), add("c"))
     memory.apply(remove("a", 10, session_id="one"), swap("b", "d", 11, session_id="two"), remove("c", 12))
     assert memory.past("content, how, session_id, gone_at") == [
@@ -119,7 +119,7 @@ def test_the_rows_of_one_transaction_are_told_apart(memory: Memory) -> None:
     ]
 
 
-def test_what_psql_does_is_seen_too(memory: Memory) -> None:
+def test_the_history_keeps_changes_made_by_psql(memory: Memory) -> None:
     memory.apply(add("a"), add("b"), add("c"))
     memory.psql("delete from memory_entries where content = 'a'")
     memory.psql("update memory_entries set content = 'B' where content = 'b'")
@@ -133,13 +133,13 @@ def test_what_psql_does_is_seen_too(memory: Memory) -> None:
     assert recent
 
 
-def test_psql_is_seen_whatever_its_search_path_is(memory: Memory) -> None:
+def test_the_history_keeps_changes_by_psql_with_any_search_path(memory: Memory) -> None:
     memory.apply(add("a"))
     memory.psql("set search_path = ''; delete from public.memory_entries")
     assert memory.past() == [("removed", "a")]
 
 
-def test_vectors_words_and_notes_of_an_entry_make_no_history(memory: Memory) -> None:
+def test_changes_of_vectors_words_and_metadata_make_no_history(memory: Memory) -> None:
     memory.psql("insert into memory_entries (target, content) values ('user', 'tea')")
     with memory.database.transaction(5, 5) as connection:
         assert upkeep.add_words(connection, 10) == 1
@@ -164,7 +164,7 @@ def test_a_transaction_that_fails_leaves_no_history(memory: Memory) -> None:
     assert (memory.contents(), memory.past()) == (["tea"], [])
 
 
-def test_a_remove_that_comes_twice_is_told_once(memory: Memory) -> None:
+def test_a_remove_that_comes_twice_is_in_the_history_once(memory: Memory) -> None:
     event = remove("tea")
     memory.apply(add("tea"), event)
     memory.apply(event)
@@ -172,7 +172,7 @@ def test_a_remove_that_comes_twice_is_told_once(memory: Memory) -> None:
     assert memory.past() == [("removed", "tea")]
 
 
-def test_old_history_is_forgotten(memory: Memory) -> None:
+def test_old_history_is_pruned(memory: Memory) -> None:
     memory.apply(add("a"), add("b"), remove("a"), remove("b"))
     memory.psql("update memory_history set gone_at = now() - interval '29 days' where content = 'a'")
     memory.psql("update memory_history set gone_at = now() - interval '31 days' where content = 'b'")
@@ -181,7 +181,7 @@ def test_old_history_is_forgotten(memory: Memory) -> None:
     assert memory.past() == [("removed", "a")]
 
 
-def test_the_process_that_holds_the_lease_forgets_it(memory: Memory) -> None:
+def test_only_the_process_with_the_lease_prunes_it(memory: Memory) -> None:
     memory.apply(add("a"), remove("a"))
     settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
     errands = BackgroundExecutor("test", 1)
@@ -279,7 +279,7 @@ def test_the_history_is_listed_newest_first_and_narrowed(memory: Memory) -> None
     assert memory.command("history", "--theme", "nobody").out == "nothing was replaced or removed\n"
 
 
-def test_a_time_that_is_shown_can_be_given_back(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shown_time_is_accepted_as_an_argument(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "Europe/Berlin")
         time.tzset()
@@ -291,7 +291,7 @@ def test_a_time_that_is_shown_can_be_given_back(memory: Memory, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("since", ["yesterday", "12", "-3d", "2026-13-01", ""])
-def test_a_time_that_is_none_is_used_wrongly(memory: Memory, since: str) -> None:
+def test_an_invalid_time_is_a_usage_error(memory: Memory, since: str) -> None:
     assert memory.command("history", "--since", since).code == 2
 
 
@@ -310,7 +310,7 @@ def test_undo_brings_an_entry_back_once(memory: Memory) -> None:
     assert [number for (number,) in memory.past("id")] == [1], "the history stays as it is"
 
 
-def test_undo_of_a_replace_tells_that_both_are_there(memory: Memory) -> None:
+def test_undo_of_a_replace_reports_that_both_entries_exist(memory: Memory) -> None:
     memory.apply(add("tea at four", 3), swap("tea at four", "tea at five"))
     outcome = memory.command("undo", "1")
     assert sorted(memory.contents()) == ["tea at five", "tea at four"]
@@ -327,14 +327,14 @@ def test_undo_of_an_edit_by_psql_and_of_one_already_undone_by_hand(memory: Memor
     assert sorted(memory.contents()) == ["a", "b"]
 
 
-def test_undo_of_what_the_history_does_not_have_is_used_wrongly(memory: Memory) -> None:
+def test_undo_of_an_unknown_id_is_a_usage_error(memory: Memory) -> None:
     outcome = memory.command("undo", "77")
     assert outcome.code == 2
     assert "no entry 77" in outcome.err
     assert "hermes-pgvector history" in outcome.err
 
 
-def test_an_entry_brought_back_is_not_meant_by_a_part_of_its_text(memory: Memory) -> None:
+def test_a_restored_entry_is_not_found_by_a_part_of_its_text(memory: Memory) -> None:
     memory.apply(add("green tea"), remove("green tea"))
     assert memory.command("undo", "1").code == 0
     memory.apply(remove("", 20, old_text="tea"))

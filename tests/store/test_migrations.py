@@ -92,7 +92,7 @@ def test_migrate_applies_every_file_once_and_verify_reports_the_state(empty_data
         assert migrations.pending(connection) == []
 
 
-def test_vectors_have_768_numbers_unless_told_otherwise(empty_database: str) -> None:
+def test_vectors_have_768_numbers_by_default(empty_database: str) -> None:
     migrations.migrate(empty_database)
     with psycopg.connect(empty_database) as connection:
         assert verification.verify(connection) == verification.SchemaState(768, None, verification.LATEST)
@@ -303,7 +303,9 @@ def test_a_runtime_role_that_does_not_exist_is_named(empty_database: str) -> Non
         migrations.migrate(empty_database, runtime_role="nobody_here")
 
 
-def test_an_admin_without_superuser_is_told_what_to_ask_for(empty_database: str, role: Callable[..., str]) -> None:
+def test_the_error_for_an_admin_without_superuser_names_what_to_ask_for(
+    empty_database: str, role: Callable[..., str]
+) -> None:
     name = role()
     with pytest.raises(SchemaNotApplied, match="GRANT CREATE ON SCHEMA public TO ADMIN") as refused:
         migrations.migrate(as_role(empty_database, name))
@@ -328,7 +330,7 @@ def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None
         migrations.migrate(empty_database)
 
 
-def test_an_extension_outside_the_search_path_is_pointed_at(empty_database: str) -> None:
+def test_an_extension_outside_the_search_path_is_named(empty_database: str) -> None:
     run(empty_database, "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")
     with pytest.raises(SchemaNotApplied, match="search_path = public, extensions"):
         migrations.migrate(empty_database)
@@ -337,7 +339,7 @@ def test_an_extension_outside_the_search_path_is_pointed_at(empty_database: str)
     assert migrations.migrate(empty_database)
 
 
-def test_what_the_manual_tells_to_drop_is_all_that_migrate_made(empty_database: str) -> None:
+def test_the_manual_lists_everything_that_migrate_makes(empty_database: str) -> None:
     ours = """
         SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
         UNION ALL SELECT proname FROM pg_proc AS p WHERE pronamespace = 'public'::regnamespace
@@ -376,7 +378,7 @@ def test_verify_accepts_a_newer_schema(database: str) -> None:
         assert migrations.pending(connection) == []
 
 
-def test_verify_tells_a_role_without_rights_how_to_get_them(database: str, role: Callable[..., str]) -> None:
+def test_verify_names_the_command_that_grants_a_role_its_rights(database: str, role: Callable[..., str]) -> None:
     name = role()
     with (
         psycopg.connect(as_role(database, name)) as connection,

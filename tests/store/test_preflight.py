@@ -17,6 +17,6 @@ def test_an_old_version_or_none_does_not_pass(version: str) -> None:
     assert older(version, PGVECTOR_MIN)
 
 
-def test_one_that_is_new_enough_may_still_have_known_faults() -> None:
+def test_a_new_enough_version_may_have_known_faults() -> None:
     assert older("0.8.3", PGVECTOR_SOUND)
     assert not older("0.8.10", PGVECTOR_SOUND)

@@ -146,7 +146,7 @@ def test_an_upgraded_database_has_the_structure_of_a_fresh_one(
     assert structure(server, upgraded) == structure(server, fresh)
 
 
-def test_psql_takes_an_earlier_release_over_too(server: Any, empty_database: str) -> None:
+def test_psql_upgrades_an_earlier_release_too(server: Any, empty_database: str) -> None:
     if server.bin is None:
         pytest.skip("psql of the tested server is not at hand")
     execute(empty_database, RELEASES["1.0"] + ROWS)
@@ -186,7 +186,7 @@ def test_agents_and_delegations_are_kept(empty_database: str) -> None:
     assert rows(empty_database, "SELECT operation FROM memory_maintenance_log") == [("prune",)]
 
 
-def test_columns_that_somebody_added_live_on_in_metadata(empty_database: str) -> None:
+def test_added_columns_are_kept_in_metadata(empty_database: str) -> None:
     execute(empty_database, RELEASES["0.3"] + ROWS + """
         ALTER TABLE memory_entries ADD COLUMN importance int, ADD COLUMN "Who Said" text;
         UPDATE memory_entries SET importance = 3, "Who Said" = 'Ann' WHERE id = 7;
@@ -197,7 +197,7 @@ def test_columns_that_somebody_added_live_on_in_metadata(empty_database: str) ->
     assert kept[9] == {}
 
 
-def test_only_identical_entries_of_a_theme_become_one_and_tell_of_the_others(empty_database: str) -> None:
+def test_only_identical_entries_of_a_theme_are_merged_and_the_others_noted(empty_database: str) -> None:
     execute(empty_database, RELEASES["0.3"] + ROWS + """
         ALTER TABLE memory_entries DROP CONSTRAINT memory_entries_unique;
         INSERT INTO memory_entries (id, agent_identity, target, content, embedding, created_at, metadata) VALUES
@@ -215,7 +215,7 @@ def test_only_identical_entries_of_a_theme_become_one_and_tell_of_the_others(emp
     assert rows(empty_database, "SELECT count(*) FROM memory_entries") == [(6,)]
 
 
-def test_long_entries_are_taken_over(empty_database: str) -> None:
+def test_long_entries_are_upgraded(empty_database: str) -> None:
     execute(empty_database, RELEASES["1.0"])
     execute(empty_database, "INSERT INTO memory_entries (target, content) "
             "SELECT 'user', string_agg(md5(i::text), ' ') FROM generate_series(1, 5000) AS i")  # fmt: skip
@@ -241,7 +241,9 @@ def test_the_earlier_runtime_role_can_use_the_new_tables(empty_database: str, ea
     ],
     ids=["a view depends on it", "not our table"],
 )
-def test_what_cannot_be_taken_over_is_left_as_it_was(server: Any, empty_database: str, extra: str, named: str) -> None:
+def test_a_database_that_cannot_be_upgraded_is_left_unchanged(
+    server: Any, empty_database: str, extra: str, named: str
+) -> None:
     execute(empty_database, RELEASES["1.0"] + ROWS + extra)
     before = structure(server, empty_database)
     with pytest.raises(SchemaNotApplied, match=f"002_memory.*{named}"):

@@ -73,7 +73,7 @@ def mirrored(runtime: Runtime, content: str, theme: str = "ops") -> Add:
 # --- remember
 
 
-def test_what_is_remembered_is_stored_with_its_notes_and_found(runtime: Runtime) -> None:
+def test_a_remembered_entry_is_stored_with_its_metadata_and_recalled(runtime: Runtime) -> None:
     answer = use(runtime, "remember", content=" the kelp is green ", metadata={"ticket": 7}, target="user", sync=True)
     ((number, home, target, metadata),) = rows(runtime, "select id, home, target, metadata from memory_entries")
     assert (answer["status"], answer["id"], answer["theme"], answer["source"]) == ("stored", number, "ops", "remember")
@@ -99,7 +99,7 @@ def test_remembering_twice_is_one_row_and_says_so(runtime: Runtime) -> None:
     assert contents(runtime) == ["kelp"]
 
 
-def test_a_look_for_an_entry_does_not_wait_for_who_changes_it(runtime: Runtime) -> None:
+def test_looking_an_entry_up_does_not_wait_for_a_lock_on_it(runtime: Runtime) -> None:
     first = use(runtime, "remember", content="kelp", sync=True)
     with psycopg.connect(runtime.database.dsn) as another:
         another.execute("select from memory_entries for update")
@@ -109,7 +109,7 @@ def test_a_look_for_an_entry_does_not_wait_for_who_changes_it(runtime: Runtime) 
     assert found.id == first["id"]
 
 
-def test_while_postgres_is_away_it_is_accepted_and_says_that_it_is_not_stored_and_not_where(
+def test_without_postgres_remember_accepts_and_reports_a_delay_without_naming_the_database(
     start: Callable[..., Runtime], make_database: Callable[..., str]
 ) -> None:
     runtime = start(dsn=(gone := make_database()), recall_budget_s=1, connect_timeout_s=0.5, retry_max_s=0.2)
@@ -127,13 +127,13 @@ def test_while_postgres_is_away_it_is_accepted_and_says_that_it_is_not_stored_an
     assert contents(runtime) == ["kelp"]
 
 
-def test_nothing_is_remembered_off_the_record(runtime: Runtime) -> None:
+def test_remember_stores_nothing_off_the_record(runtime: Runtime) -> None:
     caller = Caller(theme="ops", off_record=True)
     assert "off the record" in json.loads(toolset.call(runtime, "remember", {"content": "kelp"}, caller))["error"]
     assert contents(runtime) == []
 
 
-def test_files_and_their_changes_leave_alone_what_was_remembered(runtime: Runtime) -> None:
+def test_changes_of_the_files_do_not_touch_remembered_entries(runtime: Runtime) -> None:
     path = runtime.home.path / "memories" / "MEMORY.md"
     use(runtime, "remember", content="green kelp")
     path.write_text("green kelp\n§\nred kelp", encoding="utf-8")
@@ -149,7 +149,7 @@ def test_files_and_their_changes_leave_alone_what_was_remembered(runtime: Runtim
     assert contents(runtime) == ["green kelp", "blue kelp"]
 
 
-def test_a_line_of_the_file_that_is_remembered_outlives_the_file(runtime: Runtime) -> None:
+def test_a_remembered_line_of_a_file_stays_when_the_file_loses_it(runtime: Runtime) -> None:
     path = runtime.home.path / "memories" / "MEMORY.md"
     path.write_text("green kelp", encoding="utf-8")
     runtime.files.reconcile("ops", "s")
@@ -162,7 +162,7 @@ def test_a_line_of_the_file_that_is_remembered_outlives_the_file(runtime: Runtim
 # --- forget
 
 
-def test_forget_takes_one_entry_of_the_own_theme_out_and_keeps_it_in_the_history(runtime: Runtime) -> None:
+def test_forget_removes_one_entry_of_the_own_theme_and_the_history_keeps_it(runtime: Runtime) -> None:
     number = use(runtime, "remember", content="kelp", sync=True)["id"]
     use(runtime, "remember", content="kelp too", sync=True)
     other = use(runtime, "forget", theme="billing", id=number)
@@ -175,7 +175,7 @@ def test_forget_takes_one_entry_of_the_own_theme_out_and_keeps_it_in_the_history
     assert "no such entry" in use(runtime, "forget", id=number)["error"]
 
 
-def test_forget_tells_that_a_line_still_stands_in_the_file(runtime: Runtime) -> None:
+def test_forget_notes_that_a_line_is_still_in_the_file(runtime: Runtime) -> None:
     path = runtime.home.path / "memories" / "MEMORY.md"
     path.write_text("kelp", encoding="utf-8")
     runtime.files.reconcile("ops", "s")
@@ -188,7 +188,7 @@ def test_forget_tells_that_a_line_still_stands_in_the_file(runtime: Runtime) -> 
 # --- list_memories
 
 
-def test_the_profile_counts_and_pages_newest_first(runtime: Runtime) -> None:
+def test_list_memories_counts_and_pages_newest_first(runtime: Runtime) -> None:
     for number in range(5):
         runtime.files.change(mirrored(runtime, f"kelp {number}"))
     use(runtime, "remember", content="likes kelp", target="user")
@@ -208,7 +208,7 @@ def test_the_profile_counts_and_pages_newest_first(runtime: Runtime) -> None:
     assert (empty["counts"], empty["entries"], empty["newest"]) == ({"memory": 0, "user": 0}, [], None)
 
 
-def test_a_list_keeps_to_its_bound_and_goes_on_where_it_was_cut(start: Callable[..., Runtime]) -> None:
+def test_a_list_fits_its_bound_and_the_next_page_continues_it(start: Callable[..., Runtime]) -> None:
     runtime = start(recall_chars_max=2000)
     for number in range(12):
         runtime.files.change(mirrored(runtime, f'kelp {number} "quoted"\n\\ 漢字 ' * 200))
@@ -322,7 +322,7 @@ def test_the_settings_decide_which_tools_there_are(
         assert (f"no tool '{name}'" in answer.get("error", "")) == (name not in names), name
 
 
-def test_an_agent_that_only_reads_is_not_told_that_something_is_kept() -> None:
+def test_the_prompt_off_the_record_does_not_claim_that_something_is_stored() -> None:
     prompt = prompt_of(Settings(off_record=True, tools="all"))
     assert "nothing of this session is stored" in prompt
     assert "is kept" not in prompt

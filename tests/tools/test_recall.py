@@ -99,7 +99,7 @@ def test_the_session_of_the_call_is_the_scope_session(runtime: Runtime) -> None:
     assert contents(use(runtime, "recall_conversation", query="kelp", scope="session")) == {"kelp here"}
 
 
-def test_a_target_is_kept_to(runtime: Runtime) -> None:
+def test_a_target_narrows_the_recall(runtime: Runtime) -> None:
     keep(runtime, "kelp")
     runtime.accept(Add(theme="ops", home="h", target="user", content="kelp of mine"))
     assert contents(use(runtime, "recall_memory", query="kelp", target="user")) == {"kelp of mine"}
@@ -136,14 +136,14 @@ def test_a_wrong_argument_is_named(runtime: Runtime, tool: str) -> None:
         assert len(answer["error"]) < 300
 
 
-def test_arguments_of_one_tool_alone_are_named_too(runtime: Runtime) -> None:
+def test_an_argument_of_the_other_tool_is_an_error(runtime: Runtime) -> None:
     assert "target" in use(runtime, "recall_conversation", query="kelp", target="user")["error"]
     error = use(runtime, "recall_memory", query="kelp", target="notes")["error"]
     assert "'notes'" in error
     assert "memory, user" in error
 
 
-def test_other_mistakes_are_told(start: Any) -> None:
+def test_unknown_tools_scopes_and_shapes_are_errors_that_name_them(start: Any) -> None:
     runtime = start(cross_theme_recall="none")
     assert "recall_memory, recall_conversation" in use(runtime, "recall_dreams", query="kelp")["error"]
     assert "session" in use(runtime, "recall_conversation", session_id="", query="kelp", scope="session")["error"]
@@ -159,7 +159,7 @@ def test_a_limit_may_come_as_models_write_it(runtime: Runtime, limit: Any) -> No
     assert use(runtime, "recall_memory", query="kelp", limit=limit)["count"] == 2
 
 
-def test_the_schemas_tell_the_arguments_that_are_taken(runtime: Runtime) -> None:
+def test_every_argument_of_a_schema_is_accepted(runtime: Runtime) -> None:
     keep(runtime, "kelp")
     for schema in SCHEMAS:
         properties = schema["parameters"]["properties"]
@@ -174,7 +174,7 @@ def test_the_schemas_tell_the_arguments_that_are_taken(runtime: Runtime) -> None
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("chars_max", [1000, 3000])
-def test_an_answer_keeps_to_its_bound(start: Any, tool: str, chars_max: int) -> None:
+def test_an_answer_fits_its_bound(start: Any, tool: str, chars_max: int) -> None:
     runtime = start(recall_chars_max=chars_max)
     keep(runtime, *(f'kelp {number} "quoted"\n\\ 漢字 ' * 200 for number in range(12)))
     text = call(runtime, tool, {"query": "kelp " * 50, "limit": 50}, OPS)
@@ -209,13 +209,13 @@ def test_whatever_is_called_the_answer_is_json(runtime: Runtime, tool: str, argu
 
 @given(awkward.filter(lambda text: text.strip("\0 \n")))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_recalled_is_json_too(runtime: Runtime, text: str) -> None:
+def test_a_recalled_text_is_valid_json(runtime: Runtime, text: str) -> None:
     runtime.accept(TurnTaken(theme="ops", session_id=text, user=f"kelp {text}", assistant=text))
     answer = use(runtime, "recall_conversation", query=f"kelp {text}")
     assert answer["hits"]
 
 
-def test_a_recall_that_is_worse_says_why(runtime: Runtime, endpoint: Endpoint) -> None:
+def test_a_degraded_recall_names_the_reason(runtime: Runtime, endpoint: Endpoint) -> None:
     keep(runtime, "the kelp is green")
     assert runtime.writer.flush(20)
     endpoint.status = 500
@@ -260,22 +260,20 @@ def found(runtime: Runtime, tool: str = "recall_conversation", **arguments: Any)
         ({"until": "2026-03-01T10:30+01:00"}, ""),
     ],
 )
-def test_a_recall_of_turns_keeps_to_the_time_that_is_asked_for(
-    days: Runtime, narrowed: dict[str, str], sites: str
-) -> None:
+def test_since_and_until_narrow_a_recall_of_turns(days: Runtime, narrowed: dict[str, str], sites: str) -> None:
     hits = found(days, **narrowed)
     assert sorted({hit["content"].rstrip("?")[-1] for hit in hits}) == list(sites)
     assert len(hits) == 2 * len(sites)
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_a_recall_of_one_side_brings_no_neighbour_of_the_other(days: Runtime, role: str) -> None:
+def test_a_recall_of_one_role_returns_no_turn_of_the_other(days: Runtime, role: str) -> None:
     hits = found(days, role=role)
     assert {hit["role"] for hit in hits} == {role}
     assert len(hits) == 3
 
 
-def test_a_recall_of_memory_keeps_to_the_time_that_is_asked_for(runtime: Runtime) -> None:
+def test_since_and_until_narrow_a_recall_of_entries(runtime: Runtime) -> None:
     for number, at in enumerate(DAYS):
         runtime.accept(Add(theme="ops", target="memory", content=f"kelp at site {number}", at=at))
     hits = found(runtime, "recall_memory", since="2026-03-02", until="2026-03-02")
@@ -324,7 +322,7 @@ def test_what_was_said_ten_times_is_one_hit_with_a_count(runtime: Runtime) -> No
     assert all("said" not in hit for hit in hits[1:])
 
 
-def test_a_hit_says_by_which_words_of_the_question_it_was_found(days: Runtime) -> None:
+def test_a_hit_names_the_words_of_the_question_that_it_contains(days: Runtime) -> None:
     hits = found(days, query="Where does kelp grow, at which sites?", role="assistant")
     assert all({"kelp", "grow", "sites"} <= set(hit["why"]["words"]) for hit in hits)
     assert all(hit["theme"] == "ops" and hit["session_id"] == "s" and hit["time"] for hit in hits)

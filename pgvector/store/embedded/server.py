@@ -252,7 +252,7 @@ class EmbeddedServer:
             # An ending server removes any socket with this name, so a new server must wait for it.
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
-                    f"an older server whose data folder is gone still listens in {self.paths.sockets}: "
+                    f"an older server whose data folder was deleted still listens in {self.paths.sockets}: "
                     "it notices within a minute, so try again then"
                 )
             time.sleep(10 * _POLL_S)

@@ -114,7 +114,7 @@ def make_folder(path: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise SettingsError(
             f"{path} belongs to user id {found.st_uid} with mode {found.st_mode & 0o7777:04o}, and the embedded server "
-            f"needs a folder of user id {os.geteuid()} that nobody else can write to: set data_dir to another folder"
+            f"needs a folder of user id {os.geteuid()} that no other user can write to: set data_dir to another folder"
         )
 
 

@@ -108,7 +108,7 @@ def check_server(connection: Connection) -> None:
         )
     if home is not None and not visible:
         raise SchemaNotApplied(
-            f"pgvector lives in schema {home!r}, which is not on the search_path; as its owner run: "
+            f"pgvector is installed in schema {home!r}, which is not on the search_path; as its owner run: "
             f"ALTER DATABASE {database} SET search_path = {schema}, {home}"
         )
 
