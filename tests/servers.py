@@ -202,8 +202,9 @@ def _fast_folder() -> str:
 
 def _run(program: Path, folder: Path, *arguments: str) -> None:
     """Run a program of Postgres on the data of `folder`. Raises NoServer with the end of its output."""
-    log = folder / "tools.log"
+    log = folder / "log"
     with log.open("ab") as output:
+        before = output.tell()
         try:
             done = subprocess.run(
                 [program, "-D", folder / "data", *arguments],
@@ -214,6 +215,7 @@ def _run(program: Path, folder: Path, *arguments: str) -> None:
         except (OSError, subprocess.TimeoutExpired) as error:
             failed = str(error)
     if failed:
-        raise NoServer(
-            f"the Postgres of the tests cannot be started: {program.name}: {failed}\n{log.read_text()[-2000:]}"
-        )
+        said = log.read_bytes()[before:].decode(errors="replace").strip()
+        if (server_log := folder / "server.log").exists():
+            said += "\n" + server_log.read_text(errors="replace").strip()
+        raise NoServer(f"the Postgres of the tests cannot be started: {program.name} {failed}\n{said[-2000:]}")
