@@ -116,15 +116,20 @@ def test_counters_add_up_in_the_middle_of_a_burst(
     one = agent()
     wait_for(lambda: any(process.signs for process in processes(home.spool)))
     seen = set()
-    for _ in range(15):
-        one.take(30)
+
+    def several_seen() -> bool:
         for process in processes(home.spool):
             assert process.signs is not None
             assert process.signs.counters.balanced
             seen.add(process.signs.counters)
+        return len(seen) > 1
+
+    for _ in range(15):
+        one.take(30)
+        several_seen()
         time.sleep(0.2)
+    wait_for(several_seen)
     wait_for(lambda: look().document["all_processes"]["counters"]["applied"] == 450)
-    assert len(seen) > 1
 
 
 def test_a_writer_that_hangs_is_noticed_by_everybody_and_is_well_again_afterwards(
