@@ -37,6 +37,8 @@ _cleanup = pytest.StashKey[ExitStack]()
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Under xdist, make the clusters that the workers copy: without them the run ends here, with one message."""
     if session.config.getoption("numprocesses", None):
+        # So that the servers and their folders are removed then, too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         _prepare(session.config)
 
 
