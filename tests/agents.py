@@ -1,4 +1,4 @@
-"""Agents as processes of their own for tests: they accept turns on demand, and are stopped, continued and killed."""
+"""Agent processes that accept turns on demand; tests stop, continue and kill them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _AGENT = """
 
 
 class Agent:
-    """One process with the memory of a home. What it logs goes into a file."""
+    """One process with the memory of a home. It logs to a file."""
 
     def __init__(self, home: Path, name: str = "one", **settings: Any) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class Agent:
         return self.process.pid
 
     def take(self, count: int, theme: str = "ops") -> None:
-        """Accept that many turns; they are durable when it returns."""
+        """Accept `count` turns; they are on disk when it returns."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{count} {theme}\n")
         self.process.stdin.flush()
@@ -65,7 +65,7 @@ class Agent:
         self.process.wait(10)
 
     def end(self) -> None:
-        """End it as agents end, whatever was done to it before."""
+        """End the process in the normal way, also when it is stopped."""
         if self.process.poll() is None:
             os.kill(self.pid, signal.SIGCONT)
         try:
@@ -86,7 +86,7 @@ def turn(text: str, theme: str = "ops") -> TurnTaken:
 
 
 def stored(dsn: str) -> dict[str, int]:
-    """The texts of all turns, and how often each is there."""
+    """The number of rows of each text in conversations."""
     with psycopg.connect(dsn) as connection:
         return dict(connection.execute("select content, count(*) from conversations group by content").fetchall())
 

@@ -1,4 +1,4 @@
-"""Command lines of ours, run in this process."""
+"""Runs `hermes-pgvector` in the process of the test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
 
 def hermes_pgvector(*arguments: str) -> Outcome:
-    """Run a command line and keep what it prints."""
+    """Run a command line; returns its exit code and output."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:

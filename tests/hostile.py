@@ -1,4 +1,4 @@
-"""Texts that attack whoever shows them, and what must not be left of them."""
+"""Texts that attack the reader of a recall, and the patterns that sanitized text must not contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLES = """< > </ / ‹ › « » ⟨ 〉 ＜ ＞ &lt; &gt; &#60; &#x3C; memor
 | <| |> im_start im_end # ### - * ``` --- \u200b \u202e \ufeff \U000e0073 \ud800 \0 … & a 数据"""
 NASTY_PIECES = [*SAMPLES.split(), " ", "\n", "\r\n", "\u2028", "\t", "word "]
 NASTY = st.lists(st.sampled_from(NASTY_PIECES), max_size=30).map("".join) | ANY_TEXT
-# What the two hosts strip from a provider's text, and what models take for the voice of somebody else.
+# What the two hosts remove from a provider's text, and what a model reads as another speaker.
 HOST_FENCE = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
 VOICES = re.compile(
     r"<\|[\w/][^|<>\n]*(?<=\w)\|>|\[/?INST\]|\[\s*system note\b"

@@ -1,4 +1,4 @@
-"""An embedding endpoint on loopback for tests: real HTTP, deterministic vectors, and troubles on demand."""
+"""An embedding endpoint on loopback: real HTTP, deterministic vectors, failures on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def vector(text: str, dimensions: int = 384) -> list[float]:
-    """A bag of words, hashed: texts that share words point the same way."""
+    """The unit vector of a hashed bag of words: texts that share words are similar."""
     numbers = [1e-3] * dimensions
     for word in re.findall(r"\w+", text.lower()):
         numbers[int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % dimensions] += 1.0
@@ -41,7 +41,7 @@ class Endpoint:
     def _open(self, port: int) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
-        # A client that hangs up is part of the tests.
+        # Some tests close the connection in the middle of a request.
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -56,7 +56,7 @@ class Endpoint:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Accept requests and answer none while the block runs."""
+        """Leave requests unanswered while the block runs."""
         self.released.clear()
         try:
             yield

@@ -1,7 +1,7 @@
 """The Postgres servers of a test run.
 
-`prepare` makes one empty cluster for each version, once a run; each worker starts a copy of it, so that a test may
-freeze or configure the server that it is given without harm to other workers.
+`prepared` makes one empty cluster for each version, once per run. Each worker starts a copy of it, so that a test
+that freezes or configures its server does not affect other workers.
 """
 
 from __future__ import annotations
@@ -87,24 +87,25 @@ def prepared() -> Iterator[Path]:
 
 @contextmanager
 def running(version: str, prepared: Path) -> Iterator[Server]:
-    """A server of its own for the caller. Raises NoServer."""
+    """A server for the caller alone, except for that of PG_TEST_DSN. Raises NoServer."""
     if version == "dsn":
         server = Server(os.environ["PG_TEST_DSN"])
-    elif not (prepared / version).exists():
-        with _in_docker(version) as server:
-            yield server
-        return
-    else:
+        yield server
+        for name in server.templates.values():
+            server.drop(name)
+    elif (prepared / version).exists():
         with _copy_started(prepared / version) as server:
             yield server
-        return
-    yield server
-    for name in server.templates.values():
-        server.drop(name)
+    else:
+        with _in_docker(version) as server:
+            yield server
 
 
 def _prepare(version: str, folder: Path) -> None:
-    """Make `folder/VERSION` with `bin`, a link to the programs, and `data`; or check that there is another way."""
+    """Make `folder/VERSION` with `bin`, a link to the programs, and `cluster/data`, unless docker has to do it.
+
+    Raises NoServer, also when the server of PG_TEST_DSN does not answer.
+    """
     if version == "dsn":
         try:
             psycopg.connect(os.environ["PG_TEST_DSN"], connect_timeout=10).close()
@@ -116,8 +117,8 @@ def _prepare(version: str, folder: Path) -> None:
         home.mkdir()
         home.chmod(0o711)
         (home / "bin").symlink_to(programs)
-        _make_folder(home / "cluster")
         cluster = home / "cluster"
+        _make_folder(cluster)
         _run(programs / "initdb", cluster, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
         with _started(cluster, programs):
             pass

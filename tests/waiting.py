@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes do."""
+"""Waiting for other threads and processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Return as soon as the condition holds; fails when it does not in time."""
+    """Return as soon as the condition is true. Raises AssertionError after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -1,7 +1,7 @@
-"""Agents that talk and remember until they are killed.
+"""Agents that store turns and entries until they are killed.
 
 Run as a program it forks an agent for each line of JSON on stdin, `["start", plan]`, and answers its process id;
-`["reap", pid]` answers how it ended. Forking spares each agent the second that imports take.
+`["reap", pid]` answers how it ended. Forking saves each agent the second that imports take.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RECALL_S_MAX = 5.0
 
 
 class Agent:
-    """One agent of a home. With `files` it keeps MEMORY.md as a host does, which then is what memory must equal."""
+    """One agent of a home. With `files` it keeps MEMORY.md as a host does; the memory must equal it."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._home = Path(plan["home"])
@@ -148,7 +148,7 @@ class Agent:
 
 
 class Agents:
-    """Starts agents, and tells how they ended; those that run when it is closed are killed."""
+    """Starts agents and returns their exit codes; `close` kills those that still run."""
 
     def __init__(self) -> None:
         self.running: list[int] = []
@@ -189,7 +189,7 @@ class Agents:
 def _run(plan: dict[str, Any]) -> None:
     # Small segments, so that they roll over in the few seconds that an agent lives.
     spool.SEGMENT_BYTES_MAX, spool.SPENT_SEGMENT_BYTES_MAX = 64 << 10, 8 << 10
-    # Whoever heals holds a lease, which outlives a kill: the others should not wait for long.
+    # The lease of a killed backfill must run out soon, since the others wait for it.
     backfill.LEASE_S = 3.0
     agent = Agent(plan)
     agent.live(plan["acts"])

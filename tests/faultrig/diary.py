@@ -1,4 +1,4 @@
-"""What an agent meant to do and what its hooks have taken, and the state of the memory that must follow from it.
+"""A log of what an agent intended and what its hooks accepted, and the memory state that follows from it.
 
 A line is written by one `write` call before a hook is called, and one after it has returned, so that of each agent
 that was killed at most the last act is in doubt.
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Diary:
-    """Appends to the file of one home; several processes may."""
+    """Appends to the log of one home. Safe for several processes."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -33,7 +33,7 @@ class Diary:
 
 @dataclass
 class Model:
-    """The state that the diary tells. `doubtful` are acts of which it is not known whether the hook took them."""
+    """The state that follows from the log. `doubtful` are acts that a hook may or may not have accepted."""
 
     turns: set[str] = field(default_factory=set)
     maybe_turns: set[str] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Model:
     changes: int = 0
 
     def permits(self, entries: set[str]) -> str:
-        """Why these entries cannot be the end of it; empty when they can."""
+        """Why these entries contradict the log; empty when they do not."""
         undecided: set[str] = set()
         for old, new in self.doubtful:
             if old and new and (old in entries) == (new in entries):
@@ -57,7 +57,7 @@ class Model:
 
 
 def read(path: Path) -> Model:
-    """The model of a diary; entries that an act in doubt was about are left out of `entries` and `gone`."""
+    """The model of a diary; entries of doubtful acts are left out of `entries` and `gone`."""
     acts: dict[str, tuple[str, str, str]] = {}
     model = Model()
     for word, key, *rest in _lines(path):

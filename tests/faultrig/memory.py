@@ -1,4 +1,4 @@
-"""What a database holds at the end, compared with what was accepted."""
+"""Compares the rows of a database with what was accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEY = re.compile(r"machine (\S+?)(?:\?| is)")
 
 
 def settle(runtime: Runtime, dsn: str, timeout_s: float = 90.0) -> None:
-    """Wait until all that any process of the home has left is stored, and all rows have their vectors."""
+    """Wait until all events of the home are stored and all rows have vectors."""
     assert runtime.wait_ready(20)
     spool = runtime.home.spool
 
@@ -59,7 +59,7 @@ def entries(dsn: str) -> set[str]:
 
 
 def turns_are_those_of(model: Model, dsn: str) -> None:
-    """Each accepted turn is stored once, with both of its sides; no other is, but those in doubt."""
+    """Assert that each accepted turn is stored once with both sides, and no other turn but the doubtful ones."""
     with psycopg.connect(dsn) as connection:
         sides = Counter(
             (match.group(1), role)

@@ -1,4 +1,4 @@
-"""A pgbouncer that pools by the transaction, in front of a Postgres."""
+"""pgbouncer in transaction mode in front of a Postgres."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PORT = 6432
 
 @dataclass
 class Pooler:
-    """Programs may connect to `dsn`; `kill` and `start` it as often as you like."""
+    """A running pgbouncer at `dsn`; `kill` and `start` may be called repeatedly."""
 
     dsn: str
     folder: Path
@@ -90,7 +90,7 @@ def pooled(dsn: str) -> Iterator[Pooler]:
 
 
 def _programs() -> list[Path]:
-    """pgbouncer, and libraries of it that this machine may lack; from its packages when it is not installed."""
+    """pgbouncer and its libraries, from the packages of Debian when it is not installed."""
     installed = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if installed:
         return [Path(installed)]

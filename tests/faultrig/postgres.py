@@ -1,4 +1,4 @@
-"""A Postgres of a test's own, to be stopped, frozen and started."""
+"""A Postgres for one test, which may stop, freeze and start it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def own_postgres() -> Iterator[EmbeddedServer]:
 
 
 def freeze(server: EmbeddedServer) -> list[int]:
-    """Stop all processes of the server in their tracks: it neither answers nor refuses. Returns them, for `thaw`."""
+    """Suspend all processes of the server, so that it neither answers nor refuses. Returns their ids for `thaw`."""
     postmaster = server.status().pid
     assert postmaster is not None
     os.kill(postmaster, signal.SIGSTOP)
@@ -51,7 +51,7 @@ def freeze(server: EmbeddedServer) -> list[int]:
 
 
 def thaw(frozen: list[int]) -> None:
-    """Let them go on."""
+    """Continue suspended processes."""
     for pid in reversed(frozen):
         _signal(pid, signal.SIGCONT)
 

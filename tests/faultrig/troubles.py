@@ -1,4 +1,4 @@
-"""Troubles that begin and end at random: of the embedder, of Postgres, and of the agents."""
+"""Faults of the embedder, of Postgres and of agents that begin and end at random."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENTS_MAX = 3
 
 
 class Embedder:
-    """One trouble of the endpoint at a time."""
+    """Faults of the endpoint, one at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -48,7 +48,7 @@ class Embedder:
 
 
 class Postgres:
-    """One trouble of the server at a time."""
+    """Faults of the server, one at a time."""
 
     def __init__(self, server: EmbeddedServer) -> None:
         self._server = server
@@ -72,7 +72,7 @@ class Postgres:
 
 
 class Troubles:
-    """Starts and ends agents and makes trouble, all as the seed has it, until `mend`."""
+    """Starts and ends agents and causes faults, as drawn from the seed, until `mend`."""
 
     def __init__(self, agents: Agents, server: EmbeddedServer, endpoint: Endpoint, seed: int) -> None:
         self._agents, self._random = agents, random.Random(seed)
@@ -81,7 +81,7 @@ class Troubles:
         self.count: Counter[str] = Counter()
 
     def make(self, seconds: float, longest_s: float, plan: Callable[[int], dict[str, object]]) -> None:
-        """Make trouble for so many seconds; `plan` gives the life of an agent by its number."""
+        """Cause faults for `seconds`; `plan` returns the arguments of an agent by its number."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._populate(plan)
@@ -90,7 +90,7 @@ class Troubles:
         self.mend()
 
     def mend(self) -> None:
-        """End all troubles and all agents."""
+        """End all faults and all agents."""
         for index in range(len(self._running)):
             self._end(index)
         for pid in list(self._agents.running):

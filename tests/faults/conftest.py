@@ -18,7 +18,7 @@ def agents() -> Iterator[Agents]:
 
 @pytest.fixture
 def own_server() -> Iterator[EmbeddedServer]:
-    """A migrated Postgres that a test may stop and start; its DSN does not start it by itself."""
+    """A migrated Postgres that a test may stop and start. Connecting does not start it."""
     if not available():
         pytest.skip("needs the extra [embedded]: a server that the test may stop")
     with own_postgres() as server:

@@ -1,4 +1,4 @@
-"""The two real hosts, each in an environment of its own that is made once, and homes for them."""
+"""The two real hosts, each in a virtual environment that is made once, and homes for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Host:
     def run(
         self, command: str, *arguments: str, home: Path, dsn: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of the environment with nothing of the developer's own settings, in a home of its own."""
+        """Run a command of the environment in a home, without the settings of the developer."""
         settings = {"HERMES_PGVECTOR_DSN": dsn} if dsn else {}
         return subprocess.run(
             [self.python.with_name(command), *arguments],

@@ -47,12 +47,12 @@ class Chat(Terminal):
 
     def command(self, line: str, *, settle: bool = True) -> int:
         """Send a line such as `/new`; returns where in the text its output begins."""
-        # A prompt that was undone stands on the line again.
+        # After /undo the host puts the prompt back on the line.
         self.type(_ERASE_LINE)
         before = len(self.text)
         self.type(line)
         self.wait(lambda shown: len(shown) > 0, since=before)
-        # What comes in one piece with its line end is taken for a paste.
+        # Text that arrives together with its line end counts as a paste.
         self.settle(0.3)
         self.type("\r")
         if settle:
@@ -71,6 +71,6 @@ class Chat(Terminal):
                 before, since = len(self.text), time.monotonic()
 
     def leave(self) -> int:
-        """End the session as a user does; the exit code."""
+        """End the session as a user does; returns the exit code."""
         self.command("/exit", settle=False)
         return self.ended()

@@ -25,8 +25,8 @@ KEY = "b7c1f0a94d2e4c58a36f9d71e2085b4c"
 class Gateway:
     """Use it as a context manager: it is killed at the end, whatever happens.
 
-    With `warms_up` the host loads its agents in a thread of its own after it has said that it is healthy. A request
-    that comes meanwhile can meet modules half loaded, with or without a memory provider, so it is waited for.
+    With `warms_up` the host loads its agents in a thread after it has reported that it is healthy. A request that
+    arrives meanwhile can meet partly loaded modules, with or without a memory provider, so `__enter__` waits for it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Gateway:
 
     @property
     def said(self) -> str:
-        """What it printed."""
+        """The output of the gateway."""
         return self._log.read_text(errors="replace")
 
     @property
@@ -139,7 +139,7 @@ class Gateway:
         deadline = time.monotonic() + START_S_MAX
         while self._times_warmed_up() == before:
             if time.monotonic() > deadline:
-                raise AssertionError(f"the gateway did not tell within {START_S_MAX} s that it has warmed up")
+                raise AssertionError(f"the gateway did not log within {START_S_MAX} s that it has warmed up")
             time.sleep(0.1)
 
     def _times_warmed_up(self) -> int:

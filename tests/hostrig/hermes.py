@@ -1,4 +1,4 @@
-"""A host in a home of its own: the real `hermes` command, told to use our model and our memory, and nothing else."""
+"""A host with its own home: the real `hermes` command, configured for our model and our memory only."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Hermes:
         return Hermes(self.host, self.python, self.folder, self.model, self.settings, profile).set_up()
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What its processes see: nothing of the developer's own settings and secrets."""
+        """The environment of its processes, without the settings and secrets of the developer."""
         return {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder),
             "HERMES_HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "xterm-256color", "NO_PROXY": "127.0.0.1",
@@ -75,7 +75,7 @@ class Hermes:
     def run(
         self, *arguments: str, program: str = "hermes", timeout_s: float = ASK_S_MAX, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; none of its children outlives it."""
+        """Run a command to its end and kill the children that it leaves."""
         with self.start(*arguments, program=program, **environment) as process:
             try:
                 out, err = process.communicate(timeout=timeout_s)
@@ -85,20 +85,20 @@ class Hermes:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def start(self, *arguments: str, program: str = "hermes", **environment: str) -> subprocess.Popen[str]:
-        """Start a command, in a process group of its own, with its output in pipes."""
+        """Start a command in a new process group with its output in pipes."""
         return subprocess.Popen(
             [self.python.with_name(program), *arguments], cwd=self.folder, env=self.environment(**environment),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
     def ask(self, prompt: str, *options: str, **environment: str) -> str:
-        """One turn in a process of its own; the answer as printed."""
+        """Run one turn in a new process; returns the answer as printed."""
         done = self.run(*options, "-z", prompt, **environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
     def hooks(self, *calls: tuple[str, list[Any], dict[str, Any]]) -> list[Any]:
-        """Call hooks of the provider, which the host's own loader loads, in one process; what they returned."""
+        """Load the provider with the loader of the host and call hooks in one process; returns their results."""
         done = self.run(str(Path(__file__).with_name("hook_calls.py")), json.dumps(calls), program="python")
         assert done.returncode == 0, done.stderr
         answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
@@ -133,17 +133,17 @@ class Hermes:
         return self.home / "memories" / f"{target.upper() if target == 'user' else 'MEMORY'}.md"
 
     def spooled(self) -> int:
-        """How many bytes of spools ended processes left on this host; a spool that was emptied is removed."""
+        """The bytes in spools of ended processes on this host. Empty spools are removed, so 0 means none."""
         return sum(path.stat().st_size for path in (self.home / "pgvector" / "spool").rglob("*.log"))
 
     def logs(self) -> str:
-        """All that the host logged."""
+        """The log of the host."""
         return "\n".join(path.read_text(errors="replace") for path in sorted((self.home / "logs").rglob("*.log*")))
 
     def complaints(self) -> list[str]:
-        """What the provider logged as a warning or worse."""
+        """The warnings and errors that the provider logged."""
         lines = (line for line in self.logs().splitlines() if "hermes.pgvector" in line and " INFO " not in line)
-        # A host writes what is wrong into two files.
+        # A host writes warnings to two files.
         return list(dict.fromkeys(lines))
 
     def _config(self) -> dict[str, Any]:

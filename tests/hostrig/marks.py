@@ -1,4 +1,4 @@
-"""Marks for modules of scenarios."""
+"""Marks for scenario modules."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import pytest
 
 _SERVER = "dsn" if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VERSIONS", "18").split(",")[0]
 
-# The hosts have nothing to do with the version of Postgres: one is enough.
+# What a host does is independent of the version of Postgres.
 one_server = pytest.mark.parametrize("server", [_SERVER], indirect=True)

@@ -17,7 +17,7 @@ ANSWER_S_MAX = 60
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who writes: a phone number, Signal's own id, and the name of the profile."""
+    """A user of Signal: phone number, id and profile name."""
 
     number: str
     uuid: str

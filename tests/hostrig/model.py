@@ -1,4 +1,4 @@
-"""A model on loopback: OpenAI's chat completions, streamed or not, that answers as told and keeps every request."""
+"""A model on loopback: OpenAI chat completions, streamed or not, with scripted answers. Keeps every request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Script = Callable[["Request"], Reply | None]
 
 @dataclass(frozen=True)
 class Request:
-    """One request to the model, as it came over the wire."""
+    """One request to the model, as received."""
 
     body: dict[str, Any]
     headers: dict[str, str]
@@ -50,12 +50,12 @@ class Request:
 
     @cached_property
     def user(self) -> str:
-        """The last message of the user, with what the host put beside it."""
+        """The last message of the user, with what the host added to it."""
         return next((_text(message) for message in reversed(self.messages) if message["role"] == "user"), "")
 
     @cached_property
     def recalled(self) -> list[str]:
-        """What stands in each memory fence of the last message of the user."""
+        """The content of each memory fence in the last message of the user."""
         return _FENCED.findall(self.user)
 
     @cached_property
@@ -66,13 +66,13 @@ class Request:
 
     @cached_property
     def tools(self) -> dict[str, dict[str, Any]]:
-        """The schemas of the parameters of the tools on offer, by name; empty for the host's own errands."""
+        """The schemas of the parameters of the tools on offer, by name; empty for the host's own requests."""
         given = [tool.get("function", tool) for tool in self.body.get("tools") or ()]
         return {tool["name"]: tool.get("parameters", {}) for tool in given}
 
     @cached_property
     def raw(self) -> str:
-        """All of it as one text, to look for what must not be there."""
+        """The whole request as one text, to search for what must not be in it."""
         return json.dumps([self.body, self.headers], ensure_ascii=False)
 
 
@@ -80,7 +80,7 @@ class ModelEndpoint:
     """Serves `/v1/chat/completions` and `/v1/models` on 127.0.0.1.
 
     `script` decides what is answered to an agent; where it returns None, and without one, a plain sentence is. Requests
-    that offer no tools are the host's own errands (titles, summaries): `errand` is their answer. Safe for many clients.
+    that offer no tools are the host's own (titles, summaries); `errand` is their answer. Safe for many clients.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class ModelEndpoint:
         self._numbers = count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        # An agent that is ended in the middle of a request is part of the tests.
+        # Some tests end an agent in the middle of a request.
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -101,7 +101,7 @@ class ModelEndpoint:
 
     @property
     def requests(self) -> list[Request]:
-        """What agents asked, in order, without the host's errands."""
+        """The requests of agents in order, without the host's own."""
         return [request for request in self.seen if request.tools]
 
     def says(self, *replies: Reply) -> None:

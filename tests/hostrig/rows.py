@@ -1,4 +1,4 @@
-"""What is in the database, read past the plugin."""
+"""Reads the database without the plugin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rows:
             return connection.execute(statement, values).fetchall()
 
     def turns(self, theme: str | None = None) -> list[Any]:
-        """Rows of conversations, in the order in which they were said."""
+        """Rows of conversations, oldest first."""
         return self(
             "SELECT agent_identity AS theme, session_id AS session, role, content, embedding IS NOT NULL AS embedded, "
             "metadata FROM conversations WHERE %s::text IS NULL OR agent_identity = %s ORDER BY ts, id", theme, theme
@@ -51,14 +51,14 @@ class Rows:
             time.sleep(0.1)
 
     def connections(self) -> int:
-        """How many connections to the database there are besides ours."""
+        """The number of other connections to the database."""
         counted = self(
             "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         return int(counted[0].n)
 
     def text(self) -> str:
-        """Every row of every table of ours as one text, to look for what must not be there."""
+        """Every row of every table as one text, to search for what must not be in it."""
         names = [row.name for row in self("SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = "
                                           "c.relnamespace WHERE c.relkind = 'r' AND n.nspname = 'public'")]  # fmt: skip
         return "\n".join(row.row for name in names for row in self(f'SELECT t::text AS row FROM "{name}" t'))

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal, driven as a person would."""
+"""A program in a pseudo-terminal, driven by typed text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Terminal:
         if error is not None:
             error.add_note(f"The terminal showed at last:\n{self.text[-4000:]}")
         with contextlib.suppress(ProcessLookupError):
-            # The program may have children in its session; none outlives the test.
+            # The program may have children in its session.
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(10)
         self._reader.join(5)
@@ -58,7 +58,7 @@ class Terminal:
             return _ESCAPE.sub("", self._output.decode(errors="replace")).replace("\r", "")
 
     def type(self, text: str) -> None:
-        """Type some keys."""
+        """Type a text."""
         os.write(self._master, text.encode())
 
     def wait(self, seen: str | Callable[[str], bool], *, since: int = 0, timeout_s: float = 60) -> str:

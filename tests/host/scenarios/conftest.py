@@ -1,4 +1,4 @@
-"""A host with a model, an embedder and a database of its own for each scenario."""
+"""A host with its own model, embedder and database for each scenario."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_hermes(
     made: list[Hermes] = []
 
     def make(config: dict[str, Any] | None = None, **settings: Any) -> Hermes:
-        # The server trusts every local user, so the password is only there to be looked for.
+        # The server trusts every local user; tests search for this password where it must not be.
         usual = {
             "dsn": make_conninfo(database, password=PASSWORD),
             "embed_url": embedder.url,
@@ -57,7 +57,7 @@ def make_hermes(
         return hermes
 
     yield make
-    # Shown when the test fails.
+    # pytest shows it when the test fails.
     for hermes in made:
         print("\n".join(hermes.complaints()[-50:]))
 
