@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
+from hermes_memory_pgvector.write import writer as writer_module
 from hermes_memory_pgvector.write.readiness import Readiness
 from hermes_memory_pgvector.write.sources import ORPHANS_OPEN_MAX
 from hermes_memory_pgvector.write.writer import AsyncWriter
@@ -498,6 +501,68 @@ def test_an_error_that_is_not_about_an_event_makes_no_dead_letter(database: str,
         assert writer.flush(20)
         assert writer.counters.set_aside == 0
         assert writer.counters.applied == 4
+
+
+@contextmanager
+def hooks_all_the_time(runtime: Runtime) -> Iterator[None]:
+    """Another thread accepts one event after the other while the block runs."""
+    over = threading.Event()
+
+    def hooks() -> None:
+        for number in count(1000):
+            if over.wait(0.0005):
+                return
+            runtime.accept(turn(number, "busy"))
+
+    thread = threading.Thread(target=hooks)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_hooks_that_never_pause_do_not_keep_the_writer_from_storing(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "HOOK_GAP_S", 0.3)
+    monkeypatch.setattr(writer_module, "YIELD_S_MAX", 0.05)
+    runtime = start()
+    runtime.wait_ready(10)
+    with hooks_all_the_time(runtime):
+        wait_for(lambda: runtime.writer.counters.applied > 0)
+
+
+def test_a_flush_does_not_wait_for_hooks_that_never_pause(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "YIELD_S_MAX", 3600)
+    runtime = start()
+    runtime.wait_ready(10)
+    with hooks_all_the_time(runtime):
+        assert runtime.accept(turn(0))
+        assert runtime.writer.flush(20)
+        assert expected(1).items() <= turns_stored(database).items()
+
+
+def test_full_dead_letters_hold_up_none_of_the_rows_beside_them(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
+    runtime = start()
+    runtime.wait_ready(10)
+    runtime.dead_letters.folder.write_text("a file where the folder belongs")
+    bad = Add(theme="ops", home=runtime.home.id, target="memory", content="")
+    for event in (turn(0), bad, turn(1)):
+        assert runtime.accept(event)
+    wait_for(lambda: turns_stored(database) == expected(2))
+    wait_for(lambda: str(runtime.dead_letters.folder) in runtime.writer.health.problem)
+    assert runtime.writer.pending() == 3, "a batch with an unkept dead letter is not acknowledged"
+    runtime.dead_letters.folder.unlink()
+    assert runtime.writer.flush(10)
+    assert runtime.dead_letters.ids() == [bad.id]
+    assert turns_stored(database) == expected(2)
+    identities_hold(runtime)
 
 
 def test_a_flush_ends_the_pause_after_a_failure(database: str, tmp_path: Path) -> None:
