@@ -57,16 +57,7 @@ class ThemeTotals:
 def facts(connection: Connection) -> Facts:
     """Facts about the server; works without the schema, too."""
     row = connection.execute(QUERIES["server_facts"], {"tables": list(TABLES)}).fetchone() or {}
-    return Facts(
-        server_version=row["server_version"].split()[0],
-        pgvector_version=row["pgvector_version"] or "",
-        pgvector_available=row["pgvector_available"] or "",
-        database_bytes=row["database_bytes"],
-        role=row["role"],
-        superuser=bool(row["superuser"]),
-        owner=row["owner"],
-        missing=tuple(row["missing"]),
-    )
+    return Facts(**row | {"missing": tuple(row["missing"])})
 
 
 def totals(connection: Connection) -> Totals:

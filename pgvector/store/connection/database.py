@@ -216,8 +216,9 @@ def _checked(pool: ConnectionPool[TimedConnection], timeout_s: float, opening: b
     The opening is the check, because a separate one would cost a round trip.
     """
     deadline = time.monotonic() + timeout_s
-    # All connections of the pool may be dead, but not the next one, unless the server is.
-    for last in (*[False] * pool.max_size, True):
+    # All connections of the pool may be dead, but not the one after them, unless the server is.
+    attempts_left = pool.max_size + 1
+    while True:
         connection = pool.getconn(timeout=deadline - time.monotonic())
         try:
             # At most a third of the time, so that there is enough for a new connection when this one is dead.
@@ -229,14 +230,14 @@ def _checked(pool: ConnectionPool[TimedConnection], timeout_s: float, opening: b
         except psycopg.OperationalError:
             connection.close()
             pool.putconn(connection)
-            if last:
+            attempts_left -= 1
+            if attempts_left == 0:
                 raise
         except BaseException:
             pool.putconn(connection)
             raise
         else:
             return connection
-    raise AssertionError("unreachable")
 
 
 def _register_types(connection: TimedConnection) -> None:

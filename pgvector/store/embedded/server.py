@@ -213,10 +213,9 @@ class EmbeddedServer:
         command = cluster.command(self.paths.data, self.paths.sockets, self.paths.state, programs)
         try:
             while True:
-                if self._postmaster() is not None:
-                    if self._wait(None, deadline):
-                        return False
-                    continue
+                # A server that runs but does not answer yet was started by a process that has died since.
+                if self._postmaster() is not None and self._wait(None, deadline):
+                    return False
                 self._remove_stale_files(deadline)
                 offset = os.fstat(log).st_size
                 pid = system.run_detached(account, command, log, deadline)

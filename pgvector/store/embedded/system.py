@@ -250,8 +250,6 @@ def exists(pid: int) -> bool:
 
 def runs(pid: int, argument: str) -> bool:
     """Whether the process runs (a zombie does not) and was started with the argument."""
-    if not exists(pid):
-        return False
     if sys.platform == "linux":
         try:
             return os.fsencode(argument) in _command_line(pid).split(b"\0")

@@ -1,7 +1,7 @@
 -- Works without our schema, too: a missing table has no missing privileges.
-select current_setting('server_version') as server_version,
-       (select extversion from pg_extension where extname = 'vector') as pgvector_version,
-       (select default_version from pg_available_extensions where name = 'vector') as pgvector_available,
+select split_part(current_setting('server_version'), ' ', 1) as server_version,
+       coalesce((select extversion from pg_extension where extname = 'vector'), '') as pgvector_version,
+       coalesce((select default_version from pg_available_extensions where name = 'vector'), '') as pgvector_available,
        pg_database_size(current_database()) as database_bytes,
        current_user::text as role,
        (select rolsuper from pg_roles where rolname = current_user) as superuser,
