@@ -171,7 +171,7 @@ def test_an_unreachable_database_leaves_the_chat_alone_and_gets_the_turns_later(
     # The host gives up on a recall that takes too long, and says so.
     assert "timed out" not in hermes.logs()
     (complaint,) = hermes.complaints()
-    assert "kept in the spool" in complaint
+    assert "stay in the spool" in complaint
     assert hermes.spooled() > 0
     hermes.set(dsn=make_conninfo(rows.dsn))
     hermes.ask(QUESTION)
