@@ -32,15 +32,15 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
     """The living processes, what waits of the dead ones, and the sum of what the living tell."""
     living = [process for process in found if process.alive]
     dead = [process for process in found if not process.alive]
-    signs = [process.signs for process in living if process.signs]
+    heartbeats = [process.heartbeat for process in living if process.heartbeat]
     oldest = total(process.waiting for process in living).oldest
     return {
         "processes": [_process(process, stuck_after_s) for process in living],
         "all_processes": {
-            "counters": _counters(summed(sign.counters for sign in signs)),
-            "healed": sum(sign.healed for sign in signs),
+            "counters": _counters(summed(one.counters for one in heartbeats)),
+            "healed": sum(one.healed for one in heartbeats),
             "oldest_pending_s": oldest and _seconds(oldest),
-            "last_success": max((sign.last_success for sign in signs if sign.last_success), default=None),
+            "last_success": max((one.last_success for one in heartbeats if one.last_success), default=None),
             "stuck": len(stuck(found, stuck_after_s)),
             "failing": len(failing(found, stuck_after_s)),
         },
@@ -66,17 +66,17 @@ def name(process: Process) -> str:
 def stuck_line(process: Process) -> str:
     """What a stuck process does not do, and since when."""
     since = f", the last time {age(process.still_since)}" if process.still_since else ""
-    adopted = " of a dead process" if process.signs is None and process.adopter else ""
+    adopted = " of a dead process" if process.heartbeat is None and process.new_owner else ""
     return f"{name(process)} stores nothing{since}, though {counted(process.pending, 'event')}{adopted} wait"
 
 
 def failing_line(process: Process) -> str:
     """What a process says is wrong."""
-    signs = process.signs
-    if signs is None:
+    heartbeat = process.heartbeat
+    if heartbeat is None:
         return name(process)
-    since = f" (it began {age(signs.failing_since)})" if signs.failing_since else ""
-    return f"{name(process)}: {safe_line(signs.problem, PROBLEM_CHARS_MAX)}{since}"
+    since = f" (it began {age(heartbeat.failing_since)})" if heartbeat.failing_since else ""
+    return f"{name(process)}: {safe_line(heartbeat.problem, PROBLEM_CHARS_MAX)}{since}"
 
 
 def line(found: list[Process]) -> str:
@@ -94,9 +94,9 @@ def table(found: list[Process], stuck_after_s: float) -> Table:
 
 
 def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
-    signs = process.signs
+    heartbeat = process.heartbeat
     oldest = age(process.waiting.oldest) if process.waiting.oldest else ""
-    if signs is None:
+    if heartbeat is None:
         return (
             str(process.pid or "?"),
             process.condition(stuck_after_s),
@@ -109,29 +109,29 @@ def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
             oldest,
             "",
         )
-    counts = signs.counters
-    numbers = (counts.offered, counts.refused, counts.applied, counts.set_aside, counts.pending, signs.healed)
-    success = age(signs.last_success) if signs.last_success else "never"
+    counts = heartbeat.counters
+    numbers = (counts.offered, counts.refused, counts.applied, counts.set_aside, counts.pending, heartbeat.healed)
+    success = age(heartbeat.last_success) if heartbeat.last_success else "never"
     return (
-        str(signs.pid), process.condition(stuck_after_s), *(f"{number:,}" for number in numbers), oldest, success
+        str(heartbeat.pid), process.condition(stuck_after_s), *(f"{number:,}" for number in numbers), oldest, success
     )  # fmt: skip
 
 
 def _process(process: Process, stuck_after_s: float) -> dict[str, Any]:
-    signs, oldest = process.signs, process.waiting.oldest
+    heartbeat, oldest = process.heartbeat, process.waiting.oldest
     return {
         "pid": process.pid,
-        "adopted": signs is None and process.adopter is not None,
+        "adopted": heartbeat is None and process.new_owner is not None,
         "spool": process.folder.name,
         "state": process.condition(stuck_after_s),
-        "started": signs and signs.started,
-        "told": signs and signs.at,
-        "last_success": signs and signs.last_success,
-        "failing_since": signs and signs.failing_since,
-        "problem": signs and signs.problem,
+        "started": heartbeat and heartbeat.started,
+        "told": heartbeat and heartbeat.at,
+        "last_success": heartbeat and heartbeat.last_success,
+        "failing_since": heartbeat and heartbeat.failing_since,
+        "problem": heartbeat and heartbeat.problem,
         "still_since": process.still_since,
-        "counters": signs and _counters(signs.counters),
-        "healed": signs and signs.healed,
+        "counters": heartbeat and _counters(heartbeat.counters),
+        "healed": heartbeat and heartbeat.healed,
         "waiting": {"events": process.waiting.events, "bytes": process.waiting.bytes, "oldest": oldest},
         "oldest_pending_s": oldest and _seconds(oldest),
     }

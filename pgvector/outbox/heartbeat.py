@@ -1,4 +1,4 @@
-"""The signs of life that a process leaves beside its spool, for whoever looks from outside."""
+"""Heartbeat file of a process, beside its spool: pid, counters and last error, for `status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..model import Counters, now
 log = logging.getLogger("hermes.pgvector")
 
 FILE = "state.json"
-ADOPTER = "adopter"
+NEW_OWNER_FILE = "adopter"
 WRITE_INTERVAL_S = 1.0
 HEARTBEAT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """How the memory of one process fares, as its writer's thread saw it at `at`.
+    """The state of a process's memory at `at`, as seen by its writer's thread.
 
-    `progress` is when events were last settled, or when none was waiting. `healed` counts rows that got their vector
-    later, by this process.
+    `progress` is the last time at which events were settled or none was pending. `healed` counts the rows that this
+    process gave a vector after they were stored.
     """
 
     counters: Counters
@@ -44,13 +44,13 @@ class Heartbeat:
     healed: int = 0
 
 
-def leave(folder: Path, signs: Heartbeat) -> None:
-    """Replace the signs in the folder of a process. Raises OSError."""
-    overwrite(folder / FILE, json.dumps(asdict(signs), default=datetime.isoformat))
+def write(folder: Path, heartbeat: Heartbeat) -> None:
+    """Replace the heartbeat in the folder of a process. Raises OSError."""
+    overwrite(folder / FILE, json.dumps(asdict(heartbeat), default=datetime.isoformat))
 
 
 def read(folder: Path) -> Heartbeat | None:
-    """The signs in the folder of a process; None when there are none, or none that can be read."""
+    """The heartbeat in the folder of a process; None when there is none, or it cannot be read."""
     try:
         values: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="ascii"))
         for name in ("started", "at", "progress", "last_success", "failing_since"):
@@ -61,24 +61,24 @@ def read(folder: Path) -> Heartbeat | None:
 
 
 def take_over(folder: Path) -> None:
-    """Put the name of this process into a folder that it adopts, in place of the signs of the dead one."""
+    """Put the id of this process into the folder of a dead one, in place of its heartbeat."""
     with contextlib.suppress(OSError):
         (folder / FILE).unlink(missing_ok=True)
-        overwrite(folder / ADOPTER, str(os.getpid()))
+        overwrite(folder / NEW_OWNER_FILE, str(os.getpid()))
 
 
-def adopter(folder: Path) -> int | None:
-    """The id of the process that adopted a folder last; None when none did."""
+def new_owner(folder: Path) -> int | None:
+    """The id of the process that took over a folder last; None when none did."""
     try:
-        return int((folder / ADOPTER).read_text(encoding="ascii"))
+        return int((folder / NEW_OWNER_FILE).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
 
 
 class HeartbeatWriter:
-    """Keeps the signs of this process fresh, and knows when its writer does not get on.
+    """Writes the heartbeat of this process, and knows whether its writer is stuck.
 
-    `beat` is for the writer's thread, the rest for any. `folder` names where to leave the signs; None: nowhere.
+    `update` is for the writer's thread, the rest for any. `folder` returns where to write; None: nowhere.
     """
 
     def __init__(self, folder: Callable[[], Path | None], stuck_after_s: float) -> None:
@@ -86,56 +86,57 @@ class HeartbeatWriter:
         self._last: Heartbeat | None = None
         self._started = self._progress = now()
         self._settled = 0
-        self._write_at = 0.0
-        self._beat_by = 0.0
+        self._next_write_at = 0.0
+        self._write_by = 0.0
         self._warned = False
         self._overdue_at = math.inf
 
     @property
     def overdue(self) -> bool:
-        """Whether nothing was settled, and no reason given, for longer than a writer may take while events wait."""
+        """Whether `stuck_after_s` seconds went by without an event settled, an empty queue, or a known problem."""
         return time.monotonic() >= self._overdue_at
 
-    def rise(self) -> None:
-        """The writer's thread begins: count its time from here."""
+    def start(self) -> None:
+        """Count the time from now: the writer's thread starts."""
         self._overdue_at = time.monotonic() + self._stuck_after_s
 
-    def warn(self, waiting: int) -> None:
-        """Say once, until the writer gets on again, that it does not."""
+    def warn(self, pending: int) -> None:
+        """Log that the writer is stuck, once until it makes progress again."""
         if not self._warned:
             self._warned = True
             log.warning(
-                "the writer is stuck: nothing was stored for more than %g s, and %d events wait; "
+                "the writer is stuck: nothing was stored for more than %g s, and %d events are pending; "
                 "they are safe in the spool; see hermes-pgvector doctor",
                 self._stuck_after_s,
-                waiting,
+                pending,
             )
 
-    def beat(self, signs: Heartbeat) -> None:
-        """Note how things stand, and tell it to the outside if it is new or was last told some time ago."""
-        counts, moment = signs.counters, time.monotonic()
+    def update(self, heartbeat: Heartbeat) -> None:
+        """Note the state, and write it when it has changed or was last written `HEARTBEAT_S` seconds ago."""
+        counts, moment = heartbeat.counters, time.monotonic()
         settled = counts.applied + counts.already_there + counts.set_aside
         if counts.pending == 0 or settled != self._settled:
-            self._progress, self._settled = signs.at, settled
-            self._get_on()
-        elif signs.problem:
-            self._get_on()
-        signs = replace(signs, started=self._started, progress=self._progress)
-        if moment < self._write_at or (moment < self._beat_by and self._last and not _news(self._last, signs)):
+            self._progress, self._settled = heartbeat.at, settled
+            self._made_progress()
+        elif heartbeat.problem:
+            self._made_progress()
+        heartbeat = replace(heartbeat, started=self._started, progress=self._progress)
+        unchanged = self._last is not None and _same_but_times(self._last, heartbeat)
+        if moment < self._next_write_at or (moment < self._write_by and unchanged):
             return
-        self._last, self._write_at, self._beat_by = signs, moment + WRITE_INTERVAL_S, moment + HEARTBEAT_S
+        self._last = heartbeat
+        self._next_write_at, self._write_by = moment + WRITE_INTERVAL_S, moment + HEARTBEAT_S
         with contextlib.suppress(OSError):
             folder = self._folder()
             if folder is not None:
-                leave(folder, signs)
+                write(folder, heartbeat)
 
-    def _get_on(self) -> None:
+    def _made_progress(self) -> None:
         self._overdue_at = time.monotonic() + self._stuck_after_s
         if self._warned:
             self._warned = False
             log.warning("the writer is not stuck any more")
 
 
-def _news(before: Heartbeat, signs: Heartbeat) -> bool:
-    """Whether more than times has changed; that rounds go well without anything to do is no news."""
-    return replace(before, at=signs.at, progress=signs.progress, last_success=signs.last_success) != signs
+def _same_but_times(before: Heartbeat, after: Heartbeat) -> bool:
+    return replace(before, at=after.at, progress=after.progress, last_success=after.last_success) == after

@@ -197,7 +197,7 @@ class AsyncWriter:
         with self._lock:
             self._stopping = False
             if self._thread is None or not self._thread.is_alive():
-                self._heartbeat.rise()
+                self._heartbeat.start()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
                 self._thread.start()
 
@@ -269,7 +269,7 @@ class AsyncWriter:
             if counts.balanced:
                 break
         health = self._status.health
-        self._heartbeat.beat(
+        self._heartbeat.update(
             Heartbeat(
                 counters=counts,
                 last_success=health.last_success,

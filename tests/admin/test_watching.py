@@ -114,14 +114,14 @@ def test_counters_add_up_in_the_middle_of_a_burst(
     look: Callable[..., Outcome], agent: Callable[..., Agent], home: Home
 ) -> None:
     one = agent()
-    wait_for(lambda: any(process.signs for process in processes(home.spool)))
+    wait_for(lambda: any(process.heartbeat for process in processes(home.spool)))
     seen = set()
 
     def several_seen() -> bool:
         for process in processes(home.spool):
-            assert process.signs is not None
-            assert process.signs.counters.balanced
-            seen.add(process.signs.counters)
+            assert process.heartbeat is not None
+            assert process.heartbeat.counters.balanced
+            seen.add(process.heartbeat.counters)
         return len(seen) > 1
 
     for _ in range(15):
@@ -222,7 +222,7 @@ def test_a_killed_process_is_counted_among_the_dead_and_by_its_adopter_only(
     assert together.document["all_processes"]["counters"]["adopted"] == 5
     assert adds_up(together.document["all_processes"]["counters"])
     assert adopted(together) == []
-    assert [process.signs.pid for process in processes(home.spool) if process.signs] == [heir.pid]
+    assert [process.heartbeat.pid for process in processes(home.spool) if process.heartbeat] == [heir.pid]
 
 
 def test_healing_is_counted_by_the_process_that_does_it(

@@ -1,4 +1,4 @@
-"""What a process leaves beside its spool: whole or not at all, seldom, and what makes it stuck."""
+"""The heartbeat of a process: whole or not at all, written seldom, and what makes a process stuck."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Counters, now
 from hermes_memory_pgvector.outbox import heartbeat
-from hermes_memory_pgvector.outbox.heartbeat import FILE, Heartbeat, HeartbeatWriter, leave, read
+from hermes_memory_pgvector.outbox.heartbeat import FILE, Heartbeat, HeartbeatWriter, read, write
 from hermes_memory_pgvector.outbox.inspection import Backlog, Process
 
 TIMES = st.datetimes(timezones=st.just(UTC))
-SIGNS = st.builds(
+HEARTBEATS = st.builds(
     Heartbeat,
     counters=st.builds(Counters, *[st.integers(0, 1 << 60)] * len(Counters.__slots__)),
     pid=st.integers(1, 1 << 22),
@@ -39,36 +39,36 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock of the pulse that the test moves."""
+    """A clock that the test moves."""
     clock = Clock()
     monkeypatch.setattr(heartbeat, "time", clock)
     return clock
 
 
 @settings(deadline=None)
-@given(SIGNS)
-def test_signs_are_read_as_they_were_left(tmp_path_factory: pytest.TempPathFactory, signs: Heartbeat) -> None:
+@given(HEARTBEATS)
+def test_a_heartbeat_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, sent: Heartbeat) -> None:
     folder = tmp_path_factory.getbasetemp()
-    leave(folder, signs)
-    assert read(folder) == signs
+    write(folder, sent)
+    assert read(folder) == sent
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"pid": 1}', '{"counters": 3}', "\xff"])
-def test_signs_that_cannot_be_read_are_none(tmp_path: Path, content: str) -> None:
+def test_a_heartbeat_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content, encoding="latin-1")
     assert read(tmp_path) is None
     assert read(tmp_path / "nowhere") is None
 
 
-def beats(pulse: HeartbeatWriter, clock: Clock, seconds: int, *, news: bool) -> None:
+def send(writer: HeartbeatWriter, clock: Clock, seconds: int, *, changes: bool) -> None:
     for step in range(seconds * 10):
         clock.seconds += 0.1
-        pulse.beat(Heartbeat(counters=Counters(offered=step if news else 0, pending=1)))
+        writer.update(Heartbeat(counters=Counters(offered=step if changes else 0, pending=1)))
 
 
-@pytest.mark.parametrize(("news", "least", "most"), [(True, 55, 61), (False, 5, 7)])
-def test_signs_are_written_once_a_second_when_there_is_news_and_seldom_without(
-    tmp_path: Path, clock: Clock, news: bool, least: int, most: int
+@pytest.mark.parametrize(("changes", "least", "most"), [(True, 55, 61), (False, 5, 7)])
+def test_a_heartbeat_is_written_once_a_second_when_it_changes_and_seldom_when_not(
+    tmp_path: Path, clock: Clock, changes: bool, least: int, most: int
 ) -> None:
     asked: list[int] = []
 
@@ -76,61 +76,63 @@ def test_signs_are_written_once_a_second_when_there_is_news_and_seldom_without(
         asked.append(1)
         return tmp_path
 
-    beats(HeartbeatWriter(folder, 10.0), clock, 60, news=news)
+    send(HeartbeatWriter(folder, 10.0), clock, 60, changes=changes)
     assert least <= len(asked) <= most
 
 
-def test_a_folder_that_cannot_be_written_disturbs_nobody(tmp_path: Path, clock: Clock) -> None:
-    beats(HeartbeatWriter(lambda: tmp_path / "nowhere", 10.0), clock, 3, news=True)
-    beats(HeartbeatWriter(lambda: None, 10.0), clock, 3, news=True)
+def test_a_heartbeat_that_cannot_be_written_raises_nothing(tmp_path: Path, clock: Clock) -> None:
+    send(HeartbeatWriter(lambda: tmp_path / "nowhere", 10.0), clock, 3, changes=True)
+    send(HeartbeatWriter(lambda: None, 10.0), clock, 3, changes=True)
 
 
-def test_a_writer_is_overdue_when_it_settles_nothing_and_says_nothing(
+def test_a_writer_is_overdue_when_it_settles_nothing_and_names_no_problem(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pulse = HeartbeatWriter(lambda: None, 10.0)
-    pulse.rise()
+    writer = HeartbeatWriter(lambda: None, 10.0)
+    writer.start()
     waiting = Heartbeat(counters=Counters(offered=2, accepted=2, pending=2))
     for _ in range(9):
         clock.seconds += 1
-        pulse.beat(waiting)
-        assert not pulse.overdue
+        writer.update(waiting)
+        assert not writer.overdue
     clock.seconds += 2
-    assert pulse.overdue, "the thread goes round and round and settles nothing"
-    pulse.warn(2)
-    pulse.warn(2)
+    assert writer.overdue, "it settles nothing"
+    writer.warn(2)
+    writer.warn(2)
     assert caplog.text.count("stuck") == 1
-    pulse.beat(Heartbeat(counters=Counters(offered=2, accepted=2, pending=2), problem="Postgres is away"))
-    assert not pulse.overdue, "it says why"
+    writer.update(Heartbeat(counters=Counters(offered=2, accepted=2, pending=2), problem="Postgres is away"))
+    assert not writer.overdue, "it names a problem"
     clock.seconds += 11
-    assert pulse.overdue, "it said so a while ago"
-    pulse.beat(Heartbeat(counters=Counters(offered=2, accepted=2, applied=1, pending=1)))
-    assert not pulse.overdue
+    assert writer.overdue, "the problem is old"
+    writer.update(Heartbeat(counters=Counters(offered=2, accepted=2, applied=1, pending=1)))
+    assert not writer.overdue
 
 
-def process(*, still_s: float, told_s: float = 0, waiting: int = 1, problem: str = "", alive: bool = True) -> Process:
-    """A process whose writer has settled nothing for a while and told how it fares some time ago."""
+def process(
+    *, still_s: float, heartbeat_age_s: float = 0, waiting: int = 1, problem: str = "", alive: bool = True
+) -> Process:
+    """A process that settled nothing for `still_s` seconds; its heartbeat is `heartbeat_age_s` old."""
     moment = now()
-    signs = Heartbeat(
+    sent = Heartbeat(
         counters=Counters(accepted=waiting, pending=waiting),
-        at=moment - timedelta(seconds=told_s),
+        at=moment - timedelta(seconds=heartbeat_age_s),
         progress=moment - timedelta(seconds=still_s),
         problem=problem,
     )
     oldest = datetime(2026, 1, 1, tzinfo=UTC) if waiting else None
-    return Process(Path("x"), alive, Backlog(1, waiting, 9, oldest) if waiting else Backlog(), signs, moment)
+    return Process(Path("x"), alive, Backlog(1, waiting, 9, oldest) if waiting else Backlog(), sent, moment)
 
 
-def test_the_condition_of_a_process_follows_from_what_it_told() -> None:
+def test_the_condition_of_a_process_follows_from_its_heartbeat() -> None:
     assert process(still_s=5).condition(10) == "well"
     assert process(still_s=11).condition(10) == "stuck"
     assert process(still_s=500, waiting=0).condition(10) == "well"
     assert process(still_s=500, problem="x").condition(10) == "failing"
-    assert process(still_s=500, told_s=500, problem="x").condition(10) == "stuck"
-    assert process(still_s=500, told_s=500, problem="x", alive=False).condition(10) == "dead"
+    assert process(still_s=500, heartbeat_age_s=500, problem="x").condition(10) == "stuck"
+    assert process(still_s=500, heartbeat_age_s=500, problem="x", alive=False).condition(10) == "dead"
 
 
-def test_an_event_that_came_while_nothing_waited_has_its_own_time_to_wait() -> None:
+def test_an_event_that_came_to_an_idle_process_is_stuck_after_its_own_time() -> None:
     moment = now()
     idle = Heartbeat(counters=Counters(), progress=moment - timedelta(hours=1), at=moment - timedelta(hours=1))
     for age_s, condition in ((5, "well"), (15, "stuck")):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.model import TurnTaken
-from hermes_memory_pgvector.outbox.inspection import Backlog, backlog
+from hermes_memory_pgvector.outbox.inspection import Backlog, processes, total
 from hermes_memory_pgvector.outbox.segments import segments
 from hermes_memory_pgvector.outbox.spool import Spool
 
@@ -24,6 +24,10 @@ def spooled(folder: Path, *numbers: int) -> Spool:
     for number in numbers:
         assert spool.append(turn(number))
     return spool
+
+
+def backlog(folder: Path) -> Backlog:
+    return total(process.waiting for process in processes(folder))
 
 
 def size_on_disk(folder: Path) -> int:
