@@ -1,4 +1,4 @@
-"""Small files for this user alone, written whole or not at all."""
+"""Small private files, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READ_BYTES = 1 << 16
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for this user alone. Raises OSError."""
+    """Make a folder and its missing parents, readable by this user only. Raises OSError."""
     for path in reversed(folder.parents):
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)
@@ -22,19 +22,22 @@ def make_private(folder: Path) -> None:
 
 
 def create(path: Path, text: str) -> None:
-    """Write a file that must not exist yet; the first of several processes wins. Raises OSError."""
-    with _fresh(path, text) as fresh, contextlib.suppress(FileExistsError):
-        os.link(fresh, path)
+    """Write a file unless it exists, so that the first of several processes wins. Raises OSError."""
+    with _temporary(path, text) as temporary, contextlib.suppress(FileExistsError):
+        os.link(temporary, path)
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Write a file in place of the one that is there. Raises OSError."""
-    with _fresh(path, text) as fresh:
-        fresh.replace(path)
+    """Write a file, in place of an existing one. Raises OSError."""
+    with _temporary(path, text) as temporary:
+        temporary.replace(path)
 
 
 def append(path: Path, text: str) -> None:
-    """Add to a file, or begin it; what several processes add stays whole as long as it is short. Raises OSError."""
+    """Append to a file, which is made when it does not exist. Raises OSError.
+
+    Short texts of several processes do not mix.
+    """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, text.encode())
@@ -43,7 +46,7 @@ def append(path: Path, text: str) -> None:
 
 
 def read(path: str, bytes_max: int) -> bytes | None:
-    """The whole file; None when it is larger. Raises OSError. Of all ways this asks the kernel the least often."""
+    """The whole file; None when it is larger than `bytes_max`. Raises OSError."""
     content = bytearray()
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -57,16 +60,16 @@ def read(path: str, bytes_max: int) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _fresh(path: Path, text: str) -> Iterator[Path]:
-    """A file beside `path` with this text, gone afterwards unless it was moved: nothing is left on a full disk."""
-    fresh = path.with_name(f"{path.name}.{uuid4().hex}")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _temporary(path: Path, text: str) -> Iterator[Path]:
+    """A temporary file beside `path` with this text. It is deleted afterwards, so that a full disk keeps no remains."""
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)
-        yield fresh
+        yield temporary
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 class Marks:
