@@ -1,116 +1,29 @@
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import stat
 import subprocess
-import sys
-import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
+from spools import die, drained, folders, line, make, numbers, taken_over, turn
 
-from hermes_memory_pgvector.model import Event, TurnTaken
+from hermes_memory_pgvector.model import Event
 from hermes_memory_pgvector.outbox import spool as module
 from hermes_memory_pgvector.outbox.codec import frame
-from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue, open_outbox
-from hermes_memory_pgvector.outbox.orphans import OrphanSpool, orphans
-from hermes_memory_pgvector.outbox.protocol import Source
+from hermes_memory_pgvector.outbox.orphans import orphans
 from hermes_memory_pgvector.outbox.segments import Record
 from hermes_memory_pgvector.outbox.spool import Spool
-
-SOURCE = str(Path(module.__file__).parent.parent)
-PROLOGUE = """
-import os, signal, sys, time
-from pathlib import Path
-from hermes_memory_pgvector.model import TurnTaken
-from hermes_memory_pgvector.outbox.orphans import orphans
-from hermes_memory_pgvector.outbox.spool import Spool
-folder = Path(sys.argv[1])
-spool = Spool(folder, bytes_max=1 << 30, window_max=5)
-def turn(n, size=10):
-    return TurnTaken(theme="ops", user=str(n), assistant="x" * size)
-"""
-
-
-def turn(number: int, size: int = 10) -> TurnTaken:
-    return TurnTaken(theme="ops", user=str(number), assistant="x" * size)
-
-
-def numbers(batch: list[Record]) -> list[int]:
-    return [int(taken.event.user) for taken in batch if isinstance(taken.event, TurnTaken)]
-
-
-def make(folder: Path, bytes_max: int = 1 << 30, window_max: int = 5, **options: Any) -> Spool:
-    return Spool(folder, bytes_max=bytes_max, window_max=window_max, **options)
-
-
-def die(spool: Spool) -> None:
-    """What a kill leaves behind: the files as they are, and nobody who holds the lock."""
-    os.close(spool._fd)
-    os.close(spool._lock_fd)
-    spool._fd = spool._lock_fd = -1
-
-
-def drained(spool: Source, limit: int = 7) -> list[int]:
-    found = []
-    while batch := spool.take(limit):
-        found += numbers(batch)
-        spool.acknowledge(batch)
-    return found
-
-
-def taken_over(folder: Path) -> list[int]:
-    """What the next process finds, in order; it stores all of it."""
-    found = []
-    for orphan in orphans(folder):
-        found += drained(orphan)
-        orphan.close()
-    return found
-
-
-def folders(parent: Path) -> list[Path]:
-    return [path for path in parent.iterdir() if path.is_dir()]
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.fixture
-def child() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Run a script in a process of its own, with a spool at hand; it is killed when the test ends."""
-    running: list[subprocess.Popen[str]] = []
-
-    def run(folder: Path, script: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROLOGUE + textwrap.dedent(script), str(folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": import_path()},
-        )  # fmt: skip
-        running.append(process)
-        return process
-
-    yield run
-    for process in running:
-        process.kill()
-        process.communicate()
-
-
-def import_path() -> str:
-    """A folder on which the package has its name, as in this process."""
-    return os.pathsep.join(entry for entry in sys.path if entry)
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 # --- order, batches, acknowledgement
@@ -395,7 +308,7 @@ def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_what_is_pending_at_close_waits_for_its_adopter(tmp_path: Path) -> None:
+def test_what_is_pending_at_close_is_an_orphan_afterwards(tmp_path: Path) -> None:
     spool = make(tmp_path)
     for number in range(12):
         spool.append(turn(number))
@@ -430,7 +343,7 @@ def turn_in(spool: Spool) -> Event | None:
     return read_records(spool.folder, Position(1, 0), spool._end, 1)[0].event
 
 
-def test_a_reused_spool_tells_what_it_has_left_to_an_adopter(tmp_path: Path) -> None:
+def test_a_reused_spool_counts_what_it_left_behind(tmp_path: Path) -> None:
     spool = make(tmp_path)
     for number in range(3):
         spool.append(turn(number))
@@ -625,33 +538,6 @@ def test_every_accepted_event_survives_a_kill(tmp_path: Path, child: Callable[..
     assert not folders(tmp_path)
 
 
-def test_one_of_many_processes_adopts_an_orphan(tmp_path: Path, child: Callable[..., subprocess.Popen[str]]) -> None:
-    dead = make(tmp_path)
-    for number in range(10):
-        dead.append(turn(number))
-    die(dead)
-    script = """
-        print("ready", flush=True)
-        sys.stdin.readline()
-        found = list(orphans(folder))
-        print(len(found), flush=True)
-        time.sleep(60)
-        """
-    heirs = [child(tmp_path, script) for _ in range(4)]
-    for heir in heirs:
-        assert line(heir) == "ready"
-    for heir in heirs:
-        assert heir.stdin is not None
-        heir.stdin.write("\n")
-        heir.stdin.flush()
-    assert sorted(line(heir) for heir in heirs) == ["0", "0", "0", "1"]
-    # The one that adopted it dies as well, having stored nothing.
-    for heir in heirs:
-        heir.kill()
-        heir.wait()
-    assert taken_over(tmp_path) == list(range(10))
-
-
 def test_a_forked_child_does_not_keep_its_parents_spool(
     tmp_path: Path, child: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -749,7 +635,7 @@ def test_a_crash_at_any_step_repeats_nothing_acknowledged_and_loses_nothing_else
     spool.close()
 
 
-def test_a_crash_right_after_a_spent_segment_leaves_no_folder_that_is_adopted_for_ever(
+def test_a_crash_right_after_a_spent_segment_leaves_no_folder_that_stays_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SPENT_SEGMENT_BYTES_MAX", 100)
@@ -761,166 +647,6 @@ def test_a_crash_right_after_a_spent_segment_leaves_no_folder_that_is_adopted_fo
     die(spool)
     assert taken_over(tmp_path) == []
     assert not folders(tmp_path)
-
-
-def test_an_adopter_that_stops_half_way_leaves_the_rest_to_the_next(tmp_path: Path) -> None:
-    spool = make(tmp_path)
-    for number in range(10):
-        spool.append(turn(number))
-    die(spool)
-    (orphan,) = orphans(tmp_path)
-    orphan.acknowledge(orphan.take(4))
-    orphan.take(3)
-    assert orphan.pending == 3
-    orphan.close()
-    assert taken_over(tmp_path) == list(range(4, 10))
-
-
-def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_goes(tmp_path: Path) -> None:
-    spool = make(tmp_path)
-    for number in range(4):
-        spool.append(turn(number))
-    assert spool.folder is not None
-    path = spool.folder / "00000001.log"
-    os.truncate(path, path.stat().st_size - 5)
-    die(spool)
-    (orphan,) = orphans(tmp_path)
-    batch = orphan.take(10)
-    assert numbers(batch) == [0, 1, 2]
-    assert batch[-1].event is None
-    orphan.acknowledge(batch)
-    assert orphan.take(10) == []
-    orphan.close()
-    assert not folders(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"segment": "x"}', '{"segment": 1, "offset": null}'])
-def test_an_acknowledged_position_that_cannot_be_read_repeats_rather_than_loses(tmp_path: Path, content: str) -> None:
-    spool = make(tmp_path)
-    for number in range(4):
-        spool.append(turn(number))
-    spool.acknowledge(spool.take(2))
-    assert spool.folder is not None
-    (spool.folder / "acknowledged").write_text(content)
-    die(spool)
-    assert taken_over(tmp_path) == [0, 1, 2, 3]
-
-
-def test_an_orphan_that_cannot_be_read_is_left_and_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1)
-    spool = make(tmp_path)
-    for number in range(3):
-        spool.append(turn(number))
-    assert spool.folder is not None
-    second = spool.folder / "00000002.log"
-    away = second.rename(tmp_path / "away")
-    second.mkdir()
-    die(spool)
-    with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        assert taken_over(tmp_path) == []
-        assert taken_over(tmp_path) == []
-    assert len(caplog.records) == 1
-    second.rmdir()
-    away.rename(second)
-    assert taken_over(tmp_path) == [0, 1, 2]
-
-
-def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
-    foreign = tmp_path / "photos"
-    foreign.mkdir()
-    for name in ("lock", "00000001.log", "holiday.jpg"):
-        (foreign / name).write_text("mine")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("mine")
-    assert list(orphans(tmp_path)) == []
-    assert sorted(path.name for path in foreign.iterdir()) == ["00000001.log", "holiday.jpg", "lock"]
-    assert (tmp_path / "empty").is_dir()
-
-
-def test_what_a_crash_left_while_making_or_removing_a_folder_is_cleared_away(tmp_path: Path) -> None:
-    unborn = tmp_path / f".new-{uuid4().hex}"
-    unborn.mkdir()
-    (unborn / "lock").touch()
-    bare = tmp_path / uuid4().hex
-    bare.mkdir()
-    assert list(orphans(tmp_path)) == []
-    assert unborn.is_dir(), "it may still be in the making"
-    assert not bare.exists()
-    os.utime(unborn / "lock", (0, 0))
-    assert list(orphans(tmp_path)) == []
-    assert not unborn.exists()
-
-
-def test_orphans_of_a_missing_folder_are_none(tmp_path: Path) -> None:
-    assert list(orphans(tmp_path / "nowhere")) == []
-
-
-def test_the_oldest_orphan_comes_first(tmp_path: Path) -> None:
-    for number in (1, 2, 3):
-        spool = make(tmp_path)
-        spool.append(turn(number))
-        assert spool.folder is not None
-        os.utime(spool.folder / "lock", (number, number))
-        # An adopter that stopped half-way has touched the folder since.
-        os.utime(spool.folder, (9 - number, 9 - number))
-        die(spool)
-    assert taken_over(tmp_path) == [1, 2, 3]
-
-
-def test_an_adopted_spool_is_an_orphan_for_nobody_else(tmp_path: Path) -> None:
-    spool = make(tmp_path)
-    spool.append(turn(1))
-    die(spool)
-    (first,) = orphans(tmp_path)
-    assert isinstance(first, OrphanSpool)
-    assert list(orphans(tmp_path)) == []
-    first.close()
-    assert taken_over(tmp_path) == [1]
-
-
-# --- without a disk
-
-
-def test_a_home_that_cannot_be_written_gets_a_memory_queue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").touch()
-    with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        spool = open_outbox(tmp_path / "file" / "spool", bytes_max=1, window_max=3, fsync=False)
-    assert isinstance(spool, MemoryQueue)
-    assert "events are kept in memory" in caplog.text
-
-
-def test_a_memory_queue_keeps_order_and_its_bound() -> None:
-    spool = MemoryQueue(events_max=4)
-    assert [spool.append(turn(number)) for number in range(6)] == [True] * 4 + [False] * 2
-    first = spool.take(2)
-    assert numbers(first) == [0, 1]
-    assert not spool.append(turn(6)), "what is taken still counts"
-    spool.acknowledge(first[:1])
-    assert spool.append(turn(7))
-    spool.rewind()
-    assert drained(spool, limit=2) == [1, 2, 3, 7]
-    assert spool.pending == 0
-    spool.close()
-
-
-def test_a_memory_queue_is_empty_in_a_forked_child() -> None:
-    spool = MemoryQueue(events_max=4)
-    for number in range(3):
-        spool.append(turn(number))
-    spool.take(2)
-    spool.abandon()
-    spool.rewind()
-    assert (spool.pending, spool.take(5)) == (0, [])
-
-
-def test_a_folder_that_can_be_written_gets_a_spool_on_disk(tmp_path: Path) -> None:
-    spool = open_outbox(tmp_path / "a" / "b", bytes_max=1 << 20, window_max=3, fsync=True)
-    assert type(spool) is Spool
-    assert spool.append(turn(1))
-    assert json.loads(json.dumps(drained(spool))) == [1]
-    spool.close()
 
 
 def test_a_segment_cut_short_behind_our_back_is_passed_over_once(tmp_path: Path) -> None:
