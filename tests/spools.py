@@ -27,7 +27,7 @@ def make(folder: Path, bytes_max: int = 1 << 30, window_max: int = 5, **options:
 
 
 def die(spool: Spool) -> None:
-    """What a kill leaves behind: the files as they are, and nobody who holds the lock."""
+    """What a kill leaves behind: the files as they are, and a free lock."""
     os.close(spool._fd)
     os.close(spool._lock_fd)
     spool._fd = spool._lock_fd = -1

@@ -113,7 +113,7 @@ def _read_record(file: BinaryIO, number: int, offset: int, stop: int) -> Record:
 
 
 def _skip_damage(file: BinaryIO, number: int, offset: int, stop: int) -> Record:
-    """All bytes up to the next record, or to the end. No hook was told that a torn record is durable."""
+    """All bytes up to the next record, or to the end. No hook reported a torn record as durable."""
     file.seek(offset)
     stretch = file.read(stop - offset)
     if not stretch:

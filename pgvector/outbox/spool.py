@@ -144,7 +144,7 @@ class Spool:
         """Release the files. An empty folder is removed; any other is left to the next process."""
         with self._lock:
             self._check_folder()
-            # The folder of these was deleted, so that nobody else finds them.
+            # These are in memory only, because their folder was deleted.
             lost = sum(record.position <= self._first for record in (*self._taken, *self._window))
             if lost:
                 self._leave_behind(lost)

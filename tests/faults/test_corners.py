@@ -1,4 +1,4 @@
-"""Rare things around the spool and its adoption, each for real."""
+"""Rare faults of the spool, its disk and the services, with real files and processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def turn(number: int) -> TurnTaken:
 
 
 def leave_behind(home: Path, *numbers: int) -> Path:
-    """What a process that died left in a home."""
+    """The spool that a dead process left in a home."""
     spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 30, window_max=1)
     for number in numbers:
         assert spool.append(turn(number))
@@ -70,7 +70,7 @@ def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callabl
         release(runtime)
 
 
-def test_an_event_that_cannot_be_planned_is_set_aside_and_the_rest_is_stored(
+def test_an_event_that_cannot_be_planned_becomes_a_dead_letter_and_the_rest_is_stored(
     start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare = batches.prepare
@@ -120,20 +120,20 @@ def test_a_large_backlog_does_not_take_all_descriptors(tmp_path: Path, monkeypat
     spool.close()
 
 
-def test_a_dead_processs_spool_that_is_deleted_while_it_is_stored_is_said(
+def test_the_deletion_of_an_orphan_that_is_being_stored_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = leave_behind(tmp_path / "home", 0, 1, 2)
-    (adopted,) = orphans(folder.parent)
-    adopted.acknowledge(adopted.take(1))
+    (orphan,) = orphans(folder.parent)
+    orphan.acknowledge(orphan.take(1))
     shutil.rmtree(folder)
     with caplog.at_level(logging.ERROR, logger="hermes.pgvector"):
-        assert adopted.take(10) == []
+        assert orphan.take(10) == []
     assert "the events left in it are lost" in caplog.text
-    adopted.close()
+    orphan.close()
 
 
-def test_one_of_the_living_adopts_what_a_dead_process_left_though_nobody_new_starts(
+def test_a_running_process_takes_over_the_spool_of_a_dead_one(
     agents: Agents, database: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -205,7 +205,7 @@ def test_a_full_disk_refuses_and_counts_and_loses_nothing(
     assert runtime.dead_letters.ids() == []
 
 
-def test_two_copies_of_the_package_in_one_process_keep_apart(
+def test_two_copies_of_the_package_in_one_process_share_no_spool(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     ours = start()
@@ -258,7 +258,7 @@ def test_a_frozen_postgres_delays_no_recall_and_loses_nothing(own_server: Any, s
     assert stored(own_server.dsn) == list(range(40))
 
 
-def test_a_home_that_cannot_be_written_still_remembers_and_recalls(
+def test_a_home_that_cannot_be_written_still_stores_and_recalls(
     start: Callable[..., Runtime], database: str, tiny_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = tiny_disk / "home"

@@ -1,4 +1,4 @@
-"""What a process takes, whatever the number of sessions, and gives back when it is idle."""
+"""Connections, threads and descriptors of a process, with many sessions and when it is idle."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_thousand_leaked_sessions_cost_no_connection_thread_or_handle(
         assert connection.execute("select count(*) from conversations").fetchone() == (2000,)
 
 
-def test_connections_go_when_nothing_happens_and_come_again(start: Callable[..., Runtime], database: str) -> None:
+def test_idle_connections_are_closed_and_opened_again_when_needed(start: Callable[..., Runtime], database: str) -> None:
     runtime = start(pool_idle_s=1, heal_interval_s=3600)
     assert runtime.accept(turn(0))
     assert runtime.writer.flush(20)

@@ -1,4 +1,4 @@
-"""Processes of a home store what they have at different times; the memory is what the last of them meant."""
+"""Events of one home that are stored out of order leave the same entries as events in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replaced(old: str, new: str, minute: int, **more: Any) -> Replace:
 
 @pytest.fixture
 def store(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., set[str]]]:
-    """Store events in the order given, whatever their times; returns the entries that are there then."""
+    """Store events in the given order, whatever their times; returns the entries that result."""
     runtime: Runtime = acquire(Settings(dsn=database, embed_url=endpoint.url, **QUICK), tmp_path / "home")  # type: ignore[arg-type]
     common = {"theme": "ops", "home": runtime.home.id, "target": "memory"}
 

@@ -1,4 +1,4 @@
-"""The whole path through a pooler that gives each transaction whatever connection is free."""
+"""Writing and recalling through PgBouncer, which gives each transaction any free connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settings_for(pooler: Pooler, endpoint: Endpoint) -> dict[str, Any]:
     return {**QUICK, "dsn": pooler.dsn, "embed_url": endpoint.url}
 
 
-def test_what_is_said_and_remembered_is_stored_and_recalled(
+def test_turns_and_entries_are_stored_and_recalled(
     pooler: Pooler, database: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     runtime = acquire(Settings(**settings_for(pooler, endpoint)), tmp_path / "home")
@@ -86,7 +86,7 @@ def test_many_processes_share_few_connections_and_leave_no_settings_on_them(
     time.sleep(0.5)
     for pid in list(agents.running):
         agents.end(pid)
-    # One that the pooler has let go of ends a moment after the next has begun.
+    # A connection that the pooler drops ends a moment after the next one began.
     assert 0 < statistics.median(seen) <= SERVERS_MAX
     models = []
     for home in homes:

@@ -32,7 +32,7 @@ SEED = int(os.environ.get("PG_TEST_SOAK_SEED", "0")) or int.from_bytes(os.urando
         pytest.param(SECONDS, 6, SEED, id="long", marks=[pytest.mark.slow, pytest.mark.timeout(2 * SECONDS + 400)]),
     ],
 )
-def test_the_memory_is_what_the_accepted_events_make_of_it(
+def test_the_memory_holds_the_result_of_the_accepted_events(
     seconds: float, longest_s: float, seed: int, agents: Agents, own_server: EmbeddedServer, endpoint: Endpoint,
     tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -56,7 +56,7 @@ def test_the_memory_is_what_the_accepted_events_make_of_it(
     print(f"{len(model.turns)} turns accepted, {len(model.maybe_turns)} in doubt;", dict(troubles.count))
     runtime = acquire(Settings(**settings), home)
     try:
-        # In this thread: in the background it might begin when everything is thought to be settled.
+        # In this thread, because in the background it could start after the check that everything is settled.
         runtime.files.reconcile("ops", "last")
         settle(runtime, own_server.dsn, 90 + seconds)
         turns_are_those_of(model, own_server.dsn)

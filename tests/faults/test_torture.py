@@ -1,4 +1,4 @@
-"""Agents are killed at random moments, one after the other; what their hooks took is stored, once."""
+"""Agents are killed at random moments, one after the other; every event that a hook accepted is stored once."""
 
 from __future__ import annotations
 

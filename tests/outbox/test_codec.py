@@ -40,7 +40,7 @@ def test_every_kind_of_event_is_covered_by_the_round_trip() -> None:
 
 
 @given(events)
-def test_the_magic_never_stands_in_a_payload(event: Event) -> None:
+def test_no_payload_contains_the_magic(event: Event) -> None:
     assert MAGIC not in encode(event)
 
 
@@ -80,7 +80,7 @@ def test_metadata_that_json_cannot_hold_does_not_cost_the_event(metadata: Any) -
     [b"", b"\xff\xfe", b"[]", b"1", b"{}", b'{"kind": "Unknown"}', b'{"kind": []}', b'{"kind": "Add", "at": 5}',
      b'{"kind": "Add", "at": "2026-01-01"}', b"[" * 100_000],
 )  # fmt: skip
-def test_a_payload_that_is_not_ours_is_a_bad_event(payload: bytes) -> None:
+def test_a_payload_of_another_format_is_a_bad_event(payload: bytes) -> None:
     with pytest.raises(BadEvent):
         decode(payload)
 

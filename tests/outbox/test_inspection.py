@@ -38,7 +38,7 @@ def test_a_spool_that_was_never_used_is_empty(tmp_path: Path) -> None:
     assert backlog(tmp_path / "nothing") == Backlog(0, 0, 0, None)
 
 
-def test_events_of_all_processes_are_counted_and_the_oldest_is_told(tmp_path: Path) -> None:
+def test_events_of_all_processes_are_counted_and_the_oldest_is_found(tmp_path: Path) -> None:
     spools = [spooled(tmp_path, 5, 6), spooled(tmp_path, *range(3, 15))]
     found = backlog(tmp_path)
     assert (found.processes, found.events, found.oldest) == (2, 14, START + timedelta(days=3))
@@ -84,7 +84,7 @@ def test_damage_hides_one_record_and_not_those_behind_it(tmp_path: Path) -> None
     assert backlog(tmp_path).events == 9
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_inspection_changes_no_file(tmp_path: Path) -> None:
     spooled(tmp_path, 1, 2, 3).close()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     backlog(tmp_path)

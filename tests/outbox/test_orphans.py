@@ -15,7 +15,9 @@ from hermes_memory_pgvector.outbox import spool as module
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool, orphans
 
 
-def test_one_of_many_processes_adopts_an_orphan(tmp_path: Path, child: Callable[..., subprocess.Popen[str]]) -> None:
+def test_one_of_many_processes_takes_over_an_orphan(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[str]]
+) -> None:
     dead = make(tmp_path)
     for number in range(10):
         dead.append(turn(number))
@@ -27,22 +29,22 @@ def test_one_of_many_processes_adopts_an_orphan(tmp_path: Path, child: Callable[
         print(len(found), flush=True)
         time.sleep(60)
         """
-    heirs = [child(tmp_path, script) for _ in range(4)]
-    for heir in heirs:
-        assert line(heir) == "ready"
-    for heir in heirs:
-        assert heir.stdin is not None
-        heir.stdin.write("\n")
-        heir.stdin.flush()
-    assert sorted(line(heir) for heir in heirs) == ["0", "0", "0", "1"]
-    # The one that adopted it dies as well, having stored nothing.
-    for heir in heirs:
-        heir.kill()
-        heir.wait()
+    processes = [child(tmp_path, script) for _ in range(4)]
+    for process in processes:
+        assert line(process) == "ready"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert sorted(line(process) for process in processes) == ["0", "0", "0", "1"]
+    # The process that took it over dies as well, before it has stored anything.
+    for process in processes:
+        process.kill()
+        process.wait()
     assert taken_over(tmp_path) == list(range(10))
 
 
-def test_an_adopter_that_stops_half_way_leaves_the_rest_to_the_next(tmp_path: Path) -> None:
+def test_a_process_that_stops_half_way_leaves_the_rest_of_an_orphan_to_the_next(tmp_path: Path) -> None:
     spool = make(tmp_path)
     for number in range(10):
         spool.append(turn(number))
@@ -55,7 +57,7 @@ def test_an_adopter_that_stops_half_way_leaves_the_rest_to_the_next(tmp_path: Pa
     assert taken_over(tmp_path) == list(range(4, 10))
 
 
-def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_goes(tmp_path: Path) -> None:
+def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_is_removed(tmp_path: Path) -> None:
     spool = make(tmp_path)
     for number in range(4):
         spool.append(turn(number))
@@ -85,7 +87,7 @@ def test_an_acknowledged_position_that_cannot_be_read_repeats_rather_than_loses(
     assert taken_over(tmp_path) == [0, 1, 2, 3]
 
 
-def test_an_orphan_that_cannot_be_read_is_left_and_said_once(
+def test_an_orphan_that_cannot_be_read_is_left_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1)
@@ -118,18 +120,18 @@ def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "empty").is_dir()
 
 
-def test_what_a_crash_left_while_making_or_removing_a_folder_is_cleared_away(tmp_path: Path) -> None:
-    unborn = tmp_path / f".new-{uuid4().hex}"
-    unborn.mkdir()
-    (unborn / "lock").touch()
+def test_folders_that_a_crash_left_half_made_or_half_removed_are_deleted(tmp_path: Path) -> None:
+    unfinished = tmp_path / f".new-{uuid4().hex}"
+    unfinished.mkdir()
+    (unfinished / "lock").touch()
     bare = tmp_path / uuid4().hex
     bare.mkdir()
     assert list(orphans(tmp_path)) == []
-    assert unborn.is_dir(), "it may still be in the making"
+    assert unfinished.is_dir(), "it may still be in the making"
     assert not bare.exists()
-    os.utime(unborn / "lock", (0, 0))
+    os.utime(unfinished / "lock", (0, 0))
     assert list(orphans(tmp_path)) == []
-    assert not unborn.exists()
+    assert not unfinished.exists()
 
 
 def test_orphans_of_a_missing_folder_are_none(tmp_path: Path) -> None:
@@ -142,13 +144,13 @@ def test_the_oldest_orphan_comes_first(tmp_path: Path) -> None:
         spool.append(turn(number))
         assert spool.folder is not None
         os.utime(spool.folder / "lock", (number, number))
-        # An adopter that stopped half-way has touched the folder since.
+        # A process that stopped half-way has touched the folder since.
         os.utime(spool.folder, (9 - number, 9 - number))
         die(spool)
     assert taken_over(tmp_path) == [1, 2, 3]
 
 
-def test_an_adopted_spool_is_an_orphan_for_nobody_else(tmp_path: Path) -> None:
+def test_a_spool_that_was_taken_over_is_no_orphan_for_other_processes(tmp_path: Path) -> None:
     spool = make(tmp_path)
     spool.append(turn(1))
     die(spool)

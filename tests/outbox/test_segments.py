@@ -93,7 +93,7 @@ def test_reading_goes_on_across_segments_and_gaps(tmp_path: Path) -> None:
     assert [taken.event for taken in read(tmp_path, Position(6, len(frame(batch[4]))))] == batch[:5]
 
 
-def test_nothing_behind_the_end_is_read(tmp_path: Path) -> None:
+def test_nothing_after_the_end_is_read(tmp_path: Path) -> None:
     end = written(tmp_path, frame(turn(1)), number=1)
     written(tmp_path, frame(turn(2))[:20], number=2)
     assert [taken.event is not None for taken in read(tmp_path, end)] == [True]

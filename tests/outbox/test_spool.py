@@ -119,7 +119,7 @@ def test_order_holds_under_many_writers_and_a_reader(
     assert not folders(tmp_path)
 
 
-def test_segments_roll_over_and_spent_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_roll_over_and_spent_ones_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
     monkeypatch.setattr(module, "SPENT_SEGMENT_BYTES_MAX", 500)
     spool = make(tmp_path, window_max=2)
@@ -199,7 +199,7 @@ def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
     assert taken_over(tmp_path) == [8, 9, 10]
 
 
-def test_refusals_are_said_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_are_logged_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spool = make(tmp_path, bytes_max=1_000)
     with caplog.at_level("WARNING", logger="hermes.pgvector"):
         assert not any(spool.append(turn(number, size=2_000)) for number in range(20))
@@ -417,7 +417,7 @@ def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path
     assert not folders(tmp_path)
 
 
-# --- a folder that is deleted while its process lives
+# --- a folder that is deleted while its process runs
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved"])
@@ -649,7 +649,7 @@ def test_a_crash_right_after_a_spent_segment_leaves_no_folder_that_stays_for_eve
     assert not folders(tmp_path)
 
 
-def test_a_segment_cut_short_behind_our_back_is_passed_over_once(tmp_path: Path) -> None:
+def test_a_segment_that_somebody_cut_short_is_skipped_once(tmp_path: Path) -> None:
     spool = make(tmp_path, window_max=1)
     for number in range(5):
         spool.append(turn(number))
