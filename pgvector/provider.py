@@ -243,9 +243,9 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
         """Take the user through the set-up in the terminal; the host leaves everything to this hook."""
-        from .admin import setup
+        from .admin.setup.wizard import wizard
 
-        setup.wizard(hermes_home, config)
+        wizard(hermes_home, config)
 
     @guarded(list[dict[str, Any]])
     def get_config_schema(self) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""backfill: embed in the foreground what was stored without a vector."""
+"""backfill: embed the rows that have no vector, in the foreground."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from pathlib import Path
 from uuid import uuid4
@@ -21,11 +21,12 @@ from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted
-from .migration import start_server
+from .database import start_server
+from .embedder import PROBE, mismatch
 
-# Longer than the embedding of one batch may take, which renews it.
+# The lease outlasts the embedding of one batch, which renews it.
 LEASE_MARGIN_S = 60.0
-# Work lost when one request fails, and the step of the progress bar.
+# Time to embed one batch: the work lost when a request fails.
 BATCH_S = 2.0
 POLL_S = 2.0
 REFUSED_MAX = 1000
@@ -34,7 +35,7 @@ REFUSED_SHOWN = 20
 
 @dataclass
 class _Job:
-    """A backfill on its way. `refused` maps rows that the embedder does not take to its reason."""
+    """State of a running backfill. `refused` maps each row that the embedder refused to its reason."""
 
     database: Database
     embedder: Embedder
@@ -52,52 +53,49 @@ class _Job:
 
 
 def backfill(home: Path, console: Console, *, batch: int | None, limit: int | None, wait_s: float) -> int:
-    """Embed rows without a vector, oldest ids first. What is stored stays stored when it is interrupted.
+    """Embed rows without a vector, lowest ids first. Every batch is stored when it is done.
 
-    `limit` bounds the rows that are tried. `wait_s` is how long an agent that is at it already may make no progress.
-    Returns 1 when the embedder refused rows.
+    `batch` is the largest number of texts in a request, `limit` that of rows. While an agent does the same work, wait
+    until it makes no progress for `wait_s` seconds. Returns 1 when the embedder refused rows. Raises EmbedderMismatch,
+    EmbedderUnavailable, DatabaseUnavailable, and KeyboardInterrupt after the result is printed.
     """
     settings = load(home)
     database = Database(settings, home)
     embedder = factory.build(settings)
     job = _Job(database, embedder, settings, batch or settings.embed_batch_max, limit or 1 << 62)
     try:
-        _check_fit(job)
+        _check_model(job)
         total = min(_missing(database), job.limit)
         interrupted = total > 0 and not _run(job, console, total, wait_s)
         left = _missing(database)
     finally:
         embedder.close()
         database.close()
-    _tell(job, console, left, interrupted)
+    _report(job, console, left, interrupted)
     if interrupted:
         raise KeyboardInterrupt
     return 1 if job.refused else 0
 
 
-def _check_fit(job: _Job) -> None:
-    """Raise EmbedderMismatch unless the vectors of this home's embedder belong into the database."""
+def _check_model(job: _Job) -> None:
+    """Claim the database for the embedder's model. Raise EmbedderMismatch when it holds vectors of another one."""
     database, embedder = job.database, job.embedder
     start_server(database)
     with database.connection(job.settings.connect_timeout_s) as connection:
         state = database.verify(connection)
     if embedder.dimensions is None or state.embedding_model is None:
-        # Also a known model has to answer before it becomes that of the database.
-        embedder.embed_query("dimensions", job.settings.embed_timeout_s)
-    if embedder.dimensions != state.dimensions:
-        raise EmbedderMismatch(
-            f"{embedder.model} makes vectors of {embedder.dimensions} numbers, the database holds vectors of "
-            f"{state.dimensions}; set embed_url and embed_model to the model that made them"
-        )
-    model = database.claim_model(embedder.model)
-    if model != embedder.model:
-        raise EmbedderMismatch(
-            f"the database holds vectors of {model}, this home is set to {embedder.model}; use the same model"
-        )
+        # A model is recorded in the database only after it has answered.
+        embedder.embed_query(PROBE, job.settings.embed_timeout_s)
+    problem = mismatch(embedder.model, embedder.dimensions, state)
+    if not problem:
+        state = replace(state, embedding_model=database.claim_model(embedder.model))
+        problem = mismatch(embedder.model, embedder.dimensions, state)
+    if problem:
+        raise EmbedderMismatch(f"{problem}; set embed_url and embed_model to the model that made them")
 
 
 def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
-    """Work until nothing is left or the limit is reached; False when the operator interrupted it."""
+    """Embed until nothing is left or the limit is reached; False after Ctrl-C."""
     try:
         with console.progress() as progress:
             bar = progress.add_task("embedding", total=total)
@@ -113,21 +111,21 @@ def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
 
 
 def _take_lease(job: _Job, console: Console, progress: Progress, bar: TaskID, wait_s: float) -> bool:
-    """Become the one process that embeds, or watch the one that does; False when it has left nothing to do.
+    """Take the lease for backfilling, or wait for the agent that holds it; False when it left nothing to do.
 
-    Two at once would do no harm, only the same work twice, so one that does not get on is not waited for.
+    Two processes at once are safe but do the same work twice, so this waits only while the agent makes progress.
     """
     before = left = _missing(job.database)
     quiet_since = time.monotonic()
-    told = False
+    watching = False
     while not _claim(job):
-        if not told:
-            told = True
-            console.say("an agent is filling in vectors already; watching it (Ctrl-C to leave it alone)")
+        if not watching:
+            watching = True
+            console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
         if left == 0:
             return False
         if time.monotonic() - quiet_since >= wait_s:
-            console.say(f"it did nothing for {wait_s:g} s; going ahead beside it")
+            console.say(f"the agent made no progress for {wait_s:g} s; starting beside it")
             return True
         time.sleep(POLL_S)
         now = _missing(job.database)
@@ -155,23 +153,25 @@ def _step(job: _Job) -> bool:
     try:
         _embed(job, found)
     except EmbedderUnavailable as error:
-        raise EmbedderUnavailable(f"{error}; {counted(job.done, 'row')} done, run again to go on") from None
+        raise EmbedderUnavailable(
+            f"{error}; {counted(job.done, 'row')} done, run the command again to continue"
+        ) from None
     if len(job.refused) >= REFUSED_MAX:
         raise EmbedderMismatch(f"{job.embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
     return True
 
 
 def _embed(job: _Job, found: list[Unembedded]) -> None:
-    """Embed and store rows: without the one that is refused, in halves when all at once take too long."""
+    """Embed and store rows: without a row that is refused, and in halves when the request fails."""
     if not found:
         return
     texts = [row.texts(job.settings) for row in found]
     try:
         vectors = _vectors(job, [text for own in texts for text in own])
     except TextRefused as error:
-        spoilt = next(row for row, end in zip(found, accumulate(map(len, texts)), strict=True) if error.index < end)
-        job.refused[(spoilt.kind, spoilt.id)] = str(error)
-        _embed(job, [row for row in found if row is not spoilt])
+        bad = next(row for row, end in zip(found, accumulate(map(len, texts)), strict=True) if error.index < end)
+        job.refused[(bad.kind, bad.id)] = str(error)
+        _embed(job, [row for row in found if row is not bad])
         return
     except EmbedderUnavailable:
         if len(found) == 1:
@@ -187,7 +187,7 @@ def _embed(job: _Job, found: list[Unembedded]) -> None:
 
 
 def _vectors(job: _Job, texts: list[str]) -> list[Vector]:
-    """Embed in requests of `batch` texts. The index in TextRefused counts over all of them."""
+    """Embed in requests of at most `batch` texts. The index in TextRefused is that in `texts`."""
     vectors: list[Vector] = []
     for start in range(0, len(texts), job.batch):
         _claim(job)
@@ -203,13 +203,13 @@ def _missing(database: Database) -> int:
         return statistics.totals(connection).without_vector
 
 
-def _tell(job: _Job, console: Console, left: int, interrupted: bool) -> None:
+def _report(job: _Job, console: Console, left: int, interrupted: bool) -> None:
     refused = [{"kind": kind, "id": row, "reason": reason} for (kind, row), reason in job.refused.items()]
     console.data({"embedded": job.done, "left": left, "refused": refused, "interrupted": interrupted})
     if interrupted:
-        console.say("interrupted; what is done is stored")
+        console.say("interrupted; finished batches are stored")
     if job.done == 0 and left == 0:
-        console.show("nothing to do: every row has its vector")
+        console.show("nothing to do: every row has a vector")
     else:
         console.show(f"embedded {counted(job.done, 'row')}; {counted(left, 'row')} left without a vector")
     for (kind, row), reason in list(job.refused.items())[:REFUSED_SHOWN]:

@@ -1,6 +1,6 @@
-"""What the set-up keeps: secrets in `.env`, other settings in `pgvector/config.json`, and the name of the provider.
+"""Saved settings of a home: secrets in `.env`, others in `pgvector/config.json`, the provider in the host's config.
 
-Every setting that is saved here is taken out of the places that would win over it, so that it holds.
+A setting that is saved is removed from the places that take precedence.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import Any
 from uuid import uuid4
 
 from ..errors import SettingsError
-from ..settings import ENV_PREFIX, config_file, load, read_config
-from . import link
+from ..settings import ENV_PREFIX, config_file, host_section, load, read_config
 
+PROVIDER = "pgvector"
+ACTIVATE = f"hermes config set memory.provider {PROVIDER}"
 ACTIVATE_S_MAX = 60
 
 
-class Saved:
-    """Saves settings of one home, as a context manager that undoes all of it unless `keep` was called.
+class SavedSettings:
+    """A context manager that saves settings of a home, and restores the files at its end unless `keep` was called.
 
-    Raises SettingsError for a file that cannot be read or written.
+    Raises SettingsError when a file cannot be read or written.
     """
 
     def __init__(self, home: Path) -> None:
@@ -35,7 +36,7 @@ class Saved:
         self._environment: dict[str, str] = {}
         self._kept = False
 
-    def __enter__(self) -> Saved:
+    def __enter__(self) -> SavedSettings:
         for path in (self.env, self.config, self._home / "config.yaml"):
             try:
                 self._before[path] = (path.read_bytes(), path.stat().st_mode & 0o777)
@@ -58,52 +59,50 @@ class Saved:
 
     @property
     def env(self) -> Path:
-        """Where secrets are."""
+        """The file with the secrets."""
         return self._home / ".env"
 
     @property
     def config(self) -> Path:
-        """Where the other settings are."""
+        """The file with the other settings."""
         return config_file(self._home)
 
     def keep(self) -> None:
-        """Let what was saved stay."""
+        """Do not restore the files at the end."""
         self._kept = True
 
     def save(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
-        """Save settings by their keys, and secrets by the names of their variables; an empty secret is taken away."""
+        """Save settings by key, and secrets by variable name; an empty secret is removed."""
         gone = {f"{ENV_PREFIX}{key.upper()}": "" for key in values}
         try:
             self._forget({*gone, *secrets})
             change_env_file(self.env, {**gone, **secrets})
         except (OSError, ValueError) as error:
             raise _unusable(self.env, error) from None
-        # An empty dsn here still hides one in a place that counts less.
+        # An empty dsn overrides one in a place of lower precedence.
         write_config(self._home, {**read_config(self._home), "dsn": "", **values})
 
     def check(self, wanted: Mapping[str, Any]) -> None:
-        """Raise SettingsError when a setting is another now than was saved: another place wins over ours."""
+        """Raise SettingsError when a saved setting has no effect because another place takes precedence."""
         settings = load(self._home)
         for key, value in wanted.items():
             now = getattr(settings, key)
             if (now.get_secret_value() if key == "dsn" else now) != value:
                 raise SettingsError(
-                    f"{key} is set elsewhere, too, and that wins: take {ENV_PREFIX}{key.upper()} out of the "
-                    "environment and `memory.pgvector` out of config.yaml, then run the set-up again"
+                    f"{key} is also set elsewhere, which takes precedence: remove {ENV_PREFIX}{key.upper()} from the "
+                    "environment and `memory.pgvector` from config.yaml, then run the set-up again"
                 )
 
     def _forget(self, names: Collection[str]) -> None:
-        """Take out of the environment what it has from the `.env`, which is about to change."""
-        from dotenv import dotenv_values
-
-        stored = dotenv_values(self.env, interpolate=False) if self.env.is_file() else {}
+        """Remove variables from the environment that come from the `.env`, which is about to change."""
+        stored = _stored(self.env)
         for name in names:
             if name in os.environ and os.environ[name] == stored.get(name):
                 self._environment[name] = os.environ.pop(name)
 
 
 def write_config(home: Path, document: Mapping[str, Any]) -> None:
-    """Put these settings in place of the saved ones, in a file of mode 0600. Raises SettingsError."""
+    """Replace the saved settings; the file gets mode 0600. Raises SettingsError."""
     path = config_file(home)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -113,13 +112,13 @@ def write_config(home: Path, document: Mapping[str, Any]) -> None:
 
 
 def change_env_file(path: Path, values: Mapping[str, str]) -> None:
-    """Set variables in a `.env`, take away those with an empty value, and leave every other line as it is; mode 0600.
+    """Set variables in a `.env` and remove those with an empty value. Other lines stay; the file gets mode 0600.
 
     Raises OSError, UnicodeDecodeError, and SettingsError for a value of several lines.
     """
     for name, value in values.items():
         if len(value.splitlines()) > 1 or "\0" in value:
-            raise SettingsError(f"{name} holds a line break; nothing is saved")
+            raise SettingsError(f"{name} contains a line break; nothing is saved")
     lines = path.read_text(encoding="utf-8-sig").splitlines() if path.exists() else []
     left = {name: value for name, value in values.items() if value}
     changed = []
@@ -135,7 +134,7 @@ def change_env_file(path: Path, values: Mapping[str, str]) -> None:
 
 
 def quoted(value: str) -> str:
-    """A value as hosts, python-dotenv and shells read it from a `.env`."""
+    """A value, quoted so that hosts, python-dotenv and shells read it from a `.env`."""
     if re.fullmatch(r"[\w@%+=:,./?&~-]*", value, re.ASCII):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -143,22 +142,22 @@ def quoted(value: str) -> str:
 
 
 def activate_in_host(config: MutableMapping[str, Any], saved: Mapping[str, Any]) -> None:
-    """Name this provider in the host's configuration, through the host, and leave what was saved to our own file."""
+    """Set `memory.provider` in the host's configuration, remove what was `saved` elsewhere, and save it."""
     from hermes_cli.config import save_config
 
     memory = config.get("memory")
     memory = config["memory"] = dict(memory) if isinstance(memory, Mapping) else {}
-    memory["provider"] = link.NAME
-    ours = memory.get(link.NAME)
+    memory["provider"] = PROVIDER
+    ours = memory.get(PROVIDER)
     if isinstance(ours, Mapping):
-        memory[link.NAME] = {key: value for key, value in ours.items() if key not in saved}
+        memory[PROVIDER] = {key: value for key, value in ours.items() if key not in saved}
     save_config(config)
 
 
 def activate(home: Path, saved: Mapping[str, Any]) -> bool:
-    """Do so from outside the host: through its package when this Python has it, else through the `hermes` on the PATH.
+    """Set `memory.provider` by the host's package when this Python has it, else by the `hermes` command.
 
-    Returns False when there is no host to be found.
+    Returns False when there is no host.
     """
     try:
         from hermes_cli.config import load_config
@@ -179,7 +178,7 @@ def _activate_by_command(home: Path) -> bool:
         return False
     try:
         done = subprocess.run(
-            [hermes, "config", "set", "memory.provider", link.NAME],
+            [hermes, "config", "set", "memory.provider", PROVIDER],
             env={**os.environ, "HERMES_HOME": str(home)}, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=ACTIVATE_S_MAX, check=False,
         )  # fmt: skip
@@ -188,13 +187,22 @@ def _activate_by_command(home: Path) -> bool:
     return done.returncode == 0
 
 
-def exported(home: Path, keys: Collection[str]) -> list[str]:
-    """Which of these settings the environment of this process has, and not from the `.env` of the home."""
-    from dotenv import dotenv_values
+def active_provider(home: Path) -> str:
+    """`memory.provider` in the home's config.yaml; empty when it is not set. Raises SettingsError."""
+    return str(host_section(home, "memory").get("provider") or "")
 
-    stored = dotenv_values(home / ".env", interpolate=False) if (home / ".env").is_file() else {}
+
+def exported(home: Path, keys: Collection[str]) -> list[str]:
+    """Those of these settings that the environment has, and not from the `.env` of the home."""
+    stored = _stored(home / ".env")
     names = {key: f"{ENV_PREFIX}{key.upper()}" for key in keys}
     return [key for key, name in names.items() if os.environ.get(name) and os.environ[name] != stored.get(name)]
+
+
+def _stored(env: Path) -> Mapping[str, str | None]:
+    from dotenv import dotenv_values
+
+    return dotenv_values(env, interpolate=False) if env.is_file() else {}
 
 
 def _name_of(line: str) -> str:
@@ -204,7 +212,7 @@ def _name_of(line: str) -> str:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A `.env` may be a link to where the operator keeps it.
+    # A `.env` may be a link; its target is written.
     path = path.resolve()
     fresh = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
@@ -218,4 +226,4 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 def _unusable(path: Path, error: Exception) -> SettingsError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    return SettingsError(f"{path} cannot be used ({reason}): mend it, then try again")
+    return SettingsError(f"{path} cannot be used ({reason}): fix it, then try again")

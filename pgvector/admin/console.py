@@ -1,4 +1,4 @@
-"""What a command prints: data on stdout, prose on stderr; colours only where a person looks."""
+"""Output of a command: data on stdout, messages on stderr, colours in a terminal only."""
 
 from __future__ import annotations
 
@@ -30,50 +30,45 @@ class Console:
         self._out = RichConsole(highlight=False, markup=False, emoji=False, width=width)
         self._err = RichConsole(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    @property
-    def interactive(self) -> bool:
-        """Whether somebody watches stderr."""
-        return self._err.is_terminal
-
     def data(self, value: Any) -> None:
-        """The document of `--json`; nothing without it. ASCII, so that any terminal and any locale can take it."""
+        """Print the document of `--json`, in ASCII; nothing without `--json`."""
         if self.as_json:
             _write(f"{json.dumps(value, indent=2, default=json_default)}\n")
 
     def show(self, *lines: Text | Table | str) -> None:
-        """A result for people; nothing with `--json`."""
+        """Print a result for people; nothing with `--json`."""
         if self.as_json:
             return
         with self._out.capture() as printed:
             for line in lines:
                 self._out.print(line, soft_wrap=isinstance(line, str))
         text = printed.get()
-        if not self._out.is_terminal:  # cells are padded, which is of no use in a file
+        if not self._out.is_terminal:  # rich pads cells with spaces
             text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
         _write(text)
 
     def say(self, text: str) -> None:
-        """A remark or a next step."""
+        """Print a message or a next step on stderr."""
         self._err.print(text)
 
     def busy(self, text: str) -> AbstractContextManager[Any]:
-        """Show that something is going on, while it is; silent unless somebody watches."""
+        """A spinner for the duration of a block; silent when stderr is not a terminal."""
         return self._err.status(text, spinner="line")
 
     def progress(self) -> Progress:
-        """A progress bar, to be used as a context; silent unless somebody watches."""
+        """A progress bar, used as a context manager; silent when stderr is not a terminal."""
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             console=self._err,
-            disable=not self.interactive,
+            disable=not self._err.is_terminal,
         )
 
 
 def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """Names and what they are, in two columns."""
+    """A table of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -83,7 +78,7 @@ def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = ()) -> Table:
-    """A table with a heading line; the columns named by `numbers` are set to the right. The last column wraps."""
+    """A table with a header. The columns in `numbers` are right-aligned; the last column wraps."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for name in columns:
         last = name == columns[-1]
@@ -104,7 +99,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def size(number: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes as text, such as `3.2 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if number >= 10 or unit == "B" else f"{number:.1f} {unit}"
@@ -112,33 +107,33 @@ def size(number: float) -> str:
     return f"{number:.1f} TB"
 
 
-def local(at: datetime | None) -> str:
-    """A time in the operator's own zone."""
+def local_time(at: datetime | None) -> str:
+    """A time in the time zone of this machine; empty for None."""
     return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else ""
 
 
 def age(at: datetime) -> str:
-    """How long ago it was."""
-    seconds = max(0.0, (datetime.now(UTC) - at).total_seconds())
+    """The time since `at`, such as `3 hours ago`."""
+    seconds = (datetime.now(UTC) - at).total_seconds()
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
             return f"{counted(int(seconds // length), unit)} ago"
     return "less than a minute ago"
 
 
+def json_default(value: Any) -> str:
+    """The text of a value that JSON has no type for; a time in ISO 8601."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
 def _write(text: str) -> None:
-    """Put data out at once. Raises PgvectorError, but for a reader that has gone away."""
+    """Write to stdout and flush. Raises BrokenPipeError, and PgvectorError for every other failure."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        # The interpreter must not fail once more on what is left in the buffer when it ends.
+        # Otherwise the interpreter fails again when it flushes the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise PgvectorError(f"stdout cannot be written: {error.strerror}") from None
-
-
-def json_default(value: Any) -> str:
-    """What JSON has no form for, as text: a time in ISO 8601."""
-    return value.isoformat() if isinstance(value, datetime) else str(value)

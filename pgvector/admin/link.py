@@ -1,4 +1,4 @@
-"""install: the link by which the host finds this package in a home."""
+"""install: the link in a home's plugin folder by which a host finds this package."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ from pathlib import Path
 
 from ..errors import BadArgument, SettingsError
 from ..settings import host_section
+from .configuration import ACTIVATE, PROVIDER, active_provider
 from .console import Console
 
-NAME = "pgvector"
 ENTRY_POINTS = "hermes_agent.memory_providers"
-ACTIVATE = f"hermes config set memory.provider {NAME}"
 
 
 def install(home: Path, console: Console, *, remove: bool = False) -> int:
-    """Link the package into the home, or take the link away again. Does nothing when that is done already."""
+    """Link the package into the home, or with `remove` delete the link. Returns 0, also when nothing had to change."""
     link = place(home)
     try:
         changed = _unlink(link) if remove else _link(link)
     except OSError as error:
         raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of {home}") from None
-    active = active_provider(home) == NAME
+    active = active_provider(home) == PROVIDER
     console.data(
         {"link": str(link), "package": str(package()), "linked": not remove, "changed": changed, "active": active}
     )
     if remove:
         console.show(f"removed {link}" if changed else f"nothing to remove: {link} does not exist")
         if active:
-            console.say("memory.provider still names it; turn it off with: hermes memory off")
+            console.say("memory.provider is still pgvector; to turn it off: hermes memory off")
         return 0
     console.show(f"linked {link} -> {package()}" if changed else f"already installed: {link}")
     other = other_python()
     if other:
-        console.say(f"note: hermes runs on {other}, which is not this Python; the packages must be installed there too")
-    console.say("the provider is active; next: hermes-pgvector doctor" if active else f"next: {ACTIVATE}")
+        console.say(f"note: hermes runs on another Python, {other}; install the packages there too")
+    console.say("memory.provider is pgvector; next: hermes-pgvector doctor" if active else f"next: {ACTIVATE}")
     return 0
 
 
 def ensure(home: Path) -> bool:
-    """Link the package unless the home has it; whether that changed anything. Raises BadArgument and SettingsError."""
+    """Link the package into the home if it is not linked. Returns whether it was not.
+
+    Raises BadArgument when another plugin is in its place, and SettingsError when the folder cannot be written.
+    """
     try:
         return not linked(home) and _link(place(home))
     except OSError as error:
@@ -58,33 +60,31 @@ def package() -> Path:
 
 def place(home: Path) -> Path:
     """Where the host looks for the plugin in a home."""
-    return home / "plugins" / NAME
+    return home / "plugins" / PROVIDER
 
 
 def linked(home: Path) -> bool:
-    """Whether the host finds this very package in the home."""
+    """Whether the plugin in the home is this package."""
     return place(home).resolve() == package()
 
 
-def active_provider(home: Path) -> str:
-    """`memory.provider` of the home's config.yaml; empty when it names none. Raises SettingsError."""
-    return str(host_section(home, "memory").get("provider") or "")
-
-
 def by_entry_point(home: Path) -> bool:
-    """Whether a host in this Python finds the package without a link: only newer ones do, and none that isolates it."""
+    """Whether the host in this Python finds the package by its entry point, without a link.
+
+    Older hosts do not look for entry points, and hosts with `plugins.isolation: host` ignore them.
+    """
     try:
         host = find_spec("plugins.memory")
         isolated = host_section(home, "plugins").get("isolation") == "host"
     except (ImportError, SettingsError):
         return False
-    if isolated or host is None or host.origin is None or not metadata.entry_points(group=ENTRY_POINTS, name=NAME):
+    if isolated or host is None or host.origin is None or not metadata.entry_points(group=ENTRY_POINTS, name=PROVIDER):
         return False
     return ENTRY_POINTS in Path(host.origin).read_text(encoding="utf-8", errors="replace")
 
 
 def other_python() -> Path | None:
-    """The Python of the `hermes` on the PATH, when it is another than ours; None too when it cannot be told."""
+    """The Python of the `hermes` command when it is not this one; None when it is, or is unknown."""
     hermes = shutil.which("hermes")
     if hermes is None:
         return None
@@ -103,12 +103,12 @@ def _link(link: Path) -> bool:
             return False
         if not _ours(link):
             raise BadArgument(
-                f"{link} links to {os.readlink(link)}, which is not ours; move it away, then install again"
+                f"{link} links to {os.readlink(link)}, which is another plugin; move it away, then install again"
             )
     elif link.resolve() == package():
         return False
     elif link.exists():
-        raise BadArgument(f"{link} is there and is no link of ours; move it away, then install again")
+        raise BadArgument(f"{link} exists and is not a link to this package; move it away, then install again")
     link.parent.mkdir(parents=True, exist_ok=True)
     fresh = link.with_name(f".{link.name}.{os.getpid()}")
     fresh.symlink_to(package(), target_is_directory=True)
@@ -119,17 +119,19 @@ def _link(link: Path) -> bool:
 def _unlink(link: Path) -> bool:
     if not link.is_symlink():
         if link.exists():
-            raise BadArgument(f"{link} is no link of ours; remove it by hand, or with: hermes plugins remove {NAME}")
+            raise BadArgument(
+                f"{link} is not a link to this package; remove it by hand, or with: hermes plugins remove {PROVIDER}"
+            )
         return False
     if not _ours(link):
-        raise BadArgument(f"{link} links to {os.readlink(link)}, which is not ours; remove it by hand")
+        raise BadArgument(f"{link} links to {os.readlink(link)}, which is another plugin; remove it by hand")
     link.unlink()
     return True
 
 
 def _ours(link: Path) -> bool:
-    """Whether it links to this package, here or of another Python, or to where one was."""
+    """Whether the link leads to this package, to a copy of it in another Python, or to where one was."""
     target = link.resolve()
     if target.exists():
         return (target / "admin" / Path(__file__).name).is_file()
-    return target.name in ("hermes_memory_pgvector", NAME)
+    return target.name in ("hermes_memory_pgvector", PROVIDER)

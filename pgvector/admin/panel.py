@@ -1,4 +1,4 @@
-"""What the host's panels and commands show and save of our settings, and what its backup takes."""
+"""Hooks for the host's panels: settings to show and save, status, files to back up, identity of the memory."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from pydantic import ValidationError
 from ..errors import SettingsError
 from ..mirror.home import Home
 from ..settings import ENV_PREFIX, Settings, load, read_config, without_secrets
+from .configuration import write_config
 
 OFFERED = {
     "dsn": "Database",
     "embed_url": "Embedding endpoint",
     "embed_model": "Embedding model",
     "embed_api": "Embedding dialect",
-    "embed_key_env": "Variable of the embedding key",
+    "embed_key_env": "Variable of the API key",
     "prefetch_limit": "Memories before a turn",
     "sync_turns": "Keep turns",
 }
 DUMP_AGE_S_MAX = 300.0
 DUMP_S_MAX = 120.0
+_BOUNDS = (("minimum", "ge"), ("maximum", "le"))
 
 Stamp = tuple[tuple[int, int], ...]
 
 
 def fields() -> list[dict[str, Any]]:
-    """The settings that a new user may want, most wanted first, in the form of `get_config_schema`."""
+    """The settings that a new user needs most, in the form of the host's `get_config_schema`."""
     return [_field(key, label) for key, label in OFFERED.items()]
 
 
 def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None:
-    """Keep settings in `pgvector/config.json`, beside those that are there; never the DSN, which belongs into `.env`.
+    """Save settings to `pgvector/config.json`, without the DSN, which belongs in `.env`. Other saved settings stay.
 
-    Raises ValueError, which hosts show to the user, for a value that is not allowed, one that another place hides, and
-    a file that cannot be read or written.
+    Raises ValueError, which hosts show to the user, when a value is not allowed, another place takes precedence, or
+    the file cannot be read or written.
     """
     try:
         _save(values, Path(hermes_home).expanduser())
@@ -49,8 +51,6 @@ def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None
 
 
 def _save(values: Mapping[str, Any], home: Path) -> None:
-    from .configuration import write_config
-
     given = {key: value for key, value in values.items() if key in Settings.model_fields and key != "dsn"}
     numbers = {key for key, value in given.items() if value == "" and Settings.model_fields[key].annotation is not str}
     document = {**read_config(home), **given}
@@ -58,21 +58,21 @@ def _save(values: Mapping[str, Any], home: Path) -> None:
     try:
         valid = Settings.model_validate({key: document[key] for key in given if key in document})
     except ValidationError as error:
-        told = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
-        raise SettingsError(told) from None
+        problems = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
+        raise SettingsError(problems) from None
     native = valid.model_dump(mode="json", include=set(given) - numbers)
     write_config(home, {**document, **native})
     now = load(home).model_dump(mode="json", include=set(native))
     hidden = [key for key in native if now[key] != native[key]]
     if hidden:
         raise SettingsError(
-            f"saved, but {', '.join(hidden)} also stands in `memory.pgvector` of config.yaml or in the environment, "
-            "which count first: take it out there"
+            "saved, but `memory.pgvector` of config.yaml or the environment takes precedence; "
+            f"remove there: {', '.join(hidden)}"
         )
 
 
 def status(home: Path) -> dict[str, Any]:
-    """What `hermes memory status` shows, without secrets; only what is wrong when something is."""
+    """Database and embedder for `hermes memory status`, without secrets; only `problem` when the settings are wrong."""
     from ..store.connection.database import unusable
     from ..store.connection.dsn import describe
 
@@ -95,9 +95,9 @@ def status(home: Path) -> dict[str, Any]:
 
 
 def backups(home: Path) -> list[str]:
-    """The folder with a fresh dump of the embedded server; nothing when the home uses another database or has none.
+    """The folder with a new dump of the embedded server; empty when the home has no embedded server.
 
-    The folder's name is one that hosts leave out when they copy the home, so that it is not in the backup twice.
+    Hosts leave a folder `backups` out when they copy a home, so the dump is in a backup once.
     """
     from ..store.embedded.dump import fresh_dump
     from ..store.embedded.server import EmbeddedServer
@@ -112,16 +112,16 @@ def backups(home: Path) -> list[str]:
 
 
 def identity(home: Path) -> dict[str, str]:
-    """What decides whose memory a turn is, whether it is one, and which tools there are, as one digest.
+    """A digest of the settings that decide on themes, on what is stored, and on the tools.
 
-    A few file times are read.
+    Reads the settings only when the times of their files have changed.
     """
     names = ("config.yaml", ".env", "pgvector/config.json")
-    return {"pgvector.themes": _themes(home, tuple(_stamp(home / name) for name in names))}
+    return {"pgvector.themes": _digest(home, tuple(_stamp(home / name) for name in names))}
 
 
 @lru_cache(maxsize=64)
-def _themes(home: Path, _: Stamp) -> str:
+def _digest(home: Path, _: Stamp) -> str:
     try:
         settings = load(home)
     except SettingsError:
@@ -140,10 +140,10 @@ def _themes(home: Path, _: Stamp) -> str:
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        seen = path.stat()
+        found = path.stat()
     except OSError:
         return (0, 0)
-    return (seen.st_mtime_ns, seen.st_size)
+    return (found.st_mtime_ns, found.st_size)
 
 
 def _field(key: str, label: str) -> dict[str, Any]:
@@ -164,6 +164,3 @@ def _field(key: str, label: str) -> dict[str, Any]:
         return {**field, "type": "integer", **limits}
     choices = [str(choice) for choice in get_args(setting.annotation)]
     return {**field, "choices": choices} if choices else field
-
-
-_BOUNDS = (("minimum", "ge"), ("maximum", "le"))

@@ -1,4 +1,4 @@
-"""search: ask the memory what an agent would ask, and see why it answers so."""
+"""search: ask the memory what an agent would ask, and see how the answer came about."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import DEFAULT_THEME, normalise
-from .console import Console, counted, local, rows_table
-from .migration import start_server
+from .console import Console, counted, local_time, rows_table
+from .database import start_server
 
 READY_S_MAX = 60.0
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
-BESIDE_CHARS_MAX = 200
+CONTEXT_CHARS_MAX = 200
 _KINDS: dict[str, tuple[Kind, ...]] = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
 _TITLES = {"entries": "Memory", "turns": "Turns"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What an operator asks. Empty texts are not given: then `theme` and `scope` are the defaults."""
+    """The arguments of a search. An empty `theme` or `scope` means the default."""
 
     query: str
     top_k: int
@@ -49,33 +49,33 @@ class Question:
     context: int
 
     def check(self, settings: Settings) -> None:
-        """Raise BadArgument when it cannot be answered."""
+        """Raise BadArgument when the arguments are wrong or contradict each other."""
         if not 1 <= self.top_k <= settings.recall_limit_max:
             raise BadArgument(f"--top-k is {self.top_k}; it must be from 1 to {settings.recall_limit_max}")
         if not self.query.strip():
-            raise BadArgument("the query is empty; say what to look for")
+            raise BadArgument("the query is empty; give a text to search for")
         if self.target and self.role:
-            raise BadArgument("--target asks for entries and --role for turns; give one of them")
+            raise BadArgument("--target selects entries and --role selects turns; give one of them")
         if self.target and self.kind == "turns":
-            raise BadArgument("--target asks for entries, not for --kind turns")
+            raise BadArgument("--target selects entries and excludes --kind turns")
         if self.role and self.kind == "memory":
-            raise BadArgument("--role asks for turns, not for --kind memory")
+            raise BadArgument("--role selects turns and excludes --kind memory")
         times.check_order(self.since, self.until, "--until")
-        if not allowed(self.own(settings), settings.allowed_themes):
-            theme = self.own(settings)
+        theme = self.own_theme(settings)
+        if not allowed(theme, settings.allowed_themes):
             raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
 
     def kinds(self) -> tuple[Kind, ...]:
-        """Where to look: only entries have a target, and only turns have a role."""
+        """The kinds of rows to search: only entries have a target, only turns have a role."""
         return ("entries",) if self.target else ("turns",) if self.role else _KINDS[self.kind]
 
-    def own(self, settings: Settings) -> str:
+    def own_theme(self, settings: Settings) -> str:
         """The theme that asks."""
         return aliased(normalise(self.theme or DEFAULT_THEME), settings.theme_aliases)
 
     def request(self, runtime: Runtime) -> RecallRequest:
-        """The same as an agent would ask it, with more patience."""
-        scope = runtime.scope(self.own(runtime.settings), self.scope, self.session)
+        """The request of an agent with this question, with a longer time limit."""
+        scope = runtime.scope(self.own_theme(runtime.settings), self.scope, self.session)
         return RecallRequest(
             query=self.query,
             scope=replace(scope, since=self.since, until=self.until, role=self.role),
@@ -87,33 +87,35 @@ class Question:
 
 
 def search(home: Path, console: Console, question: Question, *, explain: bool) -> int:
-    """Recall what is asked for and print it, best first. Returns 1 when nothing could be asked."""
+    """Recall and print the hits, best first. Returns 0. Raises BadArgument and DatabaseUnavailable."""
     settings = load(home)
     question.check(settings)
     start_server(Database(settings, home))
     runtime = acquire(settings, home)
     try:
         request = question.request(runtime)
-        with console.busy("asking the memory"):
+        with console.busy("searching"):
             _wait_ready(runtime)
-            whole = runtime.writer.flush(request.budget_s, orphans=True)
+            complete = runtime.writer.flush(request.budget_s, orphans=True)
             answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in question.kinds()}
     finally:
         release(runtime)
     asked = {
         "query": question.query,
-        "theme": question.own(settings),
+        "theme": question.own_theme(settings),
         "scope": question.scope or settings.scope_default,
     }
     console.data({**asked, **_documents(answers)})
     _show(answers, console, explain)
-    if not whole:
-        console.say("what dead processes left is not all stored yet; see: hermes-pgvector status")
+    if not complete:
+        console.say(
+            "some events of ended processes are not stored yet and were not searched; see: hermes-pgvector status"
+        )
     return 0
 
 
 def _wait_ready(runtime: Runtime) -> None:
-    """Wait for the database: long for an embedded one, which may have to be migrated, else for one attempt."""
+    """Wait for the database until it answers or an attempt fails. An embedded server may have to start and migrate."""
     deadline = time.monotonic() + READY_S_MAX
     while not runtime.wait_ready(0.1):
         problem = runtime.writer.health.problem
@@ -123,40 +125,40 @@ def _wait_ready(runtime: Runtime) -> None:
 
 
 def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> None:
-    for name, recall in answers.items():
+    for number, (name, recall) in enumerate(answers.items()):
+        if number:
+            console.show("")
         if not recall.hits:
             console.show(f"{_TITLES[name]}: nothing found")
         else:
-            rows = [(f"{hit.score:.2f}", _told(hit, explain)) for hit in recall.hits]
+            rows = [(f"{hit.score:.2f}", _described(hit, explain)) for hit in recall.hits]
             console.show(rows_table(("Score", _TITLES[name]), rows))
         if explain:
             console.show(_explained(recall))
-        if name != list(answers)[-1]:
-            console.show("")
     for reason in dict.fromkeys(reason for recall in answers.values() for reason in recall.degraded):
         console.say(f"degraded: {reason}")
 
 
-def _told(hit: Hit, explain: bool) -> Text:
-    """Where a hit comes from, and below it what it says, harmless for a terminal."""
+def _described(hit: Hit, explain: bool) -> Text:
+    """Theme, time and source of a hit, its content and its neighbours; safe for a terminal."""
     source = hit.target or f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
     why = f", said {hit.said} times" if hit.said > 1 else ""
     if explain:
-        near = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
+        similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
         words = f"BM25 {hit.words:.2f} ({safe_line(' '.join(hit.matched), 80)})" if hit.matched else "no words"
-        why += f"  {near}, {words}"
-    provenance = f"{safe_line(hit.theme, 40)}, {local(hit.at)}, {source}{why}\n"
-    told = Text.assemble((provenance, "dim"), safe_line(hit.content, TEXT_CHARS_MAX))
-    for beside in hit.context:
-        told.append(f"\n  {beside.role}: {safe_line(beside.content, BESIDE_CHARS_MAX)}", "dim")
-    return told
+        why += f"  {similarity}, {words}"
+    provenance = f"{safe_line(hit.theme, 40)}, {local_time(hit.at)}, {source}{why}\n"
+    text = Text.assemble((provenance, "dim"), safe_line(hit.content, TEXT_CHARS_MAX))
+    for neighbour in hit.context:
+        text.append(f"\n  {neighbour.role}: {safe_line(neighbour.content, CONTEXT_CHARS_MAX)}", "dim")
+    return text
 
 
 def _explained(recall: Recall) -> Text:
-    told = recall.explanation
+    how = recall.explanation
     return Text(
-        f"{counted(told.rows, 'row')} in scope, plan: {told.plan}; {told.near} by meaning, {told.words} by words; "
-        f"embed {told.embed_ms:g} ms, legs {told.legs_ms:g} ms, hits {told.hits_ms:g} ms",
+        f"{counted(how.rows, 'row')} in scope, plan: {how.plan}; {how.near} by vectors, {how.words} by words; "
+        f"embedding {how.embed_ms:g} ms, search {how.legs_ms:g} ms, hits {how.hits_ms:g} ms",
         style="dim",
     )
 

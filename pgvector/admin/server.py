@@ -1,4 +1,4 @@
-"""server: the embedded Postgres of a home, by hand."""
+"""server: show, start or stop the embedded Postgres of a home."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from ..settings import Settings, load
 from ..store.connection.database import no_database
 from ..store.connection.dsn import describe
 from ..store.embedded.server import EmbeddedServer, available
+from ..store.schema import migrations
+from ..store.schema.preflight import admin_connection
 from .console import Console, facts_table, size
-from .migration import prepare_embedded
+from .embedder import vector_length
 
 Mode = Literal["smart", "fast", "immediate"]
 
 
 def status(home: Path, console: Console) -> int:
-    """Print where the server is and whether it runs; 1 when it does not."""
+    """Print where the server is and whether it runs. Returns 1 when it does not."""
     found = _server(load(home), home).status()
     console.data(
         {
@@ -31,9 +33,9 @@ def status(home: Path, console: Console) -> int:
         }
     )
     if not found.account:
-        console.show("there is no embedded server yet; the first session makes it, or: hermes-pgvector server start")
+        console.show("no embedded server yet; the first session creates it, or: hermes-pgvector server start")
         return 1
-    state = f"runs as process {found.pid}" if found.running else "stopped"
+    state = f"running as process {found.pid}" if found.running else "stopped"
     console.show(
         facts_table(
             [
@@ -47,31 +49,34 @@ def status(home: Path, console: Console) -> int:
 
 
 def start(home: Path, console: Console) -> int:
-    """Start the server, making it and its schema when they are not there."""
+    """Start the server; create its data folder and its tables when they are missing. Returns 0."""
     settings = load(home)
     if settings.dsn.get_secret_value():
         where = describe(settings.dsn.get_secret_value())
-        raise SettingsError(f"dsn is set, so this home uses {where}; empty it to use the embedded server")
+        raise SettingsError(f"dsn is set, so this home uses {where}; remove dsn to use the embedded server")
     if not available():
         raise SettingsError(no_database())
     server = _server(settings, home)
     with console.busy("starting the embedded server"):
         started = server.ensure_running()
-        prepare_embedded(server, settings, console)
+        with admin_connection(server.dsn) as connection:
+            pending = migrations.pending(connection)
+        if pending:
+            migrations.migrate(server.dsn, dimensions=vector_length(settings), progress=console.say)
     console.data({"started": started, "data_dir": str(server.paths.data)})
-    console.show("started" if started else "it runs already")
+    console.show("started" if started else "already running")
     return 0
 
 
 def stop(home: Path, console: Console, *, mode: Mode) -> int:
-    """Stop the server; a session that still runs starts it again when it needs it."""
+    """Stop the server. Returns 0, also when it is stopped already."""
     server = _server(load(home), home)
     with console.busy("stopping the embedded server"):
         stopped = server.stop(mode=mode)
     console.data({"stopped": stopped, "data_dir": str(server.paths.data)})
-    console.show("stopped" if stopped else "it does not run")
+    console.show("stopped" if stopped else "not running")
     if stopped:
-        console.say("a session that still runs starts it again with its next memory")
+        console.say("a running session starts it again when it next needs the database")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""tune: a graph index of its own for each theme that is too large to compare row by row."""
+"""tune: a separate graph index for each theme that is too large for exact search."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from ..store.schema.preflight import ADMINISTRATOR, admin_connection
 from ..store.theme_index import ThemeIndex
 from ..text.sanitize import safe_line
 from .console import Console, counted, rows_table, size
-from .migration import administrators_dsn
+from .database import administrators_dsn
 
 THEME_CHARS_MAX = 40
-_DOING = {"build": "building", "rebuild": "building anew", "drop": "dropping"}
+_ACTIVITIES = {"build": "building", "rebuild": "rebuilding", "drop": "dropping"}
 
 
 def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int | None, indexes_max: int) -> int:
-    """Show what the themes have earned; with `apply` do it, one after the other, while agents go on.
+    """Print the proposed indexes; with `apply` build and drop them one by one, while agents run. Returns 0.
 
-    `rows_min` is the least number of rows of such a theme, by default the first that is not searched exactly.
+    `rows_min` is the least number of rows of a theme with an index; None means the first above exact search.
     """
     settings = load(home)
-    target, own = administrators_dsn(settings, home, console, dsn)
-    embedded = own and not settings.dsn.get_secret_value()
+    target, embedded = administrators_dsn(settings, home, console, dsn)
     least = rows_min or settings.exact_rows_max + 1
     with admin_connection(target) as connection:
         verification.verify(connection, "hermes-pgvector server start" if embedded else "")
@@ -36,20 +35,20 @@ def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int |
             found = theme_index.plan(connection, rows_min=least, indexes_max=indexes_max)
         due = [index for index in found if index.step != "keep"]
         for number, index in enumerate(due if apply else (), 1):
-            with console.busy(f"{_DOING[index.step]} {index.name} ({number} of {len(due)})"):
+            with console.busy(f"{_ACTIVITIES[index.step]} {index.name} ({number} of {len(due)})"):
                 theme_index.apply(connection, index)
             console.say(f"{index.step}: {index.name}")
     console.data({"rows_min": least, "applied": apply, "indexes": [asdict(index) for index in found]})
     _show(console, found, least)
     if due and not apply:
         same = f"--rows-min {least} --indexes-max {indexes_max}" + (f" --dsn {ADMINISTRATOR}" if dsn else "")
-        console.say(f"{counted(len(due), 'step')} to take: hermes-pgvector tune --apply {same}")
+        console.say(f"{counted(len(due), 'change')} proposed; to apply: hermes-pgvector tune --apply {same}")
     return 0
 
 
 def _show(console: Console, found: Sequence[ThemeIndex], least: int) -> None:
     if not found:
-        console.show(f"nothing to do: no theme of {least:,} rows and more would gain from an index of its own")
+        console.show(f"nothing to do: no theme with {least:,} rows or more needs a separate index")
         return
     columns = ("Step", "Rows", "Size", "Kind", "Theme")
     rows = [

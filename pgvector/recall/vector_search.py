@@ -27,8 +27,6 @@ EXACT, GRAPH, OWN, FALLBACK = "exact", "graph index", "theme's own index", "exac
 # Of the time left, for each plan tried: what it leaves is for the rows.
 SHARE = 0.6
 SLICE_S_MIN = 0.05
-TOP = 10
-WAYS: tuple[Way, Way] = ("exact", "seen")
 # Starting workers or compiling takes longer than a recall, and the workers of a server are few.
 SERIAL: dict[str, LiteralString] = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 # The index that holds vectors without texts is read faster than the table, also where the planner doubts it.
@@ -126,40 +124,3 @@ def compare(
 def share(deadline: float) -> float:
     """How many seconds one of several statements may take, so that what it leaves is enough for the others."""
     return max(SLICE_S_MIN, SHARE * (deadline - time.monotonic()))
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How many questions were asked twice, and the share of the exact answers that the graph index found, too."""
-
-    questions: int
-    share: float
-
-
-def agreement(
-    connection: Connection, where: Where, limit: int, *, rows: int, questions: int, within_s: float
-) -> Agreement | None:
-    """Ask the graph index what stored vectors would ask, and compare its first ten with those of exact search.
-
-    `limit` is how many rows are asked for, as in a recall; `rows` is the size of the table, about. None when `within_s`
-    seconds are not enough for one question, or when there is nothing to ask.
-    """
-    deadline = time.monotonic() + within_s
-    shares: list[float] = []
-    try:
-        with part(connection, within_s):
-            asked = retrieval.sample(connection, where, rows, questions)
-        for question in asked:
-            left_s = max(SLICE_S_MIN, deadline - time.monotonic())
-            exact, graph = (
-                sorted(compare(connection, where, question, limit, way=way, within_s=left_s).values())[-TOP:]
-                for way in WAYS
-            )
-            if exact:
-                # Whichever of two equally near rows is found, it is right.
-                shares.append(sum(score >= exact[0] for score in graph) / len(exact))
-            if time.monotonic() > deadline:
-                break
-    except Unavailable as error:
-        log.debug("after %d questions: %s", len(shares), error)
-    return Agreement(len(shares), sum(shares) / len(shares)) if shares else None

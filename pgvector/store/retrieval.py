@@ -20,7 +20,6 @@ from .theme_index import index_name
 # By comparing all; among those of any scope that a graph index finds first; by a graph index among the scope's own.
 Way: TypeAlias = Literal["exact", "seen", "indexed"]
 
-SAMPLED_ROWS = 2000
 # So many rows of any scope are looked at that the ten nearest of one which is a sixth of a million rows are among them.
 SEEN_ROWS = 1500
 
@@ -140,13 +139,6 @@ def near(
                 key = theme, number
                 found[key] = max(score, found.get(key, -1.0))
     return dict(sorted(found.items(), key=lambda item: -item[1])[:limit]) if pieces else found
-
-
-def sample(connection: Connection, where: Where, rows: int, questions: int) -> list[Vector]:
-    """Questions made of stored vectors, at random; of a table of about `rows` rows some pages are read."""
-    percent = min(100.0, 100 * SAMPLED_ROWS / max(1, rows))
-    parameters = {**where.parameters, "percent": percent, "questions": questions}
-    return [row["question"] for row in connection.execute(QUERIES[f"sample_{where.kind}"], parameters)]
 
 
 def worded(

@@ -12,7 +12,7 @@ from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.admin.configuration import Saved, change_env_file, exported, quoted
+from hermes_memory_pgvector.admin.configuration import SavedSettings, change_env_file, exported, quoted
 from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.settings import load
 
@@ -82,7 +82,7 @@ def test_a_shell_reads_the_same_value(tmp_path: Path, value: str) -> None:
 
 
 def test_what_is_saved_is_what_the_settings_say(tmp_path: Path) -> None:
-    with Saved(tmp_path) as saved:
+    with SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {DSN: "postgresql://me@host/db"})
         saved.check({"dsn": "postgresql://me@host/db", **VALUES})
         saved.keep()
@@ -95,7 +95,7 @@ def test_what_is_saved_is_what_the_settings_say(tmp_path: Path) -> None:
 def test_the_embedded_server_hides_an_address_that_counts_less(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("plugins: {pgvector: {dsn: postgresql://old@host/db}}\n")
     (tmp_path / ".env").write_text(f"{DSN}=postgresql://older@host/db\n")
-    with Saved(tmp_path) as saved:
+    with SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {DSN: ""})
         saved.check({"dsn": ""})
         saved.keep()
@@ -105,7 +105,7 @@ def test_the_embedded_server_hides_an_address_that_counts_less(tmp_path: Path) -
 def test_other_settings_of_the_file_stay(tmp_path: Path) -> None:
     (tmp_path / "pgvector").mkdir()
     (tmp_path / "pgvector" / "config.json").write_text('{"prefetch_limit": 3, "dsn": "postgresql://plain@host/db"}')
-    with Saved(tmp_path) as saved:
+    with SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {DSN: ""})
         saved.keep()
     assert load(tmp_path).prefetch_limit == 3
@@ -117,7 +117,7 @@ def test_without_keep_everything_is_as_it_was(tmp_path: Path, monkeypatch: pytes
     (tmp_path / ".env").chmod(0o640)
     # A host puts the lines of the file into the environment when it starts.
     monkeypatch.setenv(DSN, "old")
-    with Saved(tmp_path) as saved:
+    with SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {DSN: "new"})
         assert load(tmp_path).dsn.get_secret_value() == "new"
     assert (tmp_path / ".env").read_text() == f"{DSN}=old\n"
@@ -131,9 +131,9 @@ def test_a_setting_that_the_environment_overrules_is_not_passed_over(
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "another")
     assert exported(tmp_path, ("dsn", "embed_model")) == ["embed_model"]
-    with Saved(tmp_path) as saved:
+    with SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {})
-        with pytest.raises(SettingsError, match="embed_model is set elsewhere"):
+        with pytest.raises(SettingsError, match="embed_model is also set elsewhere"):
             saved.check(VALUES)
 
 
@@ -141,14 +141,14 @@ def test_a_broken_file_is_named_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "pgvector" / "config.json"
     path.parent.mkdir()
     path.write_text("{")
-    with pytest.raises(SettingsError, match=r"config\.json"), Saved(tmp_path) as saved:
+    with pytest.raises(SettingsError, match=r"config\.json"), SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {DSN: "x"})
     assert path.read_text() == "{"
     assert not (tmp_path / ".env").exists()
 
 
 def test_the_file_of_settings_is_private(tmp_path: Path) -> None:
-    with Saved(tmp_path) as saved:
+    with SavedSettings(tmp_path) as saved:
         saved.save(VALUES, {})
         saved.keep()
     assert saved.config.stat().st_mode & 0o777 == 0o600

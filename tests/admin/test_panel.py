@@ -54,7 +54,7 @@ def test_a_value_that_is_not_allowed_is_told_and_not_saved(tmp_path: Path) -> No
 
 def test_a_value_that_another_place_hides_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("memory: {pgvector: {prefetch_limit: 1}}\n")
-    with pytest.raises(ValueError, match="prefetch_limit also stands in"):
+    with pytest.raises(ValueError, match="remove there: prefetch_limit"):
         panel.save({"prefetch_limit": 2}, tmp_path)
 
 

@@ -177,7 +177,7 @@ def test_an_embedder_that_does_not_fit_is_refused_and_nothing_is_saved(
     endpoint.dimensions = 512
     done = setup(home, "--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes")
     assert done.code == 1
-    assert "vectors of 512 numbers, the database has 384" in done.err
+    assert "vectors of 512 dimensions, the database holds vectors of 384" in done.err
     assert list(home.iterdir()) == []
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
 FACT = "The staging database listens on port 5433."
 QUESTION = "Which port does the staging database listen on?"
-CHOOSE_DATABASE, CHOOSE_EMBEDDER = "Where shall the memory be?", "What shall turn texts into vectors"
+CHOOSE_DATABASE, CHOOSE_EMBEDDER = "Where should the memory be stored?", "Which model should turn texts"
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def test_an_address_of_ones_own_may_be_wrong_first(
         answer(
             terminal,
             (CHOOSE_DATABASE, "2"), ("Its address", DEAD_DSN), ("cannot be reached", empty_database),
-            ("Make them?", "y"), (CHOOSE_EMBEDDER, "3"), ("Its address", embedder.url), ("name of the model", "words"),
-            ("environment variable", "-"),
+            ("Create them?", "y"), (CHOOSE_EMBEDDER, "3"), ("Its address", embedder.url),
+            ("name of the model", "words"), ("environment variable", "-"),
         )  # fmt: skip
         terminal.wait("recalled by meaning", timeout_s=90)
         assert terminal.ended() == 0
@@ -135,7 +135,7 @@ def test_an_address_of_ones_own_may_be_wrong_first(
 def test_ctrl_c_leaves_everything_as_it_was(fresh: Hermes, empty_database: str) -> None:
     before = settings_of(fresh)
     with wizard(fresh) as terminal:
-        answer(terminal, (CHOOSE_DATABASE, "2"), ("Its address", empty_database), ("Make them?", "y"))
+        answer(terminal, (CHOOSE_DATABASE, "2"), ("Its address", empty_database), ("Create them?", "y"))
         terminal.wait(CHOOSE_EMBEDDER)
         os.kill(terminal.process.pid, signal.SIGINT)
         terminal.wait("Cancelled. Nothing was saved")
@@ -187,7 +187,7 @@ def test_host_b_shows_no_question_of_an_isolated_plugin_but_says_what_to_run(hos
         config.write("plugins: {isolation: host}\n")
     done = fresh.run("memory", "setup", "pgvector")
     assert done.returncode == 1
-    assert "Where shall the memory be?" not in done.stdout
+    assert CHOOSE_DATABASE not in done.stdout
     assert "run: hermes-pgvector setup" in done.stderr
 
 

@@ -261,36 +261,6 @@ def test_two_at_once_do_not_come_into_each_others_way(database: str) -> None:
         theme_index.lock(third)
 
 
-# --- the figure in `status`
-
-
-def test_the_graph_index_is_compared_with_exact_search(crowded: str, database: str, tmp_path: Path) -> None:
-    everything = Where("turns", Scope("x", None))
-    for dsn, rows, found in ((crowded, 4000, True), (database, 0, False)):
-        memory = Database(Settings(dsn=dsn), tmp_path)
-        with memory.transaction(20, 20) as reading:
-            figure = vector_search.agreement(reading, everything, LEG_LIMIT, rows=rows, questions=4, within_s=20)
-        memory.close()
-        assert (figure is not None) is found
-        if figure:
-            assert figure.questions == 4
-            assert figure.share >= 0.9
-
-
-def test_a_graph_index_that_finds_little_shows_in_the_figure(
-    crowded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(vector_search.INDEXED, "hnsw__ef_search", "1")
-    monkeypatch.setitem(vector_search.INDEXED, "hnsw__iterative_scan", "off")
-    memory = Database(Settings(dsn=crowded), tmp_path)
-    with memory.transaction(20, 20) as reading:
-        where = Where("turns", Scope("x", ("twentieth",)))
-        figure = vector_search.agreement(reading, where, LEG_LIMIT, rows=4000, questions=4, within_s=20)
-    memory.close()
-    assert figure
-    assert figure.share <= 0.2
-
-
 # --- half precision
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin import checks
-from hermes_memory_pgvector.admin.overview import survey
+from hermes_memory_pgvector.admin.doctor.database import person_key
+from hermes_memory_pgvector.admin.overview import overview
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
@@ -86,7 +86,7 @@ def test_a_home_that_has_a_key_keeps_it_and_doctor_tells_when_it_is_not_the_data
     verdicts = []
     for name in ("old", "other", "new"):
         home = start(name).home
-        (check,) = checks.person_key(Home(home.path), survey(old.settings, home.path, themes_max=0))
+        (check,) = person_key(Home(home.path), overview(old.settings, home.path, themes_max=0))
         verdicts.append(check.verdict)
         assert KEY not in check.found + check.remedy
     assert verdicts == ["ok", "warning", "ok"]

@@ -276,7 +276,7 @@ def test_the_history_is_listed_newest_first_and_narrowed(memory: Memory) -> None
     shown = memory.command("history").out
     assert "user tea" in shown
     assert "session s" in shown
-    assert memory.command("history", "--theme", "nobody").out == "nothing was replaced or removed\n"
+    assert memory.command("history", "--theme", "nobody").out == "no entry was replaced, removed or edited\n"
 
 
 def test_a_shown_time_is_accepted_as_an_argument(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_undo_of_a_replace_reports_that_both_entries_exist(memory: Memory) -> No
     memory.apply(add("tea at four", 3), swap("tea at four", "tea at five"))
     outcome = memory.command("undo", "1")
     assert sorted(memory.contents()) == ["tea at five", "tea at four"]
-    assert "what replaced it is there, too" in outcome.err
+    assert "the entry that replaced it stays" in outcome.err
     assert "no file was changed" in outcome.err
 
 

@@ -1,4 +1,4 @@
-"""doctor: look at everything, and say for each trouble what to do."""
+"""doctor: run all checks and print each problem with its remedy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import SettingsError
-from ..mirror.home import Home
-from ..settings import load
-from . import checks
-from .checks import Check, Verdict
-from .console import Console, counted
-from .overview import survey
+from ...errors import SettingsError
+from ...mirror.home import Home
+from ...settings import load
+from ..console import Console, counted
+from ..overview import overview
+from . import database, files, installation
+from .check import Check, Verdict
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),
@@ -24,9 +24,9 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 
 
 def doctor(home: Path, console: Console) -> int:
-    """Print every check with its mark and its remedy. Returns 1 when there is a problem; warnings are none."""
-    with console.busy("looking"):
-        found = _examine(home)
+    """Print the result of every check. Returns 1 when there is a problem; a warning is none."""
+    with console.busy("checking"):
+        found = _checks(home)
     problems = sum(check.verdict == "problem" for check in found)
     warnings = sum(check.verdict == "warning" for check in found)
     console.data({"ok": not problems, "checks": [asdict(check) for check in found]})
@@ -48,17 +48,17 @@ def _table(found: list[Check]) -> Table:
     return table
 
 
-def _examine(home: Path) -> list[Check]:
-    found = [*checks.packages(), *checks.host(home)]
+def _checks(home: Path) -> list[Check]:
+    found = [*installation.packages(), *installation.host(home)]
     try:
         settings = load(home)
         here = Home(home, settings.spool_dir)
-        seen = survey(settings, here.path, themes_max=0)
+        seen = overview(settings, here.path, themes_max=0)
     except SettingsError as error:
-        return [*found, Check("settings", "problem", str(error), "mend it; nothing else can be looked at before")]
+        return [*found, Check("settings", "problem", str(error), "fix it; the other checks need valid settings")]
     found.append(Check("settings", "ok", "valid"))
-    found += checks.local_files(here, settings)
-    found += checks.database(seen)
-    found += checks.person_key(here, seen)
-    found += checks.embedder(settings, seen)
+    found += files.local_files(here, settings)
+    found += database.database(seen)
+    found += database.person_key(here, seen)
+    found += database.embedder(settings, seen)
     return found

@@ -1,4 +1,4 @@
-"""Questions to whoever sits at the terminal; plain lines, so that they work in any terminal and in a pipe."""
+"""Questions in the terminal: plain lines, which work in every terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import getpass
 import sys
 from collections.abc import Sequence
 
-from ..errors import SettingsError
-from .console import Console
+from ...errors import SettingsError
+from ..console import Console
 
 TRIES_MAX = 20
 
 
-class Dialogue:
-    """Asks, and takes Enter for the default. The end of the input counts as Ctrl-C: KeyboardInterrupt."""
+class Prompts:
+    """Asks questions; Enter takes the default. The end of the input raises KeyboardInterrupt, as Ctrl-C does."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def choose(self, question: str, options: Sequence[tuple[str, str]], default: int) -> int:
-        """The index of one of `options`, each a name and a remark."""
+        """The index of the chosen option; each option is a name and a remark."""
         self._console.say(question)
         for number, (name, remark) in enumerate(options, 1):
             self._console.say(f"  {number}  {name}{f': {remark}' if remark else ''}")
@@ -30,16 +30,16 @@ class Dialogue:
             if given.isascii() and given.isdecimal() and 1 <= int(given) <= len(options):
                 return int(given) - 1
             self._console.say(f"type a number from 1 to {len(options)}")
-        raise too_often()
+        raise too_many_answers()
 
     def ask(self, question: str, default: str = "", *, shown: str = "") -> str:
-        """A line of text; `shown` stands for a default that must not be seen."""
+        """A line of text; `shown` is printed in place of a secret default."""
         self._console.say(question)
         return self._line(f"[{shown or default}]: " if default else ": ") or default
 
     def hidden(self, question: str) -> str:
-        """A line that is not shown while it is typed."""
-        self._console.say(f"{question} (it is not shown)")
+        """A line that is not echoed."""
+        self._console.say(f"{question} (input is hidden)")
         if not sys.stdin.isatty():
             return self._line(": ")
         try:
@@ -53,16 +53,15 @@ class Dialogue:
             given = self._line(f"{question} [{'Y/n' if default else 'y/N'}]: ").lower()
             if given in ("", "y", "yes", "n", "no"):
                 return given in ("y", "yes") if given else default
-        raise too_often()
+        raise too_many_answers()
 
     def _line(self, prompt: str) -> str:
         try:
-            # A name that was typed with an invisible character around it would never be found again.
             return input(prompt.encode("ascii", "replace").decode()).strip()
         except EOFError:
             raise KeyboardInterrupt from None
 
 
-def too_often() -> SettingsError:
-    """What ends a question that was answered in vain."""
-    return SettingsError(f"gave up after {TRIES_MAX} answers that did not do; nothing is changed")
+def too_many_answers() -> SettingsError:
+    """The error after too many wrong answers to a question."""
+    return SettingsError(f"gave up after {TRIES_MAX} answers that cannot be used; nothing is changed")

@@ -1,4 +1,4 @@
-"""A round trip: a memory is stored, recalled and removed again, the way an agent's is, and leaves no trace."""
+"""A test of the set-up: store, recall and remove an entry, as an agent does, and leave no trace."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import uuid
 from pathlib import Path
 from typing import Literal
 
-from ..errors import DatabaseUnavailable
-from ..model import Add, RecallRequest, Remove, Scope
-from ..runtime import Runtime, acquire, release
-from ..session.themes import Identity, allowed, home_theme
-from ..settings import Settings
-from ..store import history, rows
-from ..text.theme_names import normalise
+from ...errors import DatabaseUnavailable
+from ...model import Add, RecallRequest, Remove, Scope
+from ...runtime import Runtime, acquire, release
+from ...session.themes import Identity, allowed, home_theme
+from ...settings import Settings
+from ...store import history, rows
+from ...text.theme_names import normalise
 
 READY_S_MAX = 30.0
 STORED_S_MAX = 15.0
-MEANING_S_MAX = 10.0
+VECTOR_S_MAX = 10.0
 RECALL_S_MAX = 5.0
 PAUSE_S = 0.2
 
@@ -25,7 +25,7 @@ How = Literal["meaning", "words", "not"]
 
 
 def round_trip(home: Path, settings: Settings) -> tuple[How, float]:
-    """By what the memory was recalled, and the milliseconds it took. Raises DatabaseUnavailable and SettingsError."""
+    """By which search the entry was recalled, and the milliseconds. Raises DatabaseUnavailable and SettingsError."""
     runtime = acquire(settings, home)
     try:
         if not runtime.wait_ready(READY_S_MAX):
@@ -36,22 +36,22 @@ def round_trip(home: Path, settings: Settings) -> tuple[How, float]:
 
 
 def theme_of_home(settings: Settings) -> str:
-    """The theme of this home when no client names one; the first allowed one where that is not allowed."""
+    """The theme of this home without a session key; the first of `allowed_themes` when it is not allowed."""
     theme = home_theme(Identity(agent_identity=_profile()), aliases=settings.theme_aliases)
     return theme if allowed(theme, settings.allowed_themes) else normalise(settings.allowed_themes[0])
 
 
 def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
-    sign = uuid.uuid4().hex
+    mark = uuid.uuid4().hex
     common = {"theme": theme, "home": runtime.home.id, "metadata": {"origin": "setup"}}
-    content = f"The set-up tried out the memory of this agent and called it {sign}."
+    content = f"The set-up tried out the memory of this agent and called it {mark}."
     added = Add(target="memory", content=content, **common)  # type: ignore[arg-type]
     removed = Remove(target="memory", previous=content, **common)  # type: ignore[arg-type]
     try:
         if not runtime.accept(added) or not runtime.writer.flush(STORED_S_MAX):
             raise DatabaseUnavailable(runtime.writer.health.problem or f"nothing was stored within {STORED_S_MAX:g} s")
         request = RecallRequest(
-            query=f"What did the set-up try out and call {sign}?", scope=Scope(theme, (theme,)), limit=5,
+            query=f"What did the set-up try out and call {mark}?", scope=Scope(theme, (theme,)), limit=5,
             budget_s=RECALL_S_MAX,
         )  # fmt: skip
         return _recalled(runtime, request, content)
@@ -64,8 +64,8 @@ def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
 
 
 def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[How, float]:
-    """Ask until the memory is found by meaning; a slow embedder gives it its vector a little later."""
-    deadline = time.monotonic() + MEANING_S_MAX
+    """Recall until the entry is found by its vector, which a slow embedder makes a little later."""
+    deadline = time.monotonic() + VECTOR_S_MAX
     how: How = "not"
     while True:
         started = time.monotonic()

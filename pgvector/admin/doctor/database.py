@@ -1,0 +1,124 @@
+"""Checks of the database, its schema and role, the person key, and the embedder that fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...embedding import factory
+from ...errors import PgvectorError
+from ...mirror.home import Home
+from ...settings import Settings
+from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
+from ...store.schema.verification import SchemaState
+from ...store.statistics import Facts
+from ..embedder import mismatch, response_ms
+from ..overview import Overview
+from .check import Check
+from .files import disk
+
+
+def database(found: Overview) -> Iterator[Check]:
+    """The server, its versions, the schema, and the privileges of the role."""
+    if found.server and not found.server.running:
+        remedy = "a session starts it, or: hermes-pgvector server start"
+        yield Check("database", "warning", f"{found.where} is stopped", remedy)
+        return
+    if not found.reachable or found.facts is None:
+        remedy = "start Postgres or correct HERMES_PGVECTOR_DSN; until it answers, events wait in the spool"
+        yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
+        return
+    facts = found.facts
+    answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {facts.server_version}"
+    yield Check("database", "ok", answered)
+    yield _pgvector(facts)
+    if found.schema is None:
+        what, _, command = found.problem.partition("; run: ")
+        yield Check("schema", "problem", what, command or "run doctor again")
+        return
+    schema = found.schema
+    yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions")
+    yield _role(facts, embedded=found.server is not None)
+    if found.totals is None:
+        yield Check("rows", "problem", found.problem, "run doctor again")
+    elif found.totals.without_vector:
+        missing = f"{found.rows}; {found.totals.without_vector:,} have no vector and are found by words only"
+        remedy = "a running session embeds them; to embed them now: hermes-pgvector backfill"
+        yield Check("rows", "warning", missing, remedy)
+    else:
+        yield Check("rows", "ok", found.rows)
+    if found.server:
+        yield disk("server's disk", found.server.data_dir)
+
+
+def person_key(home: Home, found: Overview) -> Iterator[Check]:
+    """Where the key comes from that names the themes of persons and rooms."""
+    name, variable = "person key", "HERMES_PGVECTOR_PERSON_KEY"
+    if home.person_key.settled:
+        yield Check(name, "ok", f"from {variable}")
+    elif found.schema is None:
+        return
+    elif found.person_key and home.person_key.kept() not in ("", found.person_key):
+        differs = "this home and the database have different keys: a person has another theme here than in other homes"
+        remedy = f"set {variable} in every home, or delete {home.person_key.path}: persons then get new themes here"
+        yield Check(name, "warning", differs, remedy)
+    elif found.person_key:
+        yield Check(name, "ok", f"from the database, and so in each dump of it; {variable} would keep it out of dumps")
+    else:
+        yield Check(name, "ok", "created by the next session")
+
+
+def embedder(settings: Settings, found: Overview) -> Iterator[Check]:
+    """Whether the embedder answers, and whether its vectors fit the database."""
+    try:
+        chosen = factory.build(settings)
+    except PgvectorError as error:
+        yield Check("embedder", "problem", "recall searches by words only", str(error))
+        return
+    try:
+        took_ms = response_ms(chosen, settings.embed_timeout_s)
+        yield Check("embedder", "ok", f"{chosen.model} answers in {took_ms:.0f} ms with {chosen.dimensions} dimensions")
+        if found.schema:
+            yield _model(chosen.model, chosen.dimensions, found.schema)
+    except PgvectorError as error:
+        remedy = "start it, or correct embed_url and embed_model; until then recall searches by words only"
+        yield Check("embedder", "problem", f"{chosen.model}: {error}", remedy)
+    finally:
+        chosen.close()
+
+
+def _pgvector(facts: Facts) -> Check:
+    version, available = facts.pgvector_version, facts.pgvector_available
+    if not older(version, PGVECTOR_SOUND):
+        return Check("pgvector", "ok", f"pgvector {version}")
+    if not older(version, PGVECTOR_MIN):
+        remedy = f"update to {PGVECTOR_SOUND}: older versions may fail in VACUUM and in index builds"
+        return Check("pgvector", "warning", f"pgvector {version}", remedy)
+    if older(available, PGVECTOR_MIN):
+        found = f"pgvector is {version or available or 'not installed'}"
+        remedy = f"install pgvector {PGVECTOR_MIN} or newer on the server, then run doctor again"
+    elif version:
+        found = f"pgvector is {version} in this database, {available} on the server"
+        remedy = "as a superuser, in this database: ALTER EXTENSION vector UPDATE"
+    else:
+        found = f"pgvector {available} is on the server, but not in this database"
+        remedy = "the remedy of the schema installs it"
+    return Check("pgvector", "problem", found, remedy)
+
+
+def _role(facts: Facts, *, embedded: bool) -> Check:
+    if facts.missing:
+        return Check(
+            "role", "problem", f"{facts.role} lacks {', '.join(facts.missing[:4])}", migrate_command(facts.role)
+        )
+    if not embedded and (facts.superuser or facts.owner):
+        what = "a superuser" if facts.superuser else "the owner of the tables"
+        remedy = "create a role for agents, then: hermes-pgvector migrate --runtime-role ROLE"
+        return Check("role", "warning", f"{facts.role} is {what}", remedy)
+    return Check("role", "ok", f"{facts.role} may read and write rows")
+
+
+def _model(model: str, dimensions: int | None, stored: SchemaState) -> Check:
+    problem = mismatch(model, dimensions, stored)
+    if not problem:
+        return Check("model", "ok", f"{model} fits the database")
+    return Check("model", "problem", problem, "set embed_url and embed_model to the model that made the stored vectors")

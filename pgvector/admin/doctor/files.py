@@ -1,0 +1,103 @@
+"""Checks of the home's files on this host: folders, spools, writers, dead letters, disk space."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...mirror.home import Home
+from ...outbox.dead_letters import DeadLetters
+from ...outbox.inspection import Process, total
+from ...outbox.inspection import processes as processes_of
+from ...settings import Settings
+from ...text.sanitize import safe_line
+from .. import processes
+from ..console import counted, size
+from .check import Check
+
+WAIT_S_MAX = 600
+REASONS_SHOWN = 3
+REASON_CHARS_MAX = 240
+FREE_BYTES_MIN = 100 << 20
+FREE_BYTES_LOW = 1 << 30
+
+
+def local_files(home: Home, settings: Settings) -> Iterator[Check]:
+    """Whether folders can be written, events are stored in time, and there is space on the disk."""
+    for name, folder, remedy in (
+        ("home", home.state, "give the user of the agent write permission"),
+        ("spool folder", home.spool, "set spool_dir to a writable folder; until then events are held in memory only"),
+    ):
+        if os.access(_existing(folder), os.W_OK | os.X_OK):
+            yield Check(name, "ok", f"{folder} is writable")
+        else:
+            yield Check(name, "problem", f"{folder} is not writable", remedy)
+    running = processes_of(home.spool)
+    yield _spools(running, settings)
+    yield from _writers(running, settings)
+    yield _dead_letters(home)
+    yield disk("disk", home.spool)
+
+
+def disk(name: str, folder: Path) -> Check:
+    """Whether the disk of a folder has enough free space."""
+    try:
+        free = shutil.disk_usage(_existing(folder)).free
+    except OSError as error:
+        return Check(name, "warning", f"{folder}: {error.strerror}", "check the disk by hand")
+    found = f"{size(free)} free for {folder}"
+    if free < FREE_BYTES_MIN:
+        return Check(name, "problem", found, "free some space: events that do not fit on the disk are refused")
+    if free < FREE_BYTES_LOW:
+        return Check(name, "warning", found, "free some space")
+    return Check(name, "ok", found)
+
+
+def _spools(running: list[Process], settings: Settings) -> Check:
+    waiting = total(process.waiting for process in running)
+    found = processes.waiting_line(waiting)
+    if any(process.waiting.bytes > settings.spool_max_mb << 19 for process in running):
+        remedy = "bring the database back, or raise spool_max_mb"
+        return Check("spool", "problem", f"{found}; the spool of a process is more than half full", remedy)
+    if waiting.oldest and (datetime.now(UTC) - waiting.oldest).total_seconds() > WAIT_S_MAX:
+        remedy = (
+            "a running session stores them when the database answers; to store them now: hermes-pgvector spool flush"
+        )
+        return Check("spool", "warning", found, remedy)
+    return Check("spool", "ok", found)
+
+
+def _writers(running: list[Process], settings: Settings) -> Iterator[Check]:
+    stuck = processes.in_condition("stuck", running, settings.stuck_after_s)
+    failing = processes.in_condition("failing", running, settings.stuck_after_s)
+    for process in stuck:
+        remedy = (
+            f"end {processes.name(process)}; its events are kept, and the next session stores them, "
+            "or: hermes-pgvector spool flush"
+        )
+        yield Check("writer", "problem", processes.stuck_line(process), remedy)
+    for process in failing:
+        remedy = "fix the cause; until then the events wait in the spool"
+        yield Check("writer", "warning", processes.failing_line(process), remedy)
+    if not stuck and not failing:
+        yield Check("writer", "ok", processes.summary(running))
+
+
+def _dead_letters(home: Home) -> Check:
+    number = 0
+    reasons: dict[str, str] = {}
+    for number, item in enumerate(DeadLetters(home.state), 1):  # noqa: B007
+        if item.reason not in reasons and len(reasons) < REASONS_SHOWN:
+            reasons[item.reason] = safe_line(item.reason, REASON_CHARS_MAX)
+    if not number:
+        return Check("set aside", "ok", "no events")
+    remedy = "see: hermes-pgvector spool list; then fix the reason and run `spool retry ID`, or run `spool drop ID`"
+    return Check("set aside", "warning", f"{counted(number, 'event')}: {'; '.join(reasons.values())}", remedy)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or its nearest parent that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())

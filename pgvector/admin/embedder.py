@@ -1,0 +1,56 @@
+"""The embedder of a home: its vector length, its response time, and whether its vectors fit the database."""
+
+from __future__ import annotations
+
+import time
+
+from ..embedding import factory
+from ..embedding.protocol import Embedder
+from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
+from ..settings import Settings
+from ..store.schema.verification import SchemaState
+
+PROBE = "Where do we keep the notes of last week?"
+PROBE_S_MAX = 5.0
+
+
+def response_ms(embedder: Embedder, timeout_s: float) -> float:
+    """Milliseconds that one query takes, after a first one that may load the model. Raises what the embedder raises."""
+    embedder.embed_query(PROBE, timeout_s)
+    started = time.monotonic()
+    embedder.embed_query(PROBE, timeout_s)
+    return 1000 * (time.monotonic() - started)
+
+
+def mismatch(model: str, dimensions: int | None, stored: SchemaState | None) -> str:
+    """Why vectors of this model cannot be stored beside those in the database; empty when they can."""
+    if stored is None:
+        return ""
+    if dimensions != stored.dimensions:
+        return f"{model} makes vectors of {dimensions} dimensions, the database holds vectors of {stored.dimensions}"
+    if stored.embedding_model not in (None, model):
+        return f"the database holds vectors of {stored.embedding_model}, this home uses {model}"
+    return ""
+
+
+def vector_length(settings: Settings) -> int | None:
+    """The number of dimensions of the home's embedder; None when there is no usable embedder.
+
+    Raises EmbedderUnavailable when only the embedder knows it, and does not answer.
+    """
+    try:
+        embedder = factory.build(settings)
+    except SettingsError:
+        return None
+    try:
+        if embedder.dimensions is None:
+            embedder.embed_query(PROBE, PROBE_S_MAX)
+        return embedder.dimensions
+    except EmbedderUnavailable as error:
+        raise EmbedderUnavailable(
+            f"the number of dimensions of {embedder.model} is unknown until it answers ({error}); give --dimensions N"
+        ) from None
+    except PgvectorError:
+        return None
+    finally:
+        embedder.close()

@@ -1,0 +1,108 @@
+"""status: where the memory is, how much is in it, and what waits on this host."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ..mirror.home import Home
+from ..outbox.dead_letters import DeadLetters
+from ..outbox.inspection import Backlog, total
+from ..outbox.inspection import processes as processes_of
+from ..settings import Settings, load
+from ..text.sanitize import safe_line
+from . import processes
+from .console import Console, counted, facts_table, local_time, rows_table, size
+from .overview import Overview, overview
+
+THEME_CHARS_MAX = 40
+
+
+def status(home: Path, console: Console, *, themes_max: int) -> int:
+    """Print the state of a home's memory. Returns 1 when the database cannot be used, or a process is stuck."""
+    settings = load(home)
+    here = Home(home, settings.spool_dir)
+    running, dead_letters = processes_of(here.spool), len(DeadLetters(here.state).ids())
+    with console.busy("counting"):
+        found = overview(settings, here.path, themes_max=themes_max)
+    waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
+    console.data(
+        {
+            **_document(found, settings, here.path, waiting, dead_letters),
+            **processes.document(running, stuck_after_s),
+        }
+    )
+    console.show(facts_table([*_facts(found, waiting, dead_letters), ("Processes", processes.summary(running))]))
+    if any(process.alive for process in running):
+        console.show("", processes.table(running, stuck_after_s))
+    if found.themes:
+        console.show("", _themes(found))
+    stuck = processes.in_condition("stuck", running, stuck_after_s)
+    failing = processes.in_condition("failing", running, stuck_after_s)
+    problems = [*map(processes.stuck_line, stuck), *map(processes.failing_line, failing)]
+    for problem in [found.problem, *problems] if found.problem else problems:
+        console.say(f"hermes-pgvector: {problem}")
+    return 1 if found.problem or stuck else 0
+
+
+def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:
+    lines = [("Database", found.where)]
+    if found.facts:
+        facts = found.facts
+        version = f"pgvector {facts.pgvector_version}" if facts.pgvector_version else "no pgvector"
+        lines.append(("Server", f"Postgres {facts.server_version}, {version}, {size(facts.database_bytes)}"))
+    else:
+        lines.append(("Server", "stopped" if found.server else "not reachable"))
+    if found.schema:
+        lines.append(("Schema", f"version {found.schema.version}"))
+        model = found.schema.embedding_model or "no model yet"
+        lines.append(("Vectors", f"{found.schema.dimensions} dimensions, {model}"))
+    if found.totals:
+        missing = found.totals.without_vector
+        lines.append(("Rows", found.rows))
+        lines.append(("No vector", f"{counted(missing, 'row')}, found by words only" if missing else "none"))
+    lines.append(("Spool", processes.waiting_line(waiting)))
+    see = "; see: hermes-pgvector spool list"
+    lines.append(("Set aside", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))
+    return lines
+
+
+def _themes(found: Overview) -> Table:
+    columns = ("Entries", "Turns", "No vector", "Newest", "Theme")
+    rows = [
+        (
+            f"{theme.entries:,}",
+            f"{theme.turns:,}",
+            f"{theme.without_vector:,}",
+            local_time(theme.latest),
+            safe_line(theme.theme, THEME_CHARS_MAX),
+        )
+        for theme in found.themes
+    ]
+    return rows_table(columns, rows, numbers=columns[:3])
+
+
+def _document(found: Overview, settings: Settings, home: Path, waiting: Backlog, dead_letters: int) -> dict[str, Any]:
+    facts, state = found.facts, found.schema
+    return {
+        "home": str(home),
+        "database": {
+            "where": found.where,
+            "embedded": not settings.dsn.get_secret_value(),
+            "reachable": found.reachable,
+            "problem": found.problem,
+            "connect_s": found.seconds,
+            "server_version": facts and facts.server_version,
+            "pgvector_version": facts and facts.pgvector_version,
+            "bytes": facts and facts.database_bytes,
+            "schema_version": state and state.version,
+        },
+        "vectors": {"dimensions": state and state.dimensions, "model": state and state.embedding_model},
+        "rows": found.totals and asdict(found.totals),
+        "themes": [asdict(theme) for theme in found.themes],
+        "spool": waiting._asdict(),
+        "set_aside": dead_letters,
+    }
