@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose, split by what the caller does next.
+"""The errors that this package raises, split by what the caller does next.
 
 PgvectorError
 ├── SettingsError        fix a setting
@@ -7,8 +7,8 @@ PgvectorError
 │   ├── DatabaseUnavailable
 │   │   └── TooSlow      or ask for less
 │   └── EmbedderUnavailable
-└── Refused              give up: trying again cannot help
-    ├── BadEvent         the event can never be stored; it is set aside
+└── Refused              give up: a retry cannot help
+    ├── BadEvent         the event can never be stored; it becomes a dead letter
     ├── BadArgument      a tool or a command was called wrongly
     └── EmbedderMismatch the endpoint answers, but not with what was asked for
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 class PgvectorError(Exception):
     """Base of all errors of this package.
 
-    Its message may be shown to a model. A note on it (`add_note`) is for operators alone: it may name hosts and roles.
+    A model may read the message. Notes (`add_note`) are for operators only: they may name hosts and roles.
     """
 
 
@@ -33,31 +33,31 @@ class SettingsError(PgvectorError):
 
 
 class SchemaNotApplied(PgvectorError):
-    """The database lacks our schema or an older one is there; the message names the command to run."""
+    """The schema is missing or older than this package needs; the message names the command to run."""
 
 
 class Unavailable(PgvectorError):
-    """A service does not answer now; trying again later may help."""
+    """A service does not answer now; a later retry may succeed."""
 
 
 class DatabaseUnavailable(Unavailable):
-    """Postgres cannot be reached, or dropped the connection."""
+    """Postgres cannot be reached, or closed the connection."""
 
 
 class TooSlow(DatabaseUnavailable):
-    """Postgres gave up a statement at its time limit: it was too much for it, or waited for somebody's lock."""
+    """A statement reached its time limit: it does too much, or waited for a lock."""
 
 
 class EmbedderUnavailable(Unavailable):
-    """The embedding endpoint cannot be reached, is too slow, or answered with a temporary error."""
+    """The embedding endpoint cannot be reached, is too slow, or returned a temporary error."""
 
 
 class Refused(PgvectorError):
-    """The request itself is wrong; trying again cannot help."""
+    """The request is wrong; a retry cannot help."""
 
 
 class BadEvent(Refused):
-    """An event that Postgres can never take."""
+    """An event that Postgres can never store."""
 
 
 class BadArgument(Refused):

@@ -1,4 +1,4 @@
-"""The values that flow through the house."""
+"""The value classes that the modules pass to each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 
 TARGETS: tuple[Target, ...] = ("memory", "user")
-# How a reason begins why a recall does not go by meaning; what follows is for operators.
+# The reason why a recall has no vector search begins with this; the rest of the reason is for operators.
 WORDS_ONLY = "by words only"
 
 
@@ -24,9 +24,9 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Accepted:
-    """What all events carry: whose they are, where they came from, and when.
+    """The fields of all events: theme, origin and time.
 
-    `id` makes replays harmless: the ledger in the database applies each id once.
+    `id` makes an event idempotent: the ledger in the database applies each id once.
     """
 
     theme: str
@@ -41,7 +41,7 @@ class _Accepted:
 class Add(_Accepted):
     """An entry was added to MEMORY.md (`memory`) or USER.md (`user`).
 
-    `from_file` marks an entry found by reading the file: it is stored unless some theme of the home already holds it.
+    `from_file` marks an entry found by reading the file: it is stored unless a theme of the home has it already.
     """
 
     target: Target
@@ -51,10 +51,10 @@ class Add(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace(_Accepted):
-    """An entry was replaced. `previous` is its whole old text, empty when the hook could not tell.
+    """An entry was replaced. `previous` is its whole old text, empty when the hook does not know it.
 
-    Then the old entry is the one row that holds `old_text` and is not among `surviving`, the file's entries after the
-    change.
+    Then the old entry is the only row that contains `old_text` and is not in `surviving`, the entries of the file after
+    the change.
     """
 
     target: Target
@@ -66,9 +66,9 @@ class Replace(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove(_Accepted):
-    """An entry was removed; the fields mean the same as those of `Replace`.
+    """An entry was removed; the fields are those of `Replace`.
 
-    `from_file` marks a line that was found gone from the file: it goes from all themes of the home.
+    `from_file` marks an entry that was missing in the file: it is removed from all themes of the home.
     """
 
     target: Target
@@ -89,9 +89,9 @@ class TurnTaken(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnded(_Accepted):
-    """The (user, assistant) pairs of a session as the host replays them; only the turns that are missing are stored.
+    """The (user, assistant) pairs of a session's transcript. Only the turns that are missing are stored.
 
-    The transcript of a branch or of a compressed session begins with turns of its `ancestors`, the sessions before it.
+    The transcript of a branch or a compressed session begins with turns of its `ancestors`, the sessions before it.
     """
 
     turns: tuple[tuple[str, str], ...]
@@ -101,10 +101,10 @@ class SessionEnded(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(_Accepted):
-    """Turns of a session, as (user, assistant) pairs, that the user has taken back.
+    """Turns of a session that the user took back, as (user, assistant) pairs.
 
-    `standing` tells for each how many like it still stand in the transcript: so many stay. `continued` are the sessions
-    whose compressed transcript this one goes on with.
+    `standing` has the number of equal turns that are left in the transcript, for each turn: so many rows stay.
+    `continued` are the sessions whose compressed transcript this session continues.
     """
 
     turns: tuple[tuple[str, str], ...]
@@ -114,7 +114,7 @@ class Withdrawn(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegated(_Accepted):
-    """The agent gave a task to a child agent and got its result."""
+    """A task that the agent gave to a child agent, and its result."""
 
     task: str
     result: str
@@ -128,10 +128,10 @@ Event: TypeAlias = Add | Replace | Remove | TurnTaken | SessionEnded | Withdrawn
 class Scope:
     """Which rows a recall for theme `own` may see.
 
-    `themes` is None for `own` and every theme that is not reserved for one person or room; a `session_id` narrows to
-    one session, `without_session` leaves out the turns of one, of all times or from `without_since` on. `hidden` is a
-    pattern of names that only their owners read; empty, that of reserved ones. `since` is the first moment that counts,
-    `until` the first that does not any more; all moments have a time zone. `role` narrows turns to one side.
+    `themes` is None for `own` and all themes that do not match the pattern `hidden`; an empty pattern means reserved
+    names. `session_id` limits the scope to one session. `without_session` leaves out a session, or its turns from
+    `without_since` on. Rows from `since` on and before `until` are in scope; times have a time zone. `role` limits
+    turns to one side.
     """
 
     own: str
@@ -146,11 +146,11 @@ class Scope:
 
     @property
     def cuts_sessions(self) -> bool:
-        """Whether a row may be of the scope and its neighbour in the session not."""
+        """Whether a row can be in scope and its neighbour in the session not."""
         return bool(self.since or self.until or self.role or self.without_since)
 
     def holds(self, row: Row) -> bool:
-        """Whether a row of these themes and sessions is of the time and the side that is asked for."""
+        """Whether a row of these themes and sessions has a time and role in scope."""
         late = self.since is None or row.at >= self.since
         early = self.until is None or row.at < self.until
         running = bool(self.without_session) and row.session_id == self.without_session
@@ -160,7 +160,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """On whose behalf a tool runs. `marks` are kept with what it stores; `off_record` lets it store nothing."""
+    """Who calls a tool. `marks` are stored with new entries; with `off_record` the tool stores nothing."""
 
     theme: str
     session_id: str = ""
@@ -170,9 +170,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """One question to the memory. `limit` counts hits; `budget_s` is the time in seconds until the answer is due.
+    """One question to the memory: at most `limit` hits within `budget_s` seconds.
 
-    `context` is how many turns before and after it a hit brings with it.
+    `context` is the number of turns before and after a hit that are returned with it.
     """
 
     query: str
@@ -200,11 +200,11 @@ class Row(NamedTuple):
 class Hit:
     """A recalled row with its provenance and its scores.
 
-    `score` in [0, 1] orders the hits of one recall and means nothing across recalls. `similarity` is the cosine of the
-    query's and the row's vectors, None when either has none. `words` is the BM25 score of the words of
-    the question that the row holds, and `matched` are these, the most telling first.
-    `target` is set for entries, `role` and `session_id` for turns. `said` counts the found rows that say the same, of
-    which the hit is the best. `context` holds the turns around it, in order, when they were asked for.
+    `score` in [0, 1] orders the hits of one recall; scores of different recalls cannot be compared. `similarity` is the
+    cosine of the vectors of question and row, None when either has none. `words` is the BM25 score of the row, and
+    `matched` are the words of the question in it, the rarest first. `target` is set for entries, `role` and
+    `session_id` for turns. `said` counts the found rows with the same text. `context` are the turns around the hit, in
+    order, when they were asked for.
     """
 
     id: int
@@ -238,7 +238,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The hits, best first, and why the answer may be worse than usual (one phrase a reason, empty when it is not)."""
+    """The hits, best first. `degraded` are the reasons why the answer may be worse than usual; empty when it is not."""
 
     hits: tuple[Hit, ...] = ()
     degraded: tuple[str, ...] = ()
@@ -247,10 +247,11 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What became of the events of one process. Two identities hold at any quiet moment:
+    """What happened to the events of one process. While no event is on its way, two equations hold:
 
     offered = accepted + refused, and accepted + adopted = applied + already_there + pending + set_aside.
-    What a runtime leaves to an adopter when it closes is taken out of them.
+    `adopted` are events of orphan spools, `set_aside` are dead letters. Events that a runtime leaves in its spool when
+    it closes are not counted.
     """
 
     offered: int = 0
@@ -264,6 +265,6 @@ class Counters:
 
     @property
     def balanced(self) -> bool:
-        """Whether both hold."""
+        """Whether both equations hold."""
         settled = self.applied + self.already_there + self.set_aside
         return self.offered == self.accepted + self.refused and self.accepted + self.adopted == settled + self.pending

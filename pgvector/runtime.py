@@ -1,7 +1,7 @@
-"""One runtime per process and home: pool, embedder, spool and writer, shared by every provider object that asks.
+"""One runtime per process and home: connections, embedder, spool and writer, shared by all providers.
 
-Hosts make a provider per request and may never shut it down, so providers hold nothing of their own. A runtime is
-counted: the last release drains and closes it, and a leaked provider costs a number, not a thread.
+Hosts make a provider for each request and may never shut it down, so providers own no thread, file or connection. Users
+of a runtime are counted, and the last `release` closes it.
 """
 
 from __future__ import annotations
@@ -16,29 +16,19 @@ from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 from .background import BackgroundExecutor
-from .embedding.compatibility import EmbedderCompatibility
-from .embedding.protocol import Embedder
 from .errors import BadArgument, PgvectorError
 from .hosts.guard import guarded, nothing
-from .mirror.home import Home
-from .mirror.reconcile import Reconciler
 from .model import Event, Recall, RecallRequest, Scope
-from .outbox.dead_letters import DeadLetters
-from .outbox.memory_queue import open_outbox
-from .recall.cache import Remembered
-from .recall.recaller import Recaller
-from .session.off_record import OffRecordSessions
-from .session.person_key import NOT_MET
-from .session.themes import Identity, allowed, author_of, home_theme, readable, theme_of
-from .settings import Settings
-from .store.connection.database import Database
+from .session.themes import Identity, allowed, home_theme, readable
+from .settings import Settings, person_key
 from .text.theme_names import hidden_pattern, is_bench
-from .write.readiness import Readiness
-from .write.refiling import Refiling
-from .write.writer import AsyncWriter
+
+if TYPE_CHECKING:
+    from .embedding.protocol import Embedder
+    from .session.context import HomeContext
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -46,20 +36,29 @@ P = ParamSpec("P")
 
 FLUSH_SHARE = 0.2
 READY_SHARE = 0.5
-HOPELESS_DRAIN_S = 0.3
-STRANGERS_MAX = 100
+AWAY_DRAIN_S = 0.3
+UNKNOWN_THEMES_MAX = 100
 BEGUN_MAX = 1000
 
 
 class Runtime:
-    """Everything one home needs in this process. Safe for any thread; making one touches nothing but the spool folder.
+    """Everything one home needs in this process. Safe for any thread; making one writes nothing but the spool folder.
 
-    `turn_lock` orders the turns of conversations with their replays; it is here because a fork renews what is here.
-    `begun` tells when the conversation began that runs in a theme and session which may have held others before.
-    Raises SettingsError when there is no database to use.
+    `context` is what conversations share. `begun` holds, for a theme and session that may have held other conversations
+    before, when the running one began. Raises SettingsError when there is no database to use.
     """
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
+        # Hosts execute all top-level modules of a plugin folder, also when no session uses this memory. So modules that
+        # take long to import (psycopg, numpy, httpx) are imported when a runtime is made.
+        from .mirror.home import Home
+        from .mirror.reconcile import Reconciler
+        from .outbox.dead_letters import DeadLetters
+        from .outbox.memory_queue import open_outbox
+        from .recall.recaller import Recaller
+        from .store.connection.database import Database
+        from .write.writer import AsyncWriter
+
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
         self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
@@ -71,10 +70,10 @@ class Runtime:
             window_max=settings.write_queue_maxsize,
             fsync=settings.spool_fsync,
         )
-        self.fitting = EmbedderCompatibility(settings, self.home.state, self.database)
         self.files = Reconciler(self.home, self.accept)
-        self.off_record = OffRecordSessions(self.home.state)
-        self._readiness = self._make_readiness()
+        self.context = self._make_context()
+        self._unknown_themes: set[str] = set()
+        self._renew()
         self.writer = AsyncWriter(
             self._spool,
             self.home.spool,
@@ -82,29 +81,56 @@ class Runtime:
             self.database,
             settings,
             readiness=self._readiness,
-            rename=self.home.person_key.filed,
+            rename=self.context.person_key.renamed,
         )
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
-        self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
+
+    def _make_context(self) -> HomeContext:
+        from .session.context import HomeContext
+        from .session.off_record import OffRecordSessions
+        from .session.person_key import PersonKey
+
+        return HomeContext(
+            settings=self.settings,
+            home=self.home.path,
+            home_id=lambda: self.home.id,
+            person_key=PersonKey(self.home.state, person_key(self.home.path)),
+            off_record=OffRecordSessions(self.home.state),
+            accept=self.accept,
+            change_entry=self.files.change,
+        )
+
+    def _renew(self) -> None:
+        """Make what a forked child cannot take over: threads, sockets, and locks that a thread of the parent held."""
+        from .embedding.compatibility import EmbedderCompatibility
+        from .recall.cache import Remembered
+        from .session.person_key import NOT_MET
+        from .write.readiness import Readiness
+        from .write.refiling import Refiling
+
+        self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
-        self._strangers: set[str] = set()
-        self.turn_lock = threading.Lock()
         self.begun: Remembered[tuple[str, str], datetime] = Remembered(BEGUN_MAX)
+        self.fitting = EmbedderCompatibility(self.settings, self.home.state, self.database)
+        key = self.context.person_key
+        refiling = Refiling(self.dead_letters, self.settings, NOT_MET, key.met, self.accept)
+        self._readiness = Readiness(self.database, self.fitting, refiling, key.settle, self.in_background)
 
     # Writing
 
     def accept(self, event: Event) -> bool:
-        """Take an event for good; False, counted, when the spool refuses it. Returns in microseconds.
+        """Make an event durable; False, and counted, when the spool refuses it. Returns in microseconds.
 
-        An event of a theme that is not allowed is set aside for the operator: a typo must not become a theme.
+        An event of a theme that is not in `allowed_themes` becomes a dead letter: a mistyped name makes no theme.
         """
         if allowed(event.theme, self.settings.allowed_themes):
             return self.writer.accept(event)
-        if event.theme not in self._strangers:
+        if event.theme not in self._unknown_themes:
             log.warning(
-                "theme %r is not in allowed_themes: its events are set aside; see hermes-pgvector doctor", event.theme
+                "theme %r is not in allowed_themes: its events become dead letters; see: hermes-pgvector doctor",
+                event.theme,
             )
-            self._strangers = {event.theme, *list(self._strangers)[:STRANGERS_MAX]}
+            self._unknown_themes = {event.theme, *list(self._unknown_themes)[:UNKNOWN_THEMES_MAX]}
         return self.writer.divert(event, "the theme is not in allowed_themes")
 
     def reconcile(self, identity: Identity, session_id: str) -> None:
@@ -112,15 +138,19 @@ class Runtime:
         if self.settings.bulk_sync_on_init and not self.settings.off_record:
             theme = home_theme(identity, aliases=self.settings.theme_aliases)
             if not is_bench(theme, self.settings.bench_themes):
-                waiting = self._reconciling.get(theme)
-                # One that has not begun yet will see what this one would; and so none heap up behind a busy home.
-                if waiting is None or waiting.running() or waiting.done():
+                last = self._reconciling.get(theme)
+                # A comparison that still waits for its turn will see the same files.
+                if last is None or last.running() or last.done():
                     self._reconciling = {theme: self.in_background(self.files.reconcile, theme, session_id)}
+
+    def in_background(self, job: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
+        """Run a job that no hook waits for; a failure is logged."""
+        return self._background.submit(guarded(nothing)(job), *args, **kwargs)
 
     # Reading
 
     def recall(self, kind: str, request: RecallRequest) -> Recall:
-        """Answer within the request's budget, what was just written included; `kind` is `entries` or `turns`."""
+        """The answer within the budget of the request, with what was just written; `kind` is `entries` or `turns`."""
         deadline = time.monotonic() + request.budget_s
         if not self._readiness.reached:
             self.wait_ready(request.budget_s * READY_SHARE)
@@ -128,23 +158,8 @@ class Runtime:
         request = replace(request, budget_s=max(0.1, deadline - time.monotonic()))
         return self._recaller.turns(request) if kind == "turns" else self._recaller.entries(request)
 
-    # Themes
-
-    def theme(self, identity: Identity, session_key: str | None) -> str:
-        """The theme of a hook that runs now. Raises BadArgument for a reserved name."""
-        aliases = self.settings.theme_aliases
-        return self.home.person_key.theme(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
-
-    def author(self, platform: str, user_id: str) -> str:
-        """The pseudonym of a person in a room."""
-        return self.home.person_key.theme(lambda key: author_of(platform, user_id, person_key=key))
-
-    def in_background(self, job: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
-        """Do something that no hook waits for; when it fails, the log says so."""
-        return self._errands.submit(guarded(nothing)(job), *args, **kwargs)
-
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
-        """The rows that `theme` sees when it asks for scope `name`. Raises BadArgument."""
+        """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""
         name = name or self.settings.scope_default
         if name == "session" and not session_id:
             raise BadArgument("scope is 'session' but there is no session; use current")
@@ -162,61 +177,32 @@ class Runtime:
     # State
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Connect now, and wait until the database is usable; False when it is not in time."""
+        """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
         self.writer.wake()
         return self._readiness.wait(timeout_s)
 
     def usable_embedder(self) -> Embedder | str:
-        """The embedder whose vectors fit the database, or the reason why meaning is not searched."""
+        """The embedder whose vectors fit the database, or the reason why there is no vector search."""
         return self.fitting.usable()
 
-    def status(self) -> dict[str, Any]:
-        """The state of this process's memory, as JSON values and without secrets."""
-        counters, health, embedder = self.writer.counters, self.writer.health, self.usable_embedder()
-        return {
-            "database": self.database.label,
-            "ready": self._readiness.reached,
-            "problem": health.problem,
-            "stuck": self.writer.stuck,
-            "failing_since": health.failing_since and health.failing_since.isoformat(),
-            "last_success": health.last_success and health.last_success.isoformat(),
-            "embedder": embedder if isinstance(embedder, str) else embedder.model,
-            "meaning": not isinstance(embedder, str),
-            "counters": {name: getattr(counters, name) for name in counters.__slots__},
-            "healed": self.writer.backfilled,
-            "set_aside": len(self.dead_letters.ids()),
-            "connections": self.database.pool_size(),
-        }
-
     def close(self, drain_s: float) -> None:
-        """Drain for at most `drain_s` seconds and release everything; what is left waits in the spool."""
-        # While Postgres is known to be away, waiting for it only keeps a person from their prompt.
-        self.writer.stop(min(drain_s, HOPELESS_DRAIN_S) if self.writer.health.problem else drain_s)
+        """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
+        # While Postgres is known to be away, waiting for it only delays the person's prompt.
+        self.writer.stop(min(drain_s, AWAY_DRAIN_S) if self.writer.health.problem else drain_s)
         self._spool.close()
         self.database.close()
         self.fitting.close()
         self.home.snapshot.close()
 
     def abandon(self) -> None:
-        """Begin anew in a forked child: files, sockets and threads belong to the parent."""
+        """Start again in a forked child: files, sockets and threads belong to the parent."""
         self._spool.abandon()
         self.database.abandon()
-        # The lock of the old one may be held by a thread that does not exist here; its sockets are the parent's.
-        self.fitting = EmbedderCompatibility(self.settings, self.home.state, self.database)
-        self._readiness = self._make_readiness()
-        self.writer.abandon(self._readiness)
-        self._errands = BackgroundExecutor("hermes-pgvector-errand", 1)
-        self._reconciling = {}
-        self.turn_lock = threading.Lock()
-        self.begun = Remembered(BEGUN_MAX)
-        self.home.person_key.abandon()
+        self.context.abandon()
         self.home.snapshot.abandon()
-        self.off_record = OffRecordSessions(self.home.state)
+        self._renew()
+        self.writer.abandon(self._readiness)
         self._recaller.abandon()
-
-    def _make_readiness(self) -> Readiness:
-        refiling = Refiling(self.dead_letters, self.settings, NOT_MET, self.home.person_key.met, self.accept)
-        return Readiness(self.database, self.fitting, refiling, self.home.person_key.settle, self.in_background)
 
 
 _lock = threading.Lock()
@@ -224,8 +210,8 @@ _runtimes: dict[tuple[Path, str], tuple[Runtime, int]] = {}
 
 
 def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
-    """The runtime of this process for these settings and this home; made on first use. Raises SettingsError."""
-    # A dump hides the DSN, and two databases must not be taken for one.
+    """The runtime of this process for these settings and home, made on first use. Raises SettingsError."""
+    # A dump hides the DSN.
     named = settings.model_dump_json() + settings.dsn.get_secret_value()
     key = (Path(hermes_home).expanduser().resolve(), named)
     with _lock:
@@ -235,7 +221,7 @@ def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
 
 
 def release(runtime: Runtime) -> None:
-    """Give back what `acquire` returned; the last one drains and closes it."""
+    """Give back what `acquire` returned. The last user closes it: pending events are written, within a time limit."""
     with _lock:
         for key, (held, users) in list(_runtimes.items()):
             if held is runtime:
@@ -257,7 +243,7 @@ def _close_all() -> None:
         try:
             runtime.close(runtime.settings.shutdown_drain_s)
         except (PgvectorError, OSError) as error:
-            log.debug("not closed cleanly: %s", type(error).__name__)
+            log.debug("the runtime was not closed cleanly: %s", type(error).__name__)
 
 
 def _abandon_all() -> None:

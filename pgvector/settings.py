@@ -1,8 +1,8 @@
-"""Settings: one frozen model, loaded with one documented precedence.
+"""Settings of one home.
 
-Highest first: environment `HERMES_PGVECTOR_<KEY>` (the process's, then `$HERMES_HOME/.env`), `memory.pgvector` in
-`$HERMES_HOME/config.yaml`, `$HERMES_HOME/pgvector/config.json`, `plugins.pgvector` in config.yaml. An empty value in
-the environment means unset.
+Precedence, highest first: environment `HERMES_PGVECTOR_<KEY>` (the process's, then `$HERMES_HOME/.env`),
+`memory.pgvector` in `$HERMES_HOME/config.yaml`, `$HERMES_HOME/pgvector/config.json`, `plugins.pgvector` in config.yaml.
+An empty value in the environment means unset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUERY = re.compile(r"\?[^'\s]*")
 
 
 def _from_json_text(value: Any) -> Any:
-    """Let lists and mappings come from the environment as JSON."""
+    """Parse lists and mappings that are given as JSON text, as in the environment."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -42,14 +42,14 @@ def _http_url(value: str) -> str:
 
 
 def _absolute(value: str) -> str:
-    # An agent and its operator start in different folders, and what one spools the other would never find.
+    # Agents and commands start in different folders, and must find the same spool.
     if value and not os.path.isabs(os.path.expanduser(value)):
         raise ValueError("must be an absolute path, or start with ~ of a user that exists")
     return value
 
 
 def without_secrets(url: str) -> str:
-    """The address alone: also a query may hold a key, and a password that is not percent-encoded ends anywhere."""
+    """The URL without user, password and query, each of which may hold a secret."""
     scheme, _, rest = url.partition("://")
     address = re.split("[?#]", rest)[0]
     if "@" in rest[len(address) :]:
@@ -58,9 +58,10 @@ def without_secrets(url: str) -> str:
 
 
 class Settings(BaseModel):
-    """All settings, validated. Units are in the names: `_s` seconds, `_max` a count, `_chars` characters, `_mb` MiB."""
+    """All settings, validated. Units in names: `_s` seconds, `_max` a count, `_chars` characters, `_mb` MiB."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    # Every host imports this module, and building the validators takes longer than that: they are built on first use.
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, defer_build=True)
 
     dsn: SecretStr = Field(
         SecretStr(""), description="Postgres to use, as a URL or key=value pairs; empty: embedded server"
@@ -90,13 +91,13 @@ class Settings(BaseModel):
     )
     embed_batch_max: int = Field(64, ge=1, le=512, description="Most texts in one embedding request")
     embed_chars_max: int = Field(
-        2000, ge=200, le=100_000, description="A longer text is embedded by its beginning, and in pieces"
+        2000, ge=200, le=100_000, description="A longer text is embedded by its beginning, and in chunks"
     )
-    embed_piece_chars: int = Field(1000, ge=100, le=100_000, description="Longest piece of a long text, in characters")
+    embed_piece_chars: int = Field(1000, ge=100, le=100_000, description="Longest chunk of a long text, in characters")
     embed_pieces_max: int = Field(
-        40, ge=0, le=1000, description="Most pieces of one text; its first 100,000 characters are found by words, too"
+        40, ge=0, le=1000, description="Most chunks of one text; words are found in its first 100,000 characters"
     )
-    embed_on_write: bool = Field(True, description="false: rows get no vectors but by `hermes-pgvector backfill`")
+    embed_on_write: bool = Field(True, description="false: only `hermes-pgvector backfill` adds vectors")
 
     scope_default: Literal["current", "session", "all"] = Field(
         "current", description="Scope of the tools when none is named"
@@ -126,14 +127,14 @@ class Settings(BaseModel):
     )
 
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
-    sync_turns: bool = Field(True, description="Keep conversation turns")
+    sync_turns: bool = Field(True, description="Store conversation turns")
     write_contexts: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
         default_factory=lambda: ["primary"],
-        description="Contexts of the host whose turns are kept; others read, and only what they save is kept",
+        description="Agent contexts whose turns are stored; of other contexts, only saved entries are stored",
     )
     off_record: bool = Field(False, description="true: nothing is stored, the memory is only read")
     turn_min_chars: int = Field(
-        40, ge=0, le=10_000, description="Shorter turns are not kept; a wide character counts as two"
+        40, ge=0, le=10_000, description="Shorter turns are not stored; a wide character counts as two"
     )
     content_chars_max: int = Field(200_000, ge=1000, le=1_000_000, description="Longer texts are cut and marked")
 
@@ -141,7 +142,7 @@ class Settings(BaseModel):
         1000, ge=1, le=100_000, description="Events held in memory; the rest waits in the spool"
     )
     batch_max: int = Field(64, ge=1, le=512, description="Most events written in one transaction")
-    batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for company")
+    batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for more")
     retry_max_s: float = Field(30.0, ge=0.1, le=600, description="Cap of the back-off while a service is down")
     shutdown_drain_s: float = Field(3.0, ge=0, le=4.5, description="Longest time that shutdown waits for the writer")
     spool_dir: Annotated[str, AfterValidator(_absolute)] = Field(
@@ -151,19 +152,22 @@ class Settings(BaseModel):
         256,
         ge=1,
         le=65_536,
-        description="Size past which a process's spool refuses new events; what a home sets aside may take as much",
+        description="Spool size at which a process refuses new events; also the limit of the dead letters",
     )
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
     stuck_after_s: float = Field(
-        180.0, ge=3, le=3600, description="A writer that stores nothing for so long, and does not say why, is reported"
+        180.0,
+        ge=3,
+        le=3600,
+        description="A writer that stores nothing for this time is reported as stuck",
     )
     adopt_interval_s: float = Field(
-        30.0, ge=1, le=3600, description="How often spools of dead processes are looked for"
+        30.0, ge=1, le=3600, description="Time between searches for spools of dead processes"
     )
-    heal_interval_s: float = Field(300.0, ge=1, le=3600, description="How often rows without a vector are looked for")
-    event_ledger_days: int = Field(90, ge=1, le=3650, description="Applied event ids are forgotten after this time")
+    heal_interval_s: float = Field(300.0, ge=1, le=3600, description="Time between searches for rows without a vector")
+    event_ledger_days: int = Field(90, ge=1, le=3650, description="Ids of stored events are deleted after this time")
     history_days: int = Field(
-        365, ge=1, le=36_500, description="What was replaced or removed can be brought back for this time"
+        365, ge=1, le=36_500, description="Replaced and removed entries can be restored for this time"
     )
 
     theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
@@ -182,9 +186,9 @@ class Settings(BaseModel):
 
 
 def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings of one home.
+    """The settings of one home.
 
-    Raises SettingsError that names the key, where it came from, and what is allowed; no value of a secret is in it.
+    Raises SettingsError that names the key, its source and the allowed values, but shows no secret.
     """
     home = Path(hermes_home)
     layers = [
@@ -206,17 +210,17 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
 
 
 def config_file(home: Path) -> Path:
-    """Where settings are that a person saves by the set-up or by the host's panel."""
+    """The file of settings that the set-up or the host's panel saves."""
     return home / "pgvector" / "config.json"
 
 
 def read_config(home: Path) -> dict[str, Any]:
-    """What the file of saved settings holds; empty when there is none. Raises SettingsError."""
+    """The saved settings; empty when there are none. Raises SettingsError."""
     path = config_file(home)
     try:
         document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; mend or delete the file") from None
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; correct or delete the file") from None
     if not isinstance(document, dict):
         raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
     return document
@@ -225,7 +229,7 @@ def read_config(home: Path) -> dict[str, Any]:
 def person_key(hermes_home: str | os.PathLike[str]) -> str:
     """HERMES_PGVECTOR_PERSON_KEY of the environment, else of the home's `.env`; empty when unset. Raises SettingsError.
 
-    It is no setting: no place but these two may hold it, and nothing shows it.
+    It is not a setting: it is read from these two places only, and never shown.
     """
     return os.environ.get(PERSON_KEY) or _env_file(Path(hermes_home)).get(PERSON_KEY) or ""
 
@@ -254,11 +258,11 @@ def _env_file(home: Path) -> Mapping[str, str | None]:
     try:
         return dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; mend the file") from None
+        raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; correct the file") from None
 
 
 def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
-    """Whether the host uses MEMORY.md (`memory`) and USER.md (`user`); its own switches, which are on when not set.
+    """Whether the host uses MEMORY.md (`memory`) and USER.md (`user`), by its settings, which are on when unset.
 
     Raises SettingsError when config.yaml cannot be read.
     """
@@ -279,7 +283,7 @@ def _yaml_section(home: Path, section: str) -> dict[str, Any]:
 
 
 def host_section(home: Path, section: str) -> dict[str, Any]:
-    """A section of the host's own config.yaml; empty when it has none. Raises SettingsError when it cannot be read."""
+    """A section of the host's config.yaml; empty when it has none. Raises SettingsError when it cannot be read."""
     path = home / "config.yaml"
     if not path.is_file():
         return {}
@@ -290,6 +294,6 @@ def host_section(home: Path, section: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; mend the file") from None
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; correct the file") from None
     values = document.get(section) if isinstance(document, dict) else None
     return values if isinstance(values, dict) else {}

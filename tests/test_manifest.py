@@ -179,3 +179,10 @@ def test_every_dependency_is_written_so_that_a_host_can_find_it_installed() -> N
 def test_the_manifest_keeps_hosts_from_making_an_environment_of_their_own() -> None:
     assert manifest()["python_runtime"] == "external"
     assert "hooks" not in manifest()
+
+
+def test_every_folder_of_the_package_is_in_the_wheel() -> None:
+    files = [path for suffix in ("py", "sql") for path in PACKAGE.rglob(f"*.{suffix}")]
+    folders = {".".join(("hermes_memory_pgvector", *path.parent.relative_to(PACKAGE).parts)) for path in files}
+    listed = tomllib.loads(PROJECT.read_text())["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted({*folders, "hermes_memory_pgvector.migrations"})

@@ -52,7 +52,9 @@ def entries(database: str) -> list[tuple[str, str, str]]:
 
 def reconciled(runtime: Runtime, identity: Identity = AGENT) -> None:
     """Reconcile, and wait until it is stored."""
-    runtime.files.reconcile(runtime.theme(identity, None) if not identity.gateway_session_key else "default", "s")
+    runtime.files.reconcile(
+        runtime.context.theme(identity, None) if not identity.gateway_session_key else "default", "s"
+    )
     assert runtime.writer.flush(10)
 
 
@@ -216,7 +218,7 @@ def test_an_alias_is_the_theme_it_stands_for_in_hooks_and_for_the_files_of_a_hom
 ) -> None:
     runtime = start(theme_aliases={"shop": "billing", "default": "ops"})
     asked = Identity(gateway_session_key="Shop", platform="api_server")
-    assert runtime.theme(asked, None) == runtime.theme(asked, "billing") == "billing"
+    assert runtime.context.theme(asked, None) == runtime.context.theme(asked, "billing") == "billing"
     assert runtime.scope("garden", "shop", "").themes == ("billing",)
     edit(runtime, "the staging host is db-prod-03")
     background(runtime, AGENT)
@@ -265,7 +267,7 @@ def test_people_and_rooms_have_themes_without_their_ids(start: Callable[..., Run
     runtime = start()
     one = Identity(gateway_session_key="agent:main:telegram:dm:4917012345", platform="telegram")
     two = Identity(gateway_session_key="agent:main:telegram:dm:4917099999", platform="telegram")
-    themes = {runtime.theme(identity, None) for identity in (one, two)}
+    themes = {runtime.context.theme(identity, None) for identity in (one, two)}
     assert len(themes) == 2
     assert all(theme.startswith("dm-telegram-") and "4917" not in theme for theme in themes)
     mine = min(themes)

@@ -14,7 +14,8 @@ from ..model import Counters, Event
 from ..outbox.counters import WriterStatus
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.spool import Spool
-from ..settings import Settings
+from ..session.person_key import PersonKey
+from ..settings import Settings, person_key
 from ..store.connection.database import Database
 from ..write.batches import BatchProcessor
 
@@ -40,6 +41,7 @@ class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
             fsync=settings.spool_fsync,
         )
         self._status = WriterStatus()
+        key = PersonKey(home.state, person_key(home.path))
         self._batches = BatchProcessor(
             self._spool,
             home.spool,
@@ -48,7 +50,7 @@ class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
             settings,
             BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS),
             self._status,
-            rename=home.person_key.filed,
+            rename=key.renamed,
         )
 
     def __exit__(self, *_: object) -> None:

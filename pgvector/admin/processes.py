@@ -46,7 +46,7 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
             "counters": _counters(summed(one.counters for one in heartbeats)),
             "healed": sum(one.healed for one in heartbeats),
             "oldest_pending_s": oldest and _age_s(oldest),
-            "last_success": max((one.last_success for one in heartbeats if sign.last_success), default=None),
+            "last_success": max((one.last_success for one in heartbeats if one.last_success), default=None),
             "stuck": len(in_condition("stuck", found, stuck_after_s)),
             "failing": len(in_condition("failing", found, stuck_after_s)),
         },

@@ -1,4 +1,4 @@
-"""What the host tells outside the arguments of its hooks. Works without a host, too."""
+"""Reads what hosts provide outside the arguments of hooks. Works without a host, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def hermes_home() -> Path:
-    """The home of this process as the host sees it."""
+    """The HERMES_HOME of this process."""
     try:
         from hermes_constants import get_hermes_home
     except ImportError:
@@ -17,7 +17,7 @@ def hermes_home() -> Path:
 
 
 def running_session_key() -> str | None:
-    """The session key of the request in which this call runs; empty on threads the host does not tell."""
+    """The session key of the request in which this call runs; None where the host has none for this thread."""
     try:
         from gateway.session_context import get_session_env
     except ImportError:
@@ -26,7 +26,7 @@ def running_session_key() -> str | None:
 
 
 def running_user() -> str:
-    """The id of who sent the message in whose turn this call runs; empty on threads the host does not tell."""
+    """The id of the user in whose turn this call runs; empty where the host has none for this thread."""
     try:
         from gateway.session_context import get_session_env
     except ImportError:
@@ -35,15 +35,15 @@ def running_user() -> str:
 
 
 def scrubber() -> Callable[[str], str]:
-    """What takes the secrets out of a text as the host does for its providers; leaves it alone where the host does.
+    """The function that removes secrets from a text as the host does before it calls a provider.
 
-    What is read from the memory files must be scrubbed in the same way, or it would differ from what was mirrored. Ask
-    once for many texts: to look for a module that is not there takes longer than a hook may.
+    Texts of memory files and of the host's record need it to be equal to the texts that hooks get. Get it once for many
+    texts: a failing import takes longer than a hook may.
     """
     try:
         from agent import redact
     except ImportError:
         return str
-    # To import a name that is not there takes as long as all the rest.
+    # `from … import` of a missing name is slow.
     scrub = getattr(redact, "redact_for_egress", None)
     return str if scrub is None else lambda text: str(scrub(text))

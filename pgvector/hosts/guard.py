@@ -1,4 +1,4 @@
-"""The guard of the hooks: whatever happens inside, the agent goes on."""
+"""The guard of hooks: an error in this package never reaches the agent."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 def nothing() -> None:
-    """The answer of a hook that has none."""
+    """The result of a hook that returns nothing."""
 
 
 def failed_call() -> str:
-    """What a tool answers when it failed."""
+    """The answer of a tool that failed."""
     return json.dumps({"error": "the memory failed; the log of the agent says why"})
 
 
 def guarded(fallback: Callable[[], T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Answer `fallback()` whatever happens inside: a hook must never disturb the agent. The log says what happened."""
+    """A decorator that catches and logs every exception, and returns `fallback()` instead."""
 
     def decorate(hook: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(hook)

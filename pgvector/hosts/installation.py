@@ -1,4 +1,4 @@
-"""Where this package was installed from. By its name alone, pip fetches an earlier package that is called the same."""
+"""Where this package was installed from: on PyPI, its name belongs to an earlier package."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ UNKNOWN = "in a clone of its repository, as the README says"
 
 
 def pip_install(extra: str = "", python: str = "") -> str:
-    """The command that installs this very package, for another `python` if one is named."""
+    """The pip command that installs this package, for another `python` if one is given."""
     pip = f"{shlex.quote(python)} -m pip install" if python else "pip install"
     folder, wanted = _source(), f"[{extra}]" if extra else ""
     return f"{pip} {shlex.quote(f'{folder}{wanted}')}" if folder else f"{pip} {shlex.quote(f'.{wanted}')}, {UNKNOWN}"
 
 
 def _source() -> Path | None:
-    """The clone that this file is in, else the folder that pip installed the package from, if it is still there."""
-    folders = [Path(__file__).resolve().parents[2], *_told_by_pip()]
+    """The clone with this file, else the folder that pip installed the package from, if it still exists."""
+    folders = [Path(__file__).resolve().parents[2], *_folder_of_pip()]
     return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), None)
 
 
-def _told_by_pip() -> list[Path]:
-    # The hosts run this module before anybody needs it, and these take their time.
+def _folder_of_pip() -> list[Path]:
+    # Hosts import this module when they look for plugins, and these modules take long to import.
     import json
     from importlib import metadata
     from urllib.parse import unquote, urlsplit

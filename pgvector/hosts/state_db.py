@@ -1,7 +1,7 @@
-"""What the host's own record of its sessions says: which turns were taken back, and what a session went on from.
+"""Reads the host's record of its sessions: messages that were taken back, and the sessions before a session.
 
-It is the `state.db` of the home, an SQLite file that is only read here. Both hosts keep messages that `/undo` took back
-as rows that are neither active nor compacted.
+The record is `state.db` in the home, an SQLite file. Both hosts keep messages that `/undo` took back as rows that are
+neither active nor compacted.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _PARENTS = """
 
 
 def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
-    """The messages of a session in their order, each with whether it was `taken_back` and whether it was `compacted`.
+    """The messages of a session in order, at most 20,000; empty when there is no record.
 
-    `written` is when the host recorded it, in seconds since 1970. There are none without a record.
+    Each has `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, and when it was `written`, in
+    seconds since 1970.
     """
     found = []
     for role, content, calls, gone, compacted, written in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
@@ -48,12 +49,12 @@ def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
 
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
-    """The sessions that this one went on from, the nearest last; at most `limit`."""
+    """The sessions that a session continues, the nearest last; at most `limit`."""
     return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
 
 
 def _text(content: Any) -> str:
-    """What a recorded message says; one with parts is JSON."""
+    """The text of a recorded message; one with parts is JSON."""
     if isinstance(content, str) and content.startswith(_ENCODED):
         try:
             content = json.loads(content.removeprefix(_ENCODED))
@@ -68,5 +69,5 @@ def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=WAIT_S_MAX)) as record:
             return record.execute(statement, values).fetchall()
     except sqlite3.Error as error:
-        log.debug("the host's record of its sessions cannot be read (%s)", type(error).__name__)
+        log.debug("state.db of the host cannot be read: %s", type(error).__name__)
         return []

@@ -1,4 +1,4 @@
-"""A transcript as the host keeps it, and the turns of it that are worth keeping. Pure."""
+"""Reads the exchanges out of a transcript of the host."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# What hosts write in place of an answer that was interrupted.
+# How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
 SUMMARY = re.compile(r"\s*(\[\d+ images?\] )?\[CONTEXT (COMPACTION|SUMMARY\])")
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 IMAGE_PARTS = frozenset({"image_url", "input_image"})
-# As many as hosts take of a message that a client sends.
+# Hosts take as many parts of a client's message.
 PARTS_MAX = 1000
 
 
 def text_of(content: Any) -> str:
-    """What a message says. Its parts are put together as hosts do for `sync_turn`, or a replay would not know the turn.
+    """The text of a message, empty when there is none.
 
-    What is neither a text nor a list of parts says nothing.
+    Parts are joined as hosts join them for `sync_turn`, so that a replayed turn equals the one that was handed over.
     """
     if isinstance(content, str):
         return content
@@ -35,17 +35,14 @@ def text_of(content: Any) -> str:
 
 
 def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The (user, last answer) pairs of a transcript.
-
-    Calls of tools and their results are left out, and what was said while calling: an answer follows.
-    """
+    """The (question, last answer) pairs of a transcript, without tool calls, their results and texts beside them."""
     pairs: list[tuple[str, str]] = []
     for message in messages:
         role, text = message.get("role"), text_of(message.get("content"))
         if _is_summary(message, text):
             text = ""
         if role == "user":
-            # A message without words still begins an exchange, or its answer would be taken for the one before.
+            # A message without words begins an exchange too: its answer is not the one of the question before.
             pairs.append((text, ""))
         elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
@@ -53,17 +50,17 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The exchanges of a transcript that the compressed one after it tells once more.
+    """The exchanges of a transcript that are repeated in the compressed transcript after it.
 
-    Those are its first and its last ones, around a summary, which may stand in one of them or be one of its own. What
-    is told twice on either side may also have been said again, and is none of them.
+    These are its first and its last exchanges. The summary between them is part of an exchange or one of its own. An
+    exchange that is twice on either side may have been said again, and is left out.
     """
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1
     rest = list(before[head:])
     while rest and not rest[-1][1]:
-        # The turn that ran when it was compressed has its answer on the other side.
+        # The answer of the turn that was running is in the other transcript.
         rest.pop()
     tail = next((found for start in (head, head + 1) if (found := _tail(rest, after[start:]))), [])
     once, again = Counter(before), Counter(after)
@@ -91,5 +88,5 @@ def _is_answer(text: str) -> bool:
 
 
 def _is_summary(message: Mapping[str, Any], text: str) -> bool:
-    """Whether the host put it in place of turns that it compressed; those were kept when they were said."""
+    """Whether the host put the message in place of compressed turns, which were stored when they were said."""
     return bool(message.get("_compressed_summary")) or SUMMARY.match(text) is not None

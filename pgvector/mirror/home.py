@@ -13,8 +13,6 @@ from uuid import uuid4
 from ..files import create, make_private, overwrite, read
 from ..hosts.environment import scrubber
 from ..model import Target
-from ..session.person_key import PersonKey
-from ..settings import person_key
 from .entries import parse
 from .snapshot import Snapshot
 
@@ -33,7 +31,6 @@ class Home:
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self.snapshot = Snapshot(self.state)
         self._id = ""
-        self.person_key = PersonKey(self.state, person_key(self.path))
 
     def _name_among_homes(self) -> str:
         """The name of this home's folder in a shared spool folder: other hosts and homes do not store its events."""

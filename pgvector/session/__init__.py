@@ -1,3 +1,3 @@
-"""One conversation: which theme it belongs to, which turns are kept, what is off the record."""
+"""One conversation: its theme, the turns that are stored, and what is off the record."""
 
 from __future__ import annotations

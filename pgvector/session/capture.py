@@ -1,18 +1,19 @@
-"""Which turns are worth keeping, and which questions are worth a recall. Pure."""
+"""Judges which turns are worth storing, and which questions are worth a recall."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
+from ..hosts.environment import scrubber
 from ..hosts.transcript import text_of
 from ..settings import Settings
 from ..text import normalization
 from ..text.cleaning import without_recalled
 
-# Words and phrases that say nothing by themselves, spelled as `_plain` spells them. A message made of them alone only
-# acknowledges.
+# Phrases without information, in the form of `_plain`. A message made of them only acknowledges.
 _ACKNOWLEDGEMENTS = """
 ok|okay|okey|oki|k|kk|kay|okidoki|yes|yeah|yea|yep|yup|yess|aye|y|no|nope|nah|n|no problem|no worries|sure|
 sure thing|of course|fine|that s fine|that is fine|great|that s great|nice|cool|good|very good|sounds good|
@@ -72,7 +73,7 @@ _COMMAND = re.compile(r"/[A-Za-z][\w-]*")
 
 
 def width(text: str) -> int:
-    """How much a text says, in characters: an East Asian wide one counts two, one without width none."""
+    """The width of a text in characters: an East Asian wide one counts two, one without width none."""
     if text.isascii():
         return len(text)
     return sum(_width_of(character) for character in text)
@@ -85,33 +86,38 @@ def _width_of(character: str) -> int:
 
 
 def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
-    """What is stored of a turn, as (user, assistant): no recalled text, no side that only acknowledges."""
+    """What is stored of a turn, as (user, assistant), without recalled memories; an empty side is not stored."""
     question, answer = without_recalled(text_of(user)), without_recalled(text_of(assistant))
     return substantive(question, answer, min_chars=settings.turn_min_chars)
 
 
-def substantive(user: str, assistant: str, *, min_chars: int) -> tuple[str, str]:
-    """What of a turn is stored, as (user, assistant); an empty side is not stored.
+def kept_of_record(turns: Iterable[tuple[str, str]], settings: Settings) -> list[tuple[str, str]]:
+    """What was stored of turns in the host's record, which has the texts before the host removes secrets."""
+    scrub = scrubber()
+    return [kept(scrub(user), scrub(answer), settings) for user, answer in turns]
 
-    Nothing is when both together are narrower than `min_chars`. A message that only acknowledges is left out, and its
-    answer is kept when that alone is wide enough.
+
+def substantive(user: str, assistant: str, *, min_chars: int) -> tuple[str, str]:
+    """What is stored of a turn, as (user, assistant); an empty side is not stored.
+
+    A message that only acknowledges is not stored. Of the rest nothing is stored when it is narrower than `min_chars`.
     """
     user, assistant = user.strip(), assistant.strip()
     if _made_of(_ONLY_ACKNOWLEDGES, user):
         user = ""
-    # The beginnings tell: a text that shows nothing in so many characters says nothing.
-    told = width(user[: 8 * min_chars]) + width(assistant[: 8 * min_chars])
-    return (user, assistant) if told >= min_chars else ("", "")
+    # Enough is measured to decide; long texts are not walked to their end.
+    total = width(user[: 8 * min_chars]) + width(assistant[: 8 * min_chars])
+    return (user, assistant) if total >= min_chars else ("", "")
 
 
 def small_talk(query: str) -> bool:
-    """Whether there is nothing to recall for this message: empty, a greeting, an acknowledgement, a bare `/command`."""
+    """Whether nothing is recalled for this message: empty, a greeting, an acknowledgement, or a bare `/command`."""
     stripped = query.strip()
     return _COMMAND.fullmatch(stripped) is not None or _made_of(_SMALL_TALK, stripped)
 
 
 def _made_of(phrases: frozenset[str], text: str) -> bool:
-    """Whether the text is a row of such phrases, the longest taken first; with no letters in it, it is."""
+    """Whether the text is a sequence of these phrases, the longest matched first; true without letters."""
     rest = _plain(text) if len(text) <= 4 * _PLAIN_CHARS_MAX else text
     if len(rest) > _PLAIN_CHARS_MAX:
         return False
@@ -125,7 +131,7 @@ def _made_of(phrases: frozenset[str], text: str) -> bool:
 
 
 def _ends_word(text: str, end: int) -> bool:
-    """Whether a word may end here: before a space, at the end, or beside a script without spaces."""
+    """Whether a word can end here: before a space, at the end of the text, or next to a script without spaces."""
     return text[end : end + 1] in ("", " ") or _unspaced(text[end - 1]) or _unspaced(text[end])
 
 
@@ -134,7 +140,7 @@ def _unspaced(character: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Letters, marks and digits in lower case, everything else a single space."""
+    """The text case-folded, with one space in place of all but letters, their marks and digits."""
     folded = normalization.compatible(text).casefold()
     kept = (c if unicodedata.category(c)[0] in "LN" or _is_letter_mark(c) else " " for c in folded)
     return " ".join("".join(kept).split())

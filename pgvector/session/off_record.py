@@ -15,6 +15,10 @@ from ..files import Marks, make_private, mark_name
 log = logging.getLogger("hermes.pgvector")
 
 SESSIONS_MAX = 1000
+# What the agent is told of a switch.
+SWITCHED_OFF = "Nothing of this session is stored from now on, until the user says: on the record."
+SWITCHED_ON = "What is said in this session is stored again."
+STAYS_OFF = "Nothing of this session is stored: the operator has set off_record."
 _OFF = re.compile(r"(?:go |we are |this is )?off (?:the )?record")
 _ON = re.compile(r"(?:go |we are |this is )?(?:back )?on (?:the )?record")
 # In a chat room, hosts put the name of the speaker before a message.
@@ -34,6 +38,19 @@ def switch(message: object) -> bool | None:
         return None
     words = " ".join(re.findall(r"[^\W_]+", said.casefold()))
     return True if _OFF.fullmatch(words) else False if _ON.fullmatch(words) else None
+
+
+def notice(message: object, *, always_off: bool) -> str:
+    """What the agent is told of a message that switches the session; empty for other messages.
+
+    `always_off` is the setting `off_record`, with which no message puts a session on the record.
+    """
+    switched = switch(message)
+    if switched is None:
+        return ""
+    if always_off:
+        return STAYS_OFF
+    return SWITCHED_OFF if switched else SWITCHED_ON
 
 
 def on_record(turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

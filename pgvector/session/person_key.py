@@ -1,4 +1,4 @@
-"""The key that names the themes of persons and rooms: the operator's, else one that the homes of a database share."""
+"""The secret key from which the theme names of persons and rooms are made."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from ..errors import BadEvent
 from ..files import append, create, make_private, overwrite
@@ -17,170 +18,177 @@ from ..model import Event
 
 log = logging.getLogger("hermes.pgvector")
 
+# The reason of a dead letter, stored with it: never change the text.
 NOT_MET = "whose it is will be known when that person or room writes again; then it is filed by itself"
-SEEN_MAX = 10_000
+NAMES_MAX = 10_000
 _KEY = re.compile("[0-9a-f]{64}")
-# A key that is nobody's: a name that is the same by it does not depend on the key.
-_PROBE = bytes(32)
+# A key that is never used. A name that is the same with it does not depend on the key.
+_UNUSED_KEY = bytes(32)
+
+MakeName: TypeAlias = Callable[[bytes], str]
 
 
 class PersonKey:
     """The key of one home. Safe for any thread.
 
-    `named` is the operator's key. Without it the home keeps a copy of the database's, and until a database has answered
-    for the first time it goes on with a *provisional* key of its own: a hook never waits. The provisional key becomes
-    the database's if that has none; else what was filed by it is renamed on its way into the database. Whom a name of
-    a process that has ended stands for, no file tells: it is known when that person or room is met again.
+    It is the operator's key, else a copy of the key in the database, which all homes of a fleet share. Hooks cannot
+    wait for the database, so until it answers for the first time a home makes names with a *provisional* key. That key
+    becomes the database's if it has none. Otherwise events named with it are renamed before they are stored. A hash
+    cannot be reversed: events left by a dead process are renamed when the person or room is met again.
     """
 
-    def __init__(self, state: Path, named: str = "") -> None:
-        self.path, self._provisional = state / "person_key", state / "person_key.provisional"
+    def __init__(self, state: Path, operators_key: str = "") -> None:
+        self.path = state / "person_key"
+        self._provisional_path = state / "person_key.provisional"
+        # The names made with the provisional key, by any process of the home.
         self._names_path = state / "person_key.names"
-        # The database's key may be moved into the environment as it is.
-        self._named = bytes.fromhex(named) if _KEY.fullmatch(named) else named.encode("utf-8", "surrogatepass")
+        # Operators may move the key of the database into the environment: then it means the same bytes.
+        is_hex = _KEY.fullmatch(operators_key)
+        self._operators = bytes.fromhex(operators_key) if is_hex else operators_key.encode("utf-8", "surrogatepass")
         self._lock = threading.Lock()
-        self._key: bytes | None = None
-        self._before: bytes | None = None
-        self._met: set[str] = set()
-        self._seen: dict[str, Callable[[bytes], str]] = {}
-        self._names: frozenset[str] = frozenset()
-        self._names_stamp = (0, 0)
-        self._told = False
-        self.settled = bool(named)
+        self._key = b""
+        # Empty when nothing has to be renamed.
+        self._provisional = b""
+        self._seen: set[str] = set()
+        # How to make a name again with another key, by its name with the provisional key.
+        self._makers: dict[str, MakeName] = {}
+        self._damage_logged = False
+        self.settled = bool(operators_key)
 
-    def theme(self, name: Callable[[bytes], str]) -> str:
-        """The theme that `name` makes of the key as it is now; the key is empty when its file is damaged."""
+    def name(self, make: MakeName) -> str:
+        """The name that `make` returns for the current key, which is empty when its file is damaged."""
         with self._lock:
             key = self._current()
-            theme = name(key)
-            if key and self._before and theme not in self._met and len(self._met) < SEEN_MAX:
-                self._met.add(theme)
-                if name(_PROBE) != theme:
-                    self._meet(name, self._before)
-            return theme
+            name = make(key)
+            if key and self._provisional and name not in self._seen and len(self._seen) < NAMES_MAX:
+                self._seen.add(name)
+                if make(_UNUSED_KEY) != name:
+                    self._note(make)
+            return name
 
-    def filed(self, event: Event) -> Event:
-        """The event under the names of its theme and its author by the key as it is now.
+    def renamed(self, event: Event) -> Event:
+        """The event with its theme and author as the current key names them.
 
-        Raises BadEvent when it is of a process that has ended, and whose it is has not been met since.
+        Raises BadEvent for an event of a dead process whose person or room was not met since.
         """
         with self._lock:
-            theme = self._final(event.theme)
+            theme = self._renamed(event.theme)
             if theme is None:
                 raise BadEvent(NOT_MET)
             metadata, author = event.metadata, event.metadata.get("author")
             if isinstance(author, str):
-                metadata = {**metadata, "author": self._final(author) or author}
+                metadata = {**metadata, "author": self._renamed(author) or author}
         return replace(event, theme=theme, metadata=metadata)
 
     def met(self) -> frozenset[str]:
-        """The provisional names of those whom this process has met, once there is another key: `filed` knows them."""
+        """The provisional names that `renamed` can rename now; empty while the key is provisional itself."""
         with self._lock:
-            return frozenset(self._seen if self._key != self._before else ()) & self._given_out()
+            if not self._provisional or self._key == self._provisional:
+                return frozenset()
+            return self._noted().intersection(self._makers)
 
-    def settle(self, agreed: Callable[[str], str]) -> None:
-        """Take the key of a database that answers. `agreed(offer)` returns the key it holds, the offer if it had none,
-        and with an empty offer nothing is changed.
+    def settle(self, agree: Callable[[str], str]) -> None:
+        """Agree on the key with a database that answers; does nothing once that has succeeded.
 
-        A home that has a key already keeps it, whatever the database holds. Cheap once it has succeeded.
+        `agree(offer)` returns the key in the database, which is the offer if it had none. An empty offer changes
+        nothing there. A home that has a key already keeps it, whatever the database holds.
         """
         if self.settled:
             return
         with self._lock:
-            own = self._read(self.path)
-            # When the file is damaged, a new key would hide what persons have stored; the database's is the same.
+            own = _read(self.path)
+            # A new key in place of a damaged one would hide what is stored; the database may have the damaged one.
             offer = own or ("" if self.path.exists() else self._current().hex())
-        found = agreed(offer)
+        found = agree(offer)
         with self._lock:
             if own or found:
-                self._keep(own or found)
+                self._use(own or found)
             self.settled = True
 
-    def kept(self) -> str:
+    def saved(self) -> str:
         """The key in the home's file, as hexadecimal digits; empty when there is none or it is damaged."""
-        return self._read(self.path)
+        return _read(self.path)
 
     def abandon(self) -> None:
-        """Begin anew in a forked child, where whoever held the lock does not exist."""
+        """Renew the lock in a forked child, where the thread that held it does not exist."""
         self._lock = threading.Lock()
 
     def _current(self) -> bytes:
-        if self._key:
-            return self._key
-        own = self._named or bytes.fromhex(self._read(self.path))
-        if own:
-            self._key = own
-            self._before = bytes.fromhex(self._read(self._provisional)) or None
-        elif self.path.exists():
-            self._tell_of_damage()
-            return b""
-        else:
-            self._key = self._before = self._make_provisional()
+        """The current key, loaded or made on first use; empty when its file is damaged."""
+        if not self._key:
+            self._key = self._operators or bytes.fromhex(_read(self.path))
+            if self._key:
+                self._provisional = bytes.fromhex(_read(self._provisional_path))
+            elif self.path.exists():
+                self._log_damage()
+            else:
+                self._key = self._provisional = self._make_provisional()
         return self._key
 
-    def _final(self, name: str) -> str | None:
-        """Another name if this one is of the provisional key; None when nobody knows whose."""
+    def _renamed(self, name: str) -> str | None:
+        """The name with the current key; None for a provisional name that cannot be made again."""
         key = self._current()
-        if not key or not self._before or key == self._before:
+        if not key or not self._provisional or key == self._provisional:
             return name
-        made = self._seen.get(name)
-        return made(key) if made is not None else None if name in self._given_out() else name
+        if make := self._makers.get(name):
+            return make(key)
+        return None if name in self._noted() else name
 
-    def _meet(self, name: Callable[[bytes], str], provisional: bytes) -> None:
-        """Note what somebody is called by the provisional key, in the home as well while that is the only one."""
-        before = name(provisional)
-        self._seen[before] = name
-        if self._key == provisional and before not in self._given_out():
+    def _note(self, make: MakeName) -> None:
+        """Note a provisional name, for other processes too while the key is provisional."""
+        name = make(self._provisional)
+        self._makers[name] = make
+        if self._key == self._provisional and name not in self._noted():
             with contextlib.suppress(OSError):
-                append(self._names_path, f"{before}\n")
+                append(self._names_path, f"{name}\n")
 
-    def _given_out(self) -> frozenset[str]:
-        """The names that processes of this home have made of the provisional key."""
+    def _noted(self) -> frozenset[str]:
+        """The names that processes of this home made with the provisional key."""
         with contextlib.suppress(OSError):
-            found = self._names_path.stat()
-            stamp = found.st_mtime_ns, found.st_size
-            if stamp != self._names_stamp:
-                self._names = frozenset(self._names_path.read_text(encoding="ascii", errors="replace").split())
-                self._names_stamp = stamp
-        return self._names
+            return frozenset(self._names_path.read_text(encoding="ascii", errors="replace").split())
+        return frozenset()
 
-    def _keep(self, key: str) -> None:
-        """Adopt a key, and put it into the home's file for the next start."""
+    def _use(self, key: str) -> None:
+        """Use a key from now on, and save it in the home for the next start."""
         with contextlib.suppress(OSError):
             make_private(self.path.parent)
-            if self.path.exists() and not self._read(self.path):
+            if self.path.exists() and not _read(self.path):
                 overwrite(self.path, key)
             create(self.path, key)
-            # Another process of the home may have adopted one a moment before.
-            key = self._read(self.path) or key
-            self._before = self._before or bytes.fromhex(self._read(self._provisional)) or None
-            if bytes.fromhex(key) == self._before:
-                self._provisional.unlink(missing_ok=True)
+            # Another process of the home may have saved one a moment before.
+            key = _read(self.path) or key
+        self._key, self._seen = bytes.fromhex(key), set()
+        self._provisional = self._provisional or bytes.fromhex(_read(self._provisional_path))
+        if self._provisional == self._key:
+            self._provisional = b""
+            with contextlib.suppress(OSError):
+                self._provisional_path.unlink(missing_ok=True)
                 self._names_path.unlink(missing_ok=True)
-        self._key, self._met = bytes.fromhex(key), set()
 
     def _make_provisional(self) -> bytes:
         with contextlib.suppress(OSError):
-            make_private(self._provisional.parent)
-            if not self._read(self._provisional):
-                self._provisional.unlink(missing_ok=True)
-                create(self._provisional, os.urandom(32).hex())
-            return bytes.fromhex(self._read(self._provisional))
+            make_private(self._provisional_path.parent)
+            if not _read(self._provisional_path):
+                self._provisional_path.unlink(missing_ok=True)
+                create(self._provisional_path, os.urandom(32).hex())
+            return bytes.fromhex(_read(self._provisional_path))
         return os.urandom(32)
 
-    def _read(self, path: Path) -> str:
-        try:
-            text = path.read_text(encoding="ascii", errors="replace").strip()
-        except OSError:
-            return ""
-        return text if _KEY.fullmatch(text) else ""
-
-    def _tell_of_damage(self) -> None:
-        if not self._told:
+    def _log_damage(self) -> None:
+        if not self._damage_logged:
             log.warning(
-                "%s is damaged, so persons and rooms have no memory until the database answers with its key; if it has "
-                "none, restore the file from a back-up, or set HERMES_PGVECTOR_PERSON_KEY, or delete it to let them "
-                "begin anew",
+                "%s is damaged: persons and rooms have no memory until the database answers with its key. If the "
+                "database has none, restore the file from a backup, or set HERMES_PGVECTOR_PERSON_KEY, or delete the "
+                "file to start with a new key and empty memories of persons and rooms",
                 self.path,
             )
-        self._told = True
+        self._damage_logged = True
+
+
+def _read(path: Path) -> str:
+    """The key in a file, as 64 hexadecimal digits; empty when there is none or it is damaged."""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+    return text if _KEY.fullmatch(text) else ""

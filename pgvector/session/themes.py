@@ -1,8 +1,8 @@
-"""Whose memory it is: session key → theme, aliases, the allow-list, and who may read whom. Pure.
+"""Finds the theme of a hook, and the themes that a theme may read.
 
 A theme is a name (`billing`), or it is *reserved*: `dm-<platform>-<hash>` belongs to one person and
-`group-<platform>-<hash>` to one room. Reserved names are made here only, from a messaging session and a secret key; no
-client can ask for one, and nobody but their owner reads them.
+`group-<platform>-<hash>` to one chat room. Reserved names are made here only, from a messaging session and a secret
+key. No client can ask for one, and no other theme reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CrossThemeRecall: TypeAlias = Literal["all", "none"] | Mapping[str, Collection[s
 _SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
 _PRIVATE_CHATS = frozenset({"dm", "private", "direct", "c2c"})
 _CHAT_TYPES = _PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
-# Ids that hold colons themselves: Matrix rooms and users, Signal groups, Teams conversations.
+# Ids that contain colons: Matrix rooms and users, Signal groups, Teams conversations.
 _ID = re.compile(
     r"[!@#][^:]+:[^:]+(?::\d{2,5}(?![^:]))?"
     r"|group:[^:]+"
@@ -36,7 +36,7 @@ _SLACK_SCOPE = re.compile(r"[TE][A-Z0-9]{5,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the host told `initialize` about who is talking. Empty means that it was not told."""
+    """Who talks, as the host said to `initialize`; a field that it did not set is empty."""
 
     gateway_session_key: str = ""
     agent_identity: str = ""
@@ -48,7 +48,7 @@ class Identity:
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> Identity:
-        """Pick what matters from the keyword arguments of `initialize`; unknown ones are ignored."""
+        """The identity in the keyword arguments of `initialize`; other arguments are ignored."""
         given = {field.name: kwargs.get(field.name) for field in fields(cls)}
         return cls(**{name: str(value) for name, value in given.items() if value is not None})
 
@@ -58,36 +58,35 @@ def theme_of(
 ) -> str:
     """The theme of a hook that runs now.
 
-    `session_key` is the key of the running request; it counts only when `initialize` was given one, because elsewhere
-    it may come from the environment of the process. `person_key` keys the hashes of persons and rooms.
+    `session_key` is the key of the running request. It is used only when `initialize` got one too: otherwise it may
+    come from the environment of the process. `person_key` is the key of the hashes of persons and rooms.
 
-    Raises BadArgument when a client names a theme that is reserved, SettingsError without a `person_key` when one is
-    needed.
+    Raises BadArgument when a client names a reserved theme, SettingsError when `person_key` is needed and empty.
     """
     if not identity.gateway_session_key:
         return home_theme(identity, aliases=aliases)
     key = session_key or identity.gateway_session_key
     if identity.platform == "api_server":
-        # Only here do keys come from clients, who may write them in any case, any width, with hidden characters.
+        # Only these keys come from clients, in any case and width, and perhaps with hidden characters.
         claimed = _SESSION_KEY.fullmatch(normalise(key))
         if claimed and claimed[3] in _CHAT_TYPES:
             raise BadArgument("X-Hermes-Session-Key has the form of a messaging session; name a theme instead")
         return _named(key, aliases)
     messaging = _SESSION_KEY.fullmatch(key)
     if messaging:
-        # A chat of a type that is not known yet is still not public.
+        # A chat of an unknown type is private, too.
         return aliased(_messaging_theme(identity, key, messaging, person_key), aliases)
     return _named(key, aliases)
 
 
 def author_of(platform: str, user_id: str, *, person_key: bytes) -> str:
-    """A pseudonym that tells who of a room said something; empty without a `person_key`."""
+    """The pseudonym of a person in a chat room; empty without a `person_key`."""
     parts = ("author", platform, user_id)
     return _digest(parts, person_key) if person_key else ""
 
 
 def home_theme(identity: Identity, *, aliases: Mapping[str, str]) -> str:
-    """The theme of the home itself, the one that its MEMORY.md and USER.md are reconciled in.
+    """The theme of the home itself, which MEMORY.md and USER.md are reconciled with.
 
     Raises BadArgument when the profile's name is reserved.
     """
@@ -98,7 +97,7 @@ def home_theme(identity: Identity, *, aliases: Mapping[str, str]) -> str:
 
 
 def aliased(theme: str, aliases: Mapping[str, str]) -> str:
-    """The theme that a normalised name stands for. One step, so a loop does no harm; never a reserved theme."""
+    """The theme of a normalised name. Aliases of aliases are not followed; a reserved theme is no target."""
     target = aliases.get(theme)
     if target is None:
         target = next((aliases[alias] for alias in aliases if normalise(alias) == theme), theme)
@@ -107,7 +106,7 @@ def aliased(theme: str, aliases: Mapping[str, str]) -> str:
 
 
 def allowed(theme: str, allowed_themes: Collection[str]) -> bool:
-    """Whether the operator lets this theme be used. Reserved ones always are: they cannot be mistyped."""
+    """Whether this theme may be used. Reserved themes always may: they are not typed."""
     return not allowed_themes or reserved(theme) or theme in map(normalise, allowed_themes)
 
 
@@ -146,7 +145,7 @@ def readable(
 def _others(
     theme: str, cross_theme_recall: CrossThemeRecall, allowed_themes: Collection[str], aliases: Mapping[str, str]
 ) -> tuple[str, ...] | None:
-    """The themes besides its own that it may read, by the names that they are stored under; None for all."""
+    """The other themes that a theme may read, by their stored names; None for all."""
 
     def stored(names: Iterable[str]) -> dict[str, None]:
         return dict.fromkeys(aliased(normalise(name), aliases) for name in names)
@@ -174,7 +173,7 @@ def _messaging_theme(identity: Identity, key: str, parts: re.Match[str], person_
         raise SettingsError("HERMES_PGVECTOR_PERSON_KEY is empty and no key was generated; set it to a random text")
     profile, platform, chat_type, ids = parts[1], parts[2], parts[3], parts[4] or ""
     kind = "dm" if chat_type in _PRIVATE_CHATS else "group"
-    # The profile is told by the key in a gateway of many profiles, else by the home.
+    # In a gateway of many profiles the key names the profile, otherwise the home does.
     if profile == "main":
         profile = identity.agent_identity or DEFAULT_THEME
     hint = identity if key == identity.gateway_session_key else None
@@ -183,15 +182,15 @@ def _messaging_theme(identity: Identity, key: str, parts: re.Match[str], person_
 
 
 def _digest(parts: Iterable[str], key: bytes) -> str:
-    # Lengths keep the parts apart, so no two lists of parts give the same message.
+    # With the lengths, different lists of parts never give the same message.
     message = "".join(f"{len(part)}:{part}" for part in parts)
     return hmac.new(key, message.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
 def _stable_ids(platform: str, kind: str, ids: str, hint: Identity | None) -> tuple[str, ...]:
-    """The ids that tell one person or room: the chat, or the sender of a private chat without one.
+    """The ids that identify a person or room: the chat, or the sender of a private chat without an id.
 
-    Threads and the participants of a room follow the chat's id in the key and are left out.
+    Thread and participant follow the id of the chat in the key and are left out.
     """
     if not ids:
         sender = hint.user_id_alt or hint.user_id if hint and kind == "dm" else ""

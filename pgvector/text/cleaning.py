@@ -1,4 +1,4 @@
-"""Text and metadata made storable: without NUL bytes, lone surrogates and recalled blocks, within bounds. Pure."""
+"""Makes text and metadata storable: no NUL bytes, lone surrogates or recalled blocks, and bounded sizes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 METADATA_BYTES_MAX = 65_536
 METADATA_DEPTH_MAX = 6
 METADATA_ITEMS_MAX = 1_000
-# With a bound on the spaces: without, a run of them takes time by its square.
+# Spaces are bounded: an unbounded run of them is matched in quadratic time.
 _FENCE = re.compile(r"<\s{0,9}(/?)\s{0,9}memory-context\s{0,9}>", re.IGNORECASE)
 _CUT_MARK = "… [cut: {} characters more]"
 
 
 def clean(text: str) -> str:
-    """The text as Postgres takes it: no NUL, no lone surrogate (U+FFFD instead), lines ended by a line feed.
+    """The text as Postgres accepts it: no NUL, U+FFFD for a lone surrogate, line feeds at line ends.
 
-    A surrogate pair becomes the character that it stands for.
+    A surrogate pair becomes its character.
     """
     if "\0" in text:
         text = text.replace("\0", "")
@@ -33,7 +33,7 @@ def clean(text: str) -> str:
 
 
 def cut(text: str, max_chars: int) -> str:
-    """The text itself, or its beginning with a mark that tells how many characters are missing, at most `max_chars`."""
+    """The text, or its beginning and the number of characters that are missing; at most `max_chars` characters."""
     if len(text) <= max_chars:
         return text
     room = max(0, max_chars - len(_CUT_MARK.format(len(text))))
@@ -41,9 +41,9 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def without_recalled(text: str) -> str:
-    """The text without `<memory-context>…</memory-context>`, so that what was recalled is never stored again.
+    """The text without `<memory-context>…</memory-context>`: recalled memories are not stored again.
 
-    A fence that is opened and never closed is somebody's text and stays.
+    A block that is never closed is part of the message and stays.
     """
     for _ in range(4):
         stripped = _outside_fences(text)
@@ -68,9 +68,9 @@ def _outside_fences(text: str) -> str:
 
 
 def clean_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
-    """Metadata that fits a jsonb column: plain JSON of bounded depth and count; NaN and infinities become null.
+    """Metadata for a jsonb column: plain JSON of bounded depth and count, with null for NaN and infinities.
 
-    A mapping that stays larger than `METADATA_BYTES_MAX` is replaced by a marker with its size.
+    Metadata that is still larger than `METADATA_BYTES_MAX` is replaced by a note of its size.
     """
     plain = _json_value(metadata, METADATA_DEPTH_MAX, [METADATA_ITEMS_MAX])
     size_bytes = len(json.dumps(plain, ensure_ascii=False).encode())
@@ -80,7 +80,7 @@ def clean_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _json_value(value: Any, depth: int, items_left: list[int]) -> Any:
-    # `items_left` is one shared counter: it bounds the work for wide, deep and self-containing values alike.
+    # `items_left` is shared by all calls: it bounds the work also for values that contain themselves.
     items_left[0] -= 1
     if value is None or isinstance(value, bool):
         return value

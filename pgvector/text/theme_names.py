@@ -1,4 +1,4 @@
-"""Names of themes: their one spelling, and the names that only their owners may read. Pure."""
+"""Theme names: their normal form, and the names that only their own theme may read."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from . import normalization
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
 NAME_CHARS_KEPT_MAX = 256
-# Themes of one person or room. The pattern means the same to Python's `re` and to Postgres' `~`.
+# Themes of one person or chat room. A pattern for both Python's `re` and Postgres' `~`.
 RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
 _RESERVED = re.compile(RESERVED_PATTERN)
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 def normalise(name: str) -> str:
-    """The one spelling of a theme's name: NFKC, folded case, no hidden characters, white space as `-`.
+    """The normal form of a theme's name: NFKC, case-folded, no hidden characters, `-` for white space.
 
-    At most 128 characters (a longer name ends in a hash of itself), never empty (`default`). Idempotent.
+    At most 128 characters (a longer name ends in a hash of itself); `default` for an empty name. Idempotent.
     """
-    # Each hook asks several times; names longer than a header's are not worth their memory.
+    # Hooks normalize the same names again and again. Long ones are not cached, which bounds the memory.
     return _normalised(name) if len(name) <= NAME_CHARS_KEPT_MAX else _normalised.__wrapped__(name)
 
 
 @lru_cache(maxsize=1024)
 def _normalised(name: str) -> str:
     previous = None
-    # Folding case can leave the normal form; a second round settles all but pathological names.
+    # Case folding can undo NFKC. A second round is enough for all but contrived names.
     for _ in range(4):
         if name == previous:
             break
@@ -46,20 +46,20 @@ def _normalised(name: str) -> str:
 
 
 def reserved(theme: str) -> bool:
-    """Whether the name belongs to one person or room."""
+    """Whether the name is that of a person or chat room."""
     return _RESERVED.match(theme) is not None
 
 
 def is_bench(theme: str, bench_themes: Collection[str]) -> bool:
-    """Whether it is a theme of benchmark traffic: it reads no other theme, and no other reads it."""
+    """Whether it is a theme of benchmarks: it reads no other theme, and no other theme reads it."""
     return any(re.fullmatch(_glob(pattern), theme) for pattern in bench_themes)
 
 
 def hidden_pattern(bench_themes: Collection[str]) -> str:
-    """A pattern, for Python's `re` and Postgres' `~`, of the themes that only their owners read."""
+    """A pattern of the themes that no other theme reads, for Python's `re` and Postgres' `~`."""
     return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes)])
 
 
 def _glob(pattern: str) -> str:
-    """A pattern with `*` and `?` as a regular expression."""
+    """The regular expression for a pattern with `*` and `?`."""
     return re.escape(normalise(pattern)).replace(r"\*", ".*").replace(r"\?", ".")

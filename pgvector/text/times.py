@@ -1,4 +1,4 @@
-"""Moments as people and models write them. Pure."""
+"""Reads and writes times as people and models give them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,36 @@ _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(day
 
 
 def since(text: str, name: str = "since", zone: tzinfo | None = UTC) -> datetime | None:
-    """The first moment of what `text` names: a date like 2026-11-21, or a date and a time.
+    """The start of the date or time in `text`, in UTC; None for an empty text.
 
-    What tells no zone is in `zone`; None is that of this machine. An age like 30m, 12h or 7d is so long ago.
-    None for an empty text. Raises BadArgument that names the argument `name`.
+    `text` is a date like 2026-11-21, a date and a time, or an age like 30m, 12h or 7d. A time without a zone is in
+    `zone`; None is the zone of this machine. Raises BadArgument that names the argument `name`.
     """
-    return _moment(text, name, timedelta(0), zone)
+    return _parse(text, name, timedelta(0), zone)
 
 
 def until(text: str, name: str = "until", zone: tzinfo | None = UTC) -> datetime | None:
-    """The first moment after what `text` names: a date is meant to its end. Otherwise as `since`."""
-    return _moment(text, name, timedelta(days=1), zone)
+    """The end of the date, or the time, in `text`. Otherwise as `since`."""
+    return _parse(text, name, timedelta(days=1), zone)
 
 
 def check_order(start: datetime | None, end: datetime | None, name: str = "until") -> None:
-    """Raise BadArgument when nothing can lie between the two."""
+    """Raise BadArgument unless `start` is before `end`; either may be missing."""
     if start is not None and end is not None and end <= start:
         raise BadArgument(f"{name} is not after since; swap them or leave one out")
 
 
 def utc(at: datetime) -> datetime:
-    """A time in UTC; one without a zone is taken for UTC."""
+    """A time in UTC; one without a zone is taken as UTC."""
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _moment(text: str, name: str, whole_day: timedelta, zone: tzinfo | None) -> datetime | None:
+def utc_text(at: datetime) -> str:
+    """A time in UTC to the second, like 2026-11-21T09:30:00Z."""
+    return utc(at).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _parse(text: str, name: str, whole_day: timedelta, zone: tzinfo | None) -> datetime | None:
     text = text.strip()
     if not text:
         return None
@@ -44,10 +49,10 @@ def _moment(text: str, name: str, whole_day: timedelta, zone: tzinfo | None) -> 
         if age := _AGE.fullmatch(text):
             return datetime.now(UTC) - int(age[1]) * _UNITS[age[2]]
         if len(text) <= len("2026-11-21"):
-            moment = datetime.combine(date.fromisoformat(text), time()) + whole_day
+            at = datetime.combine(date.fromisoformat(text), time()) + whole_day
         else:
-            moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+            at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         raise BadArgument(
             f"{name} is {text[:40]!r}; it must be a date like 2026-11-21, a time like 2026-11-21T09:30Z, "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from ..model import Hit, Metadata, Recall
@@ -81,7 +80,7 @@ def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) ->
     for frame, hit in zip(answer["hits"], hits, strict=True):
         shown = []
         for neighbour in hit.context:
-            turn = {"role": safe_line(neighbour.role, 20), "time": shown_time(neighbour.at), "content": ""}
+            turn = {"role": safe_line(neighbour.role, 20), "time": times.utc_text(neighbour.at), "content": ""}
             share = room // waiting - _size(turn) - len(', "context": [], ')
             waiting -= 1
             turn["content"] = _cut_escaped(visible(neighbour.content[:chars_max]).strip(), max(0, share))
@@ -97,7 +96,7 @@ def _frame(hit: Hit, passage: str) -> dict[str, Any]:
         "id": hit.id,
         "theme": safe_line(hit.theme, 128),
         "content": visible(passage).strip(),
-        "time": shown_time(hit.at),
+        "time": times.utc_text(hit.at),
         "score": round(hit.score, 3),
         "why": {
             "similarity": None if hit.similarity is None else round(hit.similarity, 3),
@@ -135,8 +134,3 @@ def _escaped_chars(text: str) -> int:
 
 def _size(value: Any) -> int:
     return len(_encoded(value))
-
-
-def shown_time(at: datetime) -> str:
-    """A time as answers have it: in UTC, to the second, with a `Z`."""
-    return times.utc(at).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -9,6 +9,7 @@ from ..mirror.home import FILES
 from ..model import TARGETS, Add, Caller, Target, now
 from ..runtime import Runtime
 from ..store.entries import count_by_target, delete, entry_with, newest
+from ..text import times
 from ..text.cleaning import clean
 from . import answers
 from . import arguments as given
@@ -90,7 +91,7 @@ def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str
     answer = {
         "status": "accepted",
         "theme": caller.theme,
-        "time": answers.shown_time(event.at),
+        "time": times.utc_text(event.at),
         "source": answers.source(origin),
         "target": target,
     }
@@ -143,7 +144,7 @@ def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dic
     return {
         "theme": caller.theme,
         "counts": {target: counts[target][0] if target in counts else 0 for target in TARGETS},
-        "newest": last_change and answers.shown_time(last_change),
+        "newest": last_change and times.utc_text(last_change),
         "entries": shown,
         **rest,
     }

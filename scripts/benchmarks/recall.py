@@ -264,7 +264,7 @@ def _runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
     running = runtime.acquire(settings, home)
     try:
         if not running.wait_ready(30):
-            raise SystemExit(f"ours does not get ready: {running.status()}")
+            raise SystemExit(f"ours does not get ready: {running.writer.health.problem}")
         yield running
     finally:
         runtime.release(running)

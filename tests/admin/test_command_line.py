@@ -298,7 +298,7 @@ def test_nobody_is_told_to_overwrite_a_config_that_cannot_be_read(home: Path, co
     (home / "config.yaml").write_text("model: x\nmemory: {provider: pgvector\nother: y\n")
     outcome = hermes_pgvector(command, "--home", str(home))
     assert outcome.code == 1
-    assert "config.yaml cannot be read: ParserError in line 3; mend the file" in outcome.shown
+    assert "config.yaml cannot be read: ParserError in line 3; correct the file" in outcome.shown
     assert "config set" not in outcome.shown
 
 

@@ -55,7 +55,7 @@ class Agent:
             self._runtime.reconcile(self._talks[0].identity, self._name)
 
     def _talk(self, theme: str) -> Conversation:
-        return Conversation(self._runtime, Identity(agent_identity=theme), self._name, "primary")
+        return Conversation(self._runtime.context, Identity(agent_identity=theme), self._name, "primary")
 
     def live(self, acts: int) -> None:
         """Act this often, with pauses of a random length."""

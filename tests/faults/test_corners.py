@@ -266,7 +266,7 @@ def test_a_home_that_cannot_be_written_still_stores_and_recalls(
     (home / "memories" / "MEMORY.md").write_text("the port is 5432")
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     runtime = start(home, write_queue_maxsize=5)
-    talk = Conversation(runtime, Identity(agent_identity="ops"), "s", "primary")
+    talk = Conversation(runtime.context, Identity(agent_identity="ops"), "s", "primary")
     runtime.reconcile(talk.identity, "s")
     talk.take_turn("Where is the machine of the lab now?", "The machine of the lab is in row 7 of the hall.")
     talk.change_entry("add", "memory", "the lab has one machine", {})

@@ -77,7 +77,7 @@ def test_a_thousand_leaked_sessions_cost_no_connection_thread_or_handle(
 
     def lead_a_session(number: int) -> None:
         runtime = start()
-        talk = Conversation(runtime, Identity(agent_identity="ops"), f"session-{number}", "primary")
+        talk = Conversation(runtime.context, Identity(agent_identity="ops"), f"session-{number}", "primary")
         runtime.writer.wake()
         runtime.reconcile(talk.identity, talk.session_id)
         talk.take_turn(f"What is known about the machine {number}?", f"The machine {number} is in good health.")
@@ -163,7 +163,7 @@ def test_eight_sessions_at_work_take_three_connections_and_six_threads(
     most_threads = most_connections = 0
 
     def session(number: int) -> None:
-        talk = Conversation(start(), Identity(agent_identity="ops"), f"session-{number}", "primary")
+        talk = Conversation(start().context, Identity(agent_identity="ops"), f"session-{number}", "primary")
         for count in range(12):
             talk.take_turn(f"What about machine {number}-{count}? {'word ' * 50}", f"Machine {number}-{count} is well.")
             ask(talk.runtime, f"machine {number}-{count}")

@@ -19,6 +19,7 @@ from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.snapshot import Entries
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
+from hermes_memory_pgvector.session.person_key import PersonKey
 
 
 def in_processes(count: int, script: str, *arguments: str) -> list[str]:
@@ -72,8 +73,8 @@ def kept_open(tmp_path: Path) -> Iterator[Home]:
 
 
 def key_of(home: Home) -> str:
-    """The key by which persons' themes are named now, as hexadecimal digits."""
-    return home.person_key.theme(lambda key: key.hex())
+    """The current key of persons, as hexadecimal digits."""
+    return PersonKey(home.state).name(lambda key: key.hex())
 
 
 # --- identity and key
@@ -85,8 +86,9 @@ def test_a_home_keeps_its_id(tmp_path: Path) -> None:
 
 
 def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path: Path) -> None:
-    key = "home.person_key.theme(lambda key: key.hex())"
-    printed = in_processes(5, f"print(home.id, {key})", str(tmp_path))
+    key = "PersonKey(home.state).name(lambda key: key.hex())"
+    imported = "from hermes_memory_pgvector.session.person_key import PersonKey"
+    printed = in_processes(5, f"{imported}\nprint(home.id, {key})", str(tmp_path))
     assert len(set(printed)) == 1
     assert printed[0] == f"{Home(tmp_path).id} {key_of(Home(tmp_path))}"
     assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == [
@@ -105,41 +107,13 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_temporary_key(tmp_path: P
         pass
 
 
-@pytest.mark.parametrize("content", ["", "abcd", "not hexadecimal", "00" * 31])
-def test_a_damaged_key_is_told_and_replaced_by_the_databases_alone(
-    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    home = Home(tmp_path)
-    home.person_key.settle(lambda offer: offer)
-    key = key_of(home)
-    home.person_key.path.write_text(content)
-    with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        damaged = Home(tmp_path)
-        assert key_of(damaged) == key_of(damaged) == ""
-    assert caplog.text.count("person_key is damaged") == 1
-    assert not content or content not in caplog.text
-    damaged.person_key.settle(lambda offer: offer)
-    assert home.person_key.path.read_text() == content
-    again = Home(tmp_path)
-    again.person_key.settle(lambda offer: offer or key)
-    assert key_of(again) == key_of(Home(tmp_path)) == key
-
-
-def test_a_key_of_the_operator_is_told_to_nobody(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("HERMES_PGVECTOR_PERSON_KEY=a long random text\n")
-    home = Home(tmp_path)
-    home.person_key.settle(lambda offer: pytest.fail("the database was asked"))
-    assert key_of(home) == b"a long random text".hex()
-    assert not home.state.exists()
-
-
 def test_state_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         home = Home(tmp_path)
         assert home.id
         key_of(home)
-        home.person_key.settle(lambda offer: offer)
+        PersonKey(home.state).settle(lambda offer: offer)
         OffRecordEntries(home.state).add("memory", "a")
         DeadLetters(home.state).keep("event", "reason", "raw")
         note(home, "a")

@@ -68,7 +68,7 @@ class Process:
             settings,
             BackgroundExecutor("test", 1),
             WriterStatus(),
-            rename=self.home.person_key.filed,
+            rename=lambda event: event,
         )
         self.files = Reconciler(self.home, self._accept)
 
@@ -336,7 +336,7 @@ def put(runtime: Runtime, *lines: str, file: str = "MEMORY.md") -> None:
 def settled(runtime: Runtime) -> list[tuple[str, str]]:
     """(target, content) of all rows, when a session has begun and all is stored."""
     runtime.reconcile(Identity(), "s")
-    runtime._errands.submit(lambda: None).result(timeout=20)
+    runtime._background.submit(lambda: None).result(timeout=20)
     assert runtime.writer.flush(20)
     with psycopg.connect(runtime.database.dsn) as connection:
         return connection.execute("select target, content from memory_entries order by 1, 2").fetchall()
@@ -405,7 +405,7 @@ def test_a_session_that_begins_does_not_wait_for_the_files(start: Callable[..., 
     os.mkfifo(pipe)
     runtime.reconcile(Identity(), "s")  # would hang here: a pipe that nobody writes to cannot be read
     pipe.write_text("kelp", encoding="utf-8")
-    runtime._errands.submit(lambda: None).result(timeout=20)
+    runtime._background.submit(lambda: None).result(timeout=20)
     assert runtime.writer.flush(20)
     with psycopg.connect(runtime.database.dsn) as connection:
         assert connection.execute("select content from memory_entries").fetchall() == [("kelp",)]

@@ -36,7 +36,7 @@ def runtime(tmp_path: Path, database: str) -> Iterator[Runtime]:
 @pytest.fixture
 def talk(runtime: Runtime) -> Callable[..., Conversation]:
     def make(session: str = "s1", context: str = "primary", **identity: str) -> Conversation:
-        return Conversation(runtime, Identity(**identity), session, context)
+        return Conversation(runtime.context, Identity(**identity), session, context)
 
     return make
 
@@ -107,7 +107,7 @@ _TALKER = """
     from hermes_memory_pgvector.settings import Settings
     from hermes_memory_pgvector.session.themes import Identity
     runtime = acquire(Settings(dsn=sys.argv[2], embed_on_write=False), sys.argv[1])
-    one = Conversation(runtime, Identity(), "s1", "primary")
+    one = Conversation(runtime.context, Identity(), "s1", "primary")
     for line in sys.stdin:
         hook, arguments = json.loads(line)
         getattr(one, hook)(*arguments)

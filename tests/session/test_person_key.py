@@ -11,15 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.doctor.database import person_key
+from hermes_memory_pgvector.admin.doctor.database import person_key as person_key_checks
 from hermes_memory_pgvector.admin.overview import overview
-from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.person_key import NOT_MET
+from hermes_memory_pgvector.session.person_key import NOT_MET, PersonKey
 from hermes_memory_pgvector.session.themes import Identity
-from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.settings import Settings, person_key
 from hermes_memory_pgvector.text.theme_names import reserved
 
 ALICE = Identity(gateway_session_key="agent:main:whatsapp:dm:4917055512", platform="whatsapp", user_id="4917055512")
@@ -48,7 +47,7 @@ def stored_key(database: str) -> list[str]:
 
 
 def say(runtime: Runtime, identity: Identity, text: str) -> str:
-    theme = runtime.theme(identity, None)
+    theme = runtime.context.theme(identity, None)
     assert runtime.accept(TurnTaken(theme=theme, session_id="s", user=text, assistant=""))
     return theme
 
@@ -62,8 +61,8 @@ def test_a_person_is_the_same_theme_in_every_home_of_the_database(start: Callabl
     one, two = start("one"), start("two")
     assert one.wait_ready(10)
     assert two.wait_ready(10)
-    assert one.theme(ALICE, None) == two.theme(ALICE, None) != one.theme(BOB, None)
-    assert stored_key(database) == [one.home.person_key.kept()] == [two.home.person_key.kept()]
+    assert one.context.theme(ALICE, None) == two.context.theme(ALICE, None) != one.context.theme(BOB, None)
+    assert stored_key(database) == [one.context.person_key.saved()] == [two.context.person_key.saved()]
     assert not list(one.home.state.glob("*.provisional"))
 
 
@@ -72,21 +71,21 @@ def test_a_home_that_has_a_key_keeps_it_and_doctor_tells_when_it_is_not_the_data
 ) -> None:
     old = start("old")
     old.home.state.mkdir(parents=True, exist_ok=True)
-    old.home.person_key.path.write_text(KEY)
-    before = old.theme(ALICE, None)
+    old.context.person_key.path.write_text(KEY)
+    before = old.context.theme(ALICE, None)
     assert old.wait_ready(10)
-    assert (stored_key(database), old.theme(ALICE, None)) == ([KEY], before)
+    assert (stored_key(database), old.context.theme(ALICE, None)) == ([KEY], before)
     other = start("other")
     other.home.state.mkdir(parents=True, exist_ok=True)
-    other.home.person_key.path.write_text("ab" * 32)
+    other.context.person_key.path.write_text("ab" * 32)
     assert other.wait_ready(10)
-    assert other.theme(ALICE, None) != before
-    assert (stored_key(database), other.home.person_key.kept()) == ([KEY], "ab" * 32)
+    assert other.context.theme(ALICE, None) != before
+    assert (stored_key(database), other.context.person_key.saved()) == ([KEY], "ab" * 32)
     assert start("new").wait_ready(10)
     verdicts = []
     for name in ("old", "other", "new"):
         home = start(name).home
-        (check,) = person_key(Home(home.path), overview(old.settings, home.path, themes_max=0))
+        (check,) = person_key_checks(PersonKey(home.state), overview(old.settings, home.path, themes_max=0))
         verdicts.append(check.verdict)
         assert KEY not in check.found + check.remedy
     assert verdicts == ["ok", "warning", "ok"]
@@ -108,14 +107,14 @@ def test_what_was_said_before_the_database_answered_is_filed_under_the_key_of_th
     away.close(0)
     # The same process, once the database answers: what it filed by its own key is renamed on the way in.
     late = start("late")
-    vars(late.home.person_key).update(vars(away.home.person_key))
+    vars(late.context.person_key).update(vars(away.context.person_key))
     assert say(late, ALICE, "told while it connects") == provisional
     deadline = time.monotonic() + 20
     while len(themes(database)) < 2 and time.monotonic() < deadline:
         late.writer.flush(0.5)
     final = say(late, ALICE, "told after")
     assert late.writer.flush(10)
-    assert final == first.theme(ALICE, None) != provisional
+    assert final == first.context.theme(ALICE, None) != provisional
     assert themes(database) == dict.fromkeys(
         ("told before the database was there", "told while it connects", "told after"), final
     )
@@ -127,7 +126,7 @@ def test_the_provisional_key_becomes_the_databases_when_it_has_none(
     runtime = start("only")
     provisional = say(runtime, ALICE, "the first thing ever told")
     assert runtime.writer.flush(10)
-    assert runtime.theme(ALICE, None) == provisional
+    assert runtime.context.theme(ALICE, None) == provisional
     assert themes(database) == {"the first thing ever told": provisional}
 
 
@@ -141,9 +140,9 @@ def test_the_operators_key_stays_out_of_the_database(
     monkeypatch.delenv("HERMES_PGVECTOR_PERSON_KEY")
     kept = start("two")
     kept.home.state.mkdir(parents=True, exist_ok=True)
-    kept.home.person_key.path.write_text(KEY)
+    kept.context.person_key.path.write_text(KEY)
     # The key of a database can be moved into the environment as it is.
-    assert kept.theme(ALICE, None) == one.theme(ALICE, None)
+    assert kept.context.theme(ALICE, None) == one.context.theme(ALICE, None)
 
 
 def test_what_a_dead_process_filed_by_its_own_key_is_filed_when_they_write_again(
@@ -161,17 +160,17 @@ def test_what_a_dead_process_filed_by_its_own_key_is_filed_when_they_write_again
     until(late, lambda: len(late.dead_letters.ids()) == 2)
     assert themes(database) == {}
     assert b"4917055512" not in b"".join(path.read_bytes() for path in late.home.path.rglob("*") if path.is_file())
-    final = late.theme(ALICE, None)
-    assert final == first.theme(ALICE, None) != alice
+    final = late.context.theme(ALICE, None)
+    assert final == first.context.theme(ALICE, None) != alice
     until(late, lambda: themes(database) == {"told by alice": final})
     assert [letter.reason for letter in late.dead_letters] == [NOT_MET]
     # Another start later, when the key of the home has long been another one.
     late.close(5)
     later = start("late")
     assert later.wait_ready(10)
-    assert say(later, BOB, "told by bob again") == first.theme(BOB, None) != bob
+    assert say(later, BOB, "told by bob again") == first.context.theme(BOB, None) != bob
     until(later, lambda: not later.dead_letters.ids() and len(themes(database)) == 3)
-    assert set(themes(database).values()) == {final, first.theme(BOB, None)}
+    assert set(themes(database).values()) == {final, first.context.theme(BOB, None)}
 
 
 def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], database: str) -> None:
@@ -179,18 +178,18 @@ def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], 
     first = start("first")
     assert first.wait_ready(10)
     away = start("late", dsn="postgresql://x@127.0.0.1:1/x", connect_timeout_s=0.5)
-    talk = Conversation(away, room, "s", "primary")
+    talk = Conversation(away.context, room, "s", "primary")
     talk.open_turn("who waters the tomatoes?")
     talk.take_turn("who waters the tomatoes?", "Alice does, on Mondays.")
     away.close(0)
     late = start("late")
-    vars(late.home.person_key).update(vars(away.home.person_key))
+    vars(late.context.person_key).update(vars(away.context.person_key))
     late.writer.wake()
     until(late, lambda: len(themes(database)) == 2)
-    assert set(themes(database).values()) == {first.theme(room, None)}
+    assert set(themes(database).values()) == {first.context.theme(room, None)}
     with psycopg.connect(database) as connection:
         found = connection.execute("select distinct metadata ->> 'author' from conversations").fetchall()
-    assert found == [(first.author("telegram", "4917055512"),)]
+    assert found == [(first.context.author("telegram", "4917055512"),)]
 
 
 def test_what_another_process_sets_aside_is_filed_by_one_that_has_met_them(
@@ -214,6 +213,38 @@ def test_what_another_process_sets_aside_is_filed_by_one_that_has_met_them(
     until(gateway, lambda: len(themes(database)) == 3)
     assert len(set(themes(database).values())) == 1
     until(gateway, lambda: not gateway.dead_letters.ids())
+
+
+@pytest.mark.parametrize("content", ["", "abcd", "not hexadecimal", "00" * 31])
+def test_a_damaged_key_is_logged_once_and_replaced_only_by_the_key_of_the_database(
+    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = PersonKey(tmp_path)
+    first.settle(lambda offer: offer)
+    key = current(first)
+    first.path.write_text(content)
+    with caplog.at_level("WARNING", logger="hermes.pgvector"):
+        damaged = PersonKey(tmp_path)
+        assert current(damaged) == current(damaged) == ""
+    assert caplog.text.count("person_key is damaged") == 1
+    assert not content or content not in caplog.text
+    damaged.settle(lambda offer: offer)
+    assert first.path.read_text() == content
+    again = PersonKey(tmp_path)
+    again.settle(lambda offer: offer or key)
+    assert current(again) == current(PersonKey(tmp_path)) == key
+
+
+def test_the_operators_key_is_written_nowhere(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_PERSON_KEY=a long random text\n")
+    key = PersonKey(tmp_path / "pgvector", person_key(tmp_path))
+    key.settle(lambda offer: pytest.fail("the database was asked"))
+    assert current(key) == b"a long random text".hex()
+    assert not (tmp_path / "pgvector").exists()
+
+
+def current(key: PersonKey) -> str:
+    return key.name(lambda found: found.hex())
 
 
 def until(runtime: Runtime, condition: Callable[[], bool]) -> None:

@@ -24,7 +24,8 @@ from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add
 from hermes_memory_pgvector.recall.prefetch import lasting
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
-from hermes_memory_pgvector.session.conversation import OFF_RECORD, ON_RECORD, STAYS_OFF, Conversation
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.off_record import STAYS_OFF, SWITCHED_OFF, SWITCHED_ON, notice
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
@@ -98,7 +99,7 @@ def transcript(*turns: tuple[str, str]) -> list[dict[str, str]]:
 
 
 def talk(runtime: Runtime, session: str = "s", context: str = "primary", **identity: str) -> Conversation:
-    return Conversation(runtime, Identity(**identity), session, context)
+    return Conversation(runtime.context, Identity(**identity), session, context)
 
 
 def take(conversation: Conversation, *turns: tuple[str, str], author: str = "") -> None:
@@ -226,7 +227,8 @@ def test_turns_that_were_compressed_are_not_taken_back(
 def test_a_turn_that_is_said_while_the_record_is_read_stays(
     start: Callable[..., Runtime], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     first, again = ((f"please deploy host-{number} now", "the deployment went through") for number in (1, 2))
     record.say("s", first)
     take(one, first)
@@ -240,28 +242,30 @@ def test_a_turn_that_is_said_while_the_record_is_read_stays(
 
     monkeypatch.setattr(state_db, "messages", meanwhile)
     one.take_back()
-    assert stored(one.runtime, database) == list(again)
+    assert stored(runtime, database) == list(again)
 
 
 def test_a_turn_that_is_handed_over_after_it_was_taken_back_is_not_stored(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     one.open_turn(turn(1)[0])
     record.say("s", turn(1))
     record.undo("s")
     one.take_back()
     one.take_turn(*turn(1))
-    assert stored(one.runtime, database) == []
+    assert stored(runtime, database) == []
     record.say("s", turn(1))
     take(one, turn(1))
-    assert stored(one.runtime, database) == texts(turn(1))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 def test_a_question_that_is_asked_again_after_it_was_taken_back_stays(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
-    one, again = talk(start()), (turn(1)[0], "its disk is full, and its memory too")
+    runtime = start()
+    one, again = talk(runtime), (turn(1)[0], "its disk is full, and its memory too")
     # Its answer was interrupted: it is never handed over.
     one.open_turn(turn(1)[0])
     record.say("s", turn(1))
@@ -271,13 +275,14 @@ def test_a_question_that_is_asked_again_after_it_was_taken_back_stays(
     # Another look at the record, while the host has not written anything of the new turn.
     one.take_back()
     one.take_turn(*again)
-    assert stored(one.runtime, database) == list(again)
+    assert stored(runtime, database) == list(again)
 
 
 def test_a_turn_during_which_the_session_is_compressed_stays(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     one.open_turn(turn(1)[0])
     record.say("s", turn(1))
     # One host keeps the carried turn twice, the old copy as if it were taken back.
@@ -285,7 +290,7 @@ def test_a_turn_during_which_the_session_is_compressed_stays(
     record.say("s", turn(1))
     one.take_back()
     one.take_turn(*turn(1))
-    assert stored(one.runtime, database) == texts(turn(1))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 def test_what_was_taken_back_while_no_agent_was_there_is_withdrawn_by_the_next(
@@ -324,7 +329,8 @@ def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch
 def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_before(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     deployed = [(f"please deploy host-{number} now", "the deployment went through") for number in range(4)]
     for said in (*deployed[:3], turn(1)):
         record.say("s", said)
@@ -335,16 +341,17 @@ def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_bef
     take(one, deployed[3])
     record.undo("s2")
     one.take_back()
-    assert stored(one.runtime, database) == texts(*deployed[:3], turn(1))
+    assert stored(runtime, database) == texts(*deployed[:3], turn(1))
     record.undo("s2")
     one.take_back()
-    assert stored(one.runtime, database) == texts(*deployed[:3])
+    assert stored(runtime, database) == texts(*deployed[:3])
 
 
 def test_of_a_compressed_session_that_the_host_has_forgotten_nothing_is_taken_back(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     take(one, turn(1))
     one.go_on("s2", "s", anew=False, reason="compression")
     again = (turn(2)[0], turn(1)[1])
@@ -353,13 +360,14 @@ def test_of_a_compressed_session_that_the_host_has_forgotten_nothing_is_taken_ba
     take(one, again)
     record.undo("s2")
     one.take_back()
-    assert stored(one.runtime, database) == texts(turn(1))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     for number in range(5):
         record.say("s", turn(number))
         take(one, turn(number))
@@ -369,7 +377,7 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
     for left in (4, 3):
         record.undo("s")
         one.take_back()
-        assert stored(one.runtime, database) == texts(*map(turn, range(left)))
+        assert stored(runtime, database) == texts(*map(turn, range(left)))
 
 
 def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
@@ -466,7 +474,7 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     file.write_text("an old secret")
     runtime.files.reconcile("default", "s")
     take(one, turn(1), ("Off the record.", "As you like, I keep nothing of it."), turn(2))
-    assert one.notice("off the record") == OFF_RECORD
+    assert notice("off the record", always_off=False) == SWITCHED_OFF
     file.write_text("a new secret of today")
     one.change_entry("replace", "memory", "a new secret of today", {"old_text": "old secret"})
     file.write_text("a new secret of today\n§\nanother secret of today")
@@ -480,7 +488,7 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     assert stored(runtime, database) == texts(turn(1))
     assert stored(runtime, database, "memory_entries") == []
     take(one, ("on the record", "Welcome back, I keep notes again."), turn(5))
-    assert one.notice("on the record") == ON_RECORD
+    assert notice("on the record", always_off=False) == SWITCHED_ON
     one.end(transcript(("off the record", "yes"), turn(4), ("on the record", "Welcome back"), turn(5)))
     runtime.files.reconcile("default", "s")
     assert stored(runtime, database) == texts(turn(1), turn(5))
@@ -548,19 +556,21 @@ def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Ru
 
 
 def test_a_turn_that_comes_late_was_still_on_the_record(start: Callable[..., Runtime], database: str) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     one.open_turn(turn(1)[0])
     one.open_turn("off the record")
     one.take_turn(*turn(1))
     one.take_turn("off the record", "Then nothing of this is kept anywhere, as you wish.")
-    assert stored(one.runtime, database) == texts(turn(1))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 @pytest.mark.parametrize("interrupted_before", [False, True])
 def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_is_asked_on_it(
     interrupted_before: bool, start: Callable[..., Runtime], database: str
 ) -> None:
-    one, (question, answer) = talk(start()), turn(1)
+    runtime = start()
+    one, (question, answer) = talk(runtime), turn(1)
     off, on = (
         ("off the record", "Then nothing of this is kept anywhere, as you wish."),
         ("on the record", "From now on I keep notes again, as before."),
@@ -577,11 +587,12 @@ def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_i
     one.end(transcript(*said))
     # It was only late: of what is handed over first, nobody could tell which of the two it was.
     one.take_turn(question, "its disk, I thi")
-    assert stored(one.runtime, database) == texts(turn(1))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 def test_a_picture_off_the_record_that_comes_late_is_not_stored(start: Callable[..., Runtime], database: str) -> None:
-    one = talk(start())
+    runtime = start()
+    one = talk(runtime)
     take(one, ("off the record", "Then nothing of this is kept anywhere, as you wish."))
     # One host opens a turn that has a picture without its words.
     one.open_turn("")
@@ -590,7 +601,7 @@ def test_a_picture_off_the_record_that_comes_late_is_not_stored(start: Callable[
     one.take_turn("on the record", "From now on I keep notes again, as before.")
     one.open_turn("")
     one.take_turn(f"[1 image] {turn(2)[0]}", turn(2)[1])
-    assert stored(one.runtime, database) == [f"[1 image] {turn(2)[0]}", turn(2)[1]]
+    assert stored(runtime, database) == [f"[1 image] {turn(2)[0]}", turn(2)[1]]
 
 
 MESSAGES = st.lists(st.sampled_from(["off the record", "on the record", turn(1)[0], turn(2)[0]]), max_size=10)
@@ -649,7 +660,7 @@ def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtim
     one.change_entry("add", "memory", "written by the agent", {})
     runtime.reconcile(Identity(), "s")
     assert stored(runtime, database) == stored(runtime, database, "memory_entries") == []
-    assert one.notice("on the record") == STAYS_OFF
+    assert notice("on the record", always_off=True) == STAYS_OFF
 
 
 def test_what_a_process_off_the_record_was_told_is_not_stored_by_the_next_that_goes_on_with_the_session(
@@ -800,8 +811,8 @@ def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
         found = connection.execute("select content, metadata ->> 'author' from conversations").fetchall()
         dump = str(connection.execute("select to_jsonb(c) - 'content' - 'embedding' from conversations c").fetchall())
     authors: dict[str, str] = dict(found)
-    assert authors[turn(1)[0]] == authors[turn(1)[1]] == runtime.author("telegram", "4917055512")
-    assert authors[turn(2)[0]] == runtime.author("telegram", "4917099887766") != authors[turn(1)[0]]
+    assert authors[turn(1)[0]] == authors[turn(1)[1]] == runtime.context.author("telegram", "4917055512")
+    assert authors[turn(2)[0]] == runtime.context.author("telegram", "4917099887766") != authors[turn(1)[0]]
     assert authors[turn(3)[0]] is None
     assert "4917055512" not in dump
     assert "4917099887766" not in dump

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...embedding import factory
 from ...errors import PgvectorError
-from ...mirror.home import Home
+from ...session.person_key import PersonKey
 from ...settings import Settings
 from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ...store.schema.verification import SchemaState
@@ -50,16 +50,16 @@ def database(found: Overview) -> Iterator[Check]:
         yield disk("server's disk", found.server.data_dir)
 
 
-def person_key(home: Home, found: Overview) -> Iterator[Check]:
+def person_key(key: PersonKey, found: Overview) -> Iterator[Check]:
     """Where the key comes from that names the themes of persons and rooms."""
     name, variable = "person key", "HERMES_PGVECTOR_PERSON_KEY"
-    if home.person_key.settled:
+    if key.settled:
         yield Check(name, "ok", f"from {variable}")
     elif found.schema is None:
         return
-    elif found.person_key and home.person_key.kept() not in ("", found.person_key):
+    elif found.person_key and key.saved() not in ("", found.person_key):
         differs = "this home and the database have different keys: a person has another theme here than in other homes"
-        remedy = f"set {variable} in every home, or delete {home.person_key.path}: persons then get new themes here"
+        remedy = f"set {variable} in every home, or delete {key.path}: persons then get new themes here"
         yield Check(name, "warning", differs, remedy)
     elif found.person_key:
         yield Check(name, "ok", f"from the database, and so in each dump of it; {variable} would keep it out of dumps")

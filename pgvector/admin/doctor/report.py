@@ -10,7 +10,8 @@ from rich.text import Text
 
 from ...errors import SettingsError
 from ...mirror.home import Home
-from ...settings import load
+from ...session.person_key import PersonKey
+from ...settings import load, person_key
 from ..console import Console, counted
 from ..overview import overview
 from . import database, files, installation
@@ -59,6 +60,6 @@ def _checks(home: Path) -> list[Check]:
     found.append(Check("settings", "ok", "valid"))
     found += files.local_files(here, settings)
     found += database.database(seen)
-    found += database.person_key(here, seen)
+    found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)
     return found

@@ -1,0 +1,48 @@
+"""What the conversations of one home share in a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..model import Event
+from ..settings import Settings
+from .off_record import OffRecordSessions
+from .person_key import PersonKey
+from .themes import Identity, author_of, theme_of
+
+
+@dataclass(slots=True, kw_only=True)
+class HomeContext:
+    """The settings, keys and marks of a home, and where events go. Made once by the runtime; safe for any thread.
+
+    `home_id` returns the id of the home, empty when the home cannot be written. `accept(event)` makes an event durable.
+    `change_entry(event, stored=...)` does so for a change of a memory file; with `stored` false nothing new gets into
+    the database. `turn_lock` orders the turns of conversations with their replays.
+    """
+
+    settings: Settings
+    home: Path
+    home_id: Callable[[], str]
+    person_key: PersonKey
+    off_record: OffRecordSessions
+    accept: Callable[[Event], bool]
+    change_entry: Callable[..., bool]
+    turn_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def theme(self, identity: Identity, session_key: str | None) -> str:
+        """The theme of a hook that runs now, as `theme_of`. Raises BadArgument for a reserved name."""
+        aliases = self.settings.theme_aliases
+        return self.person_key.name(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
+
+    def author(self, platform: str, user_id: str) -> str:
+        """The pseudonym of a person in a chat room."""
+        return self.person_key.name(lambda key: author_of(platform, user_id, person_key=key))
+
+    def abandon(self) -> None:
+        """Renew the locks in a forked child, where the threads that held them do not exist."""
+        self.turn_lock = threading.Lock()
+        self.person_key.abandon()
+        self.off_record.abandon()

@@ -1,0 +1,74 @@
+"""Turns that the user took back, as the host's record of a session shows them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from ..hosts.transcript import carried, exchanges
+from ..settings import Settings
+from .capture import kept_of_record
+from .off_record import on_record
+from .state import EVENT_TURNS_MAX, CurrentTurn
+
+Turn: TypeAlias = tuple[str, str]
+Messages: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def stored_turns(messages: Messages, settings: Settings) -> list[Turn]:
+    """The turns of these messages as they were stored."""
+    return kept_of_record(exchanges(messages), settings)
+
+
+def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
+    """The messages that were taken back."""
+    return [message for message in messages if message["taken_back"]]
+
+
+def withdrawn_turns(messages: Messages, settings: Settings) -> tuple[Turn, ...]:
+    """The last stored turns of a session that were taken back, each once."""
+    # Turns off the record were not stored, and must not get into the spool.
+    recorded = set(map(_key, kept_of_record(on_record(exchanges(messages)), settings)))
+    turns = stored_turns(withdrawn_messages(messages), settings)
+    withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
+    return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
+
+
+def remaining(turns: Sequence[Turn], sessions: Sequence[Messages], settings: Settings) -> tuple[int, ...]:
+    """How many turns equal to each of `turns` are left in sessions that follow each other by compression.
+
+    A turn that a compression carried into the next transcript counts once.
+    """
+    left: Counter[Turn] = Counter()
+    for messages in sessions:
+        left.update(map(_key, stored_turns(_remaining(messages), settings)))
+    parts = [part for messages in sessions for part in _parts(messages)]
+    for before, after in pairwise(parts):
+        twice = carried(exchanges(_remaining(before)), exchanges(after))
+        left.subtract(map(_key, kept_of_record(twice, settings)))
+    return tuple(max(0, left[_key(turn)]) for turn in turns)
+
+
+def is_withdrawn(turn: CurrentTurn, messages: Messages) -> bool:
+    """Whether an open turn was taken back: its question, and all that the host recorded since it began."""
+    since = [message for message in messages if message["written"] >= turn.began.timestamp()]
+    asked = any(m["role"] == "user" and m["content"] == turn.question for m in withdrawn_messages(messages))
+    return asked and bool(since) and not _remaining(since)
+
+
+def _key(turn: Turn) -> Turn:
+    """What identifies a turn, as in a replay: its answer, or its question when it has none."""
+    user, answer = turn
+    return ("", answer) if answer else (user, "")
+
+
+def _remaining(messages: Messages) -> list[Mapping[str, Any]]:
+    return [message for message in messages if not message["taken_back"]]
+
+
+def _parts(messages: Messages) -> list[Messages]:
+    """A session's messages up to its last compression in place and those after it; no part is empty."""
+    end = max((place for place, message in enumerate(messages, 1) if message["compacted"]), default=0)
+    return [part for part in (messages[:end], messages[end:]) if part]
