@@ -11,13 +11,12 @@ from psycopg.rows import DictRow, dict_row
 
 from ..errors import DatabaseUnavailable
 from .queries import KINDS, QUERIES, Kind
-from .schema.preflight import Connection, fetch
+from .schema.preflight import Connection, fetch, set_timeouts
 
 Step: TypeAlias = Literal["keep", "build", "rebuild", "drop"]
 
 # A theme with this share of all rows is searched as well by the index of the whole table.
 SHARE_MAX = 0.5
-LOCK_TIMEOUT_S = 60
 # The key of the lock, an arbitrary constant.
 ADVISORY_LOCK = 0x6865726D6574
 
@@ -67,8 +66,7 @@ def lock(connection: Connection) -> None:
     # Not a blocking lock: CREATE INDEX CONCURRENTLY waits for every statement that runs, and so for a blocked one.
     if not fetch(connection, "SELECT pg_try_advisory_lock(%s)", [ADVISORY_LOCK])[0]:
         raise DatabaseUnavailable("another tune runs on this database; run this one again when that has finished")
-    fetch(connection, "SELECT set_config('lock_timeout', %s, false)", [f"{LOCK_TIMEOUT_S}s"])
-    fetch(connection, "SELECT set_config('statement_timeout', '0', false)")
+    set_timeouts(connection)
 
 
 def apply(connection: Connection, index: ThemeIndex) -> None:

@@ -256,7 +256,7 @@ def test_a_database_that_cannot_be_upgraded_is_left_unchanged(
 def test_a_table_in_use_delays_the_upgrade_for_a_bounded_time(
     empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "OBJECT_LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT_S", 1)
     execute(empty_database, RELEASES["1.0"] + ROWS)
     with psycopg.connect(empty_database) as busy:
         busy.execute("SELECT count(*) FROM conversations")

@@ -18,6 +18,7 @@ from psycopg.rows import tuple_row
 from ...errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 from ...hosts.installation import pip_install
 from .preflight import (
+    LOCK_TIMEOUT_S,
     Connection,
     admin_connection,
     check_direct,
@@ -26,12 +27,12 @@ from .preflight import (
     extension_refused,
     fetch,
     first_line,
+    set_timeouts,
 )
 from .verification import LATEST, TABLES
 
 Progress: TypeAlias = Callable[[str], object]
 
-OBJECT_LOCK_TIMEOUT_S = 60
 # The key of the lock that one migration of a database holds at a time, an arbitrary constant.
 ADVISORY_LOCK = 0x6865726D6573
 
@@ -96,8 +97,7 @@ def migrate(
         if runtime_role is not None:
             check_role(connection, runtime_role)
         connection.add_notice_handler(report)
-        fetch(connection, "SELECT set_config('lock_timeout', %s, false)", [f"{OBJECT_LOCK_TIMEOUT_S}s"])
-        fetch(connection, "SELECT set_config('statement_timeout', '0', false)")
+        set_timeouts(connection, LOCK_TIMEOUT_S)
         if dimensions is not None:
             fetch(connection, "SELECT set_config('hermes_pgvector.dimensions', %s, false)", [str(dimensions)])
         _lock(connection, lock_wait_s, progress)
@@ -166,7 +166,7 @@ def _apply(connection: Connection, migration: Migration) -> None:
             connection.execute(statement.encode())
     except psycopg.errors.LockNotAvailable:
         raise DatabaseUnavailable(
-            f"{migration.name}: a table was in use for {OBJECT_LOCK_TIMEOUT_S} s; nothing is changed, stop the agents "
+            f"{migration.name}: a table was in use for {LOCK_TIMEOUT_S} s; nothing is changed, stop the agents "
             "and run migrate again"
         ) from None
     except psycopg.OperationalError as error:

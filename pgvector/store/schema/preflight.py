@@ -20,6 +20,7 @@ PGVECTOR_MIN = "0.8"
 # Older ones can fail in VACUUM and in index builds.
 PGVECTOR_SOUND = "0.8.4"
 CONNECT_TIMEOUT_S = 10
+LOCK_TIMEOUT_S = 60
 POOLER_TRIES = 5
 # Shown instead of a DSN, which may contain a password.
 ADMINISTRATOR = "postgresql://ADMIN@HOST/DATABASE"
@@ -55,6 +56,12 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
         ) from error
     except psycopg.Error as error:
         raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
+
+
+def set_timeouts(connection: Connection, lock_s: int = LOCK_TIMEOUT_S) -> None:
+    """Wait at most `lock_s` seconds for a lock, and let statements run without a limit, until the connection closes."""
+    fetch(connection, "SELECT set_config('lock_timeout', %s, false)", [f"{lock_s}s"])
+    fetch(connection, "SELECT set_config('statement_timeout', '0', false)")
 
 
 def check_direct(connection: Connection, dsn: str) -> None:
