@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from ..background import Watchdog
 from ..errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 from ..version import __version__
 
@@ -45,12 +46,12 @@ class _Connection:
     """One kept-alive connection, used by one call at a time, that is interrupted when the time limit passes.
 
     httpx limits each wait for the network, but not their sum, so an endpoint that sends a byte now and then could hold
-    a call forever. Therefore a timer shuts the socket down at the time limit, which ends every read and write.
+    a call forever. Therefore the watchdog shuts the socket down at the time limit, which ends every read and write.
     httpx reports new sockets through its `trace` extension.
     """
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    def __init__(self, client: httpx.Client, watchdog: Watchdog) -> None:
+        self._client, self._watchdog = client, watchdog
         self._socket: socket.socket | None = None
         self._deadline = 0.0
 
@@ -62,26 +63,21 @@ class _Connection:
         self._deadline = deadline
         # A name can have several addresses. The first one that does not answer leaves time for the second.
         timeout = httpx.Timeout(left_s, connect=left_s / 2)
-        timer = threading.Timer(left_s, self._interrupt)
-        timer.daemon = True
+        extensions = {"trace": self._trace}
+        stream = self._client.stream("POST", url, content=payload, timeout=timeout, extensions=extensions)
         _log_filter.active = True
         try:
-            # Python starts no threads while it exits. The time limits of single waits apply even then.
-            with suppress(RuntimeError):
-                timer.start()
-            extensions = {"trace": self._trace}
-            with self._client.stream("POST", url, content=payload, timeout=timeout, extensions=extensions) as response:
+            with self._watchdog.watch(deadline, self._interrupt), stream as response:
                 body = bytearray()
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > bytes_max or time.monotonic() > deadline:
                         break
-            # After the timer, a body of unknown length looks complete.
+            # After the interruption, a body of unknown length looks complete.
             if time.monotonic() > deadline:
                 raise _TimedOut
             return response, bytes(body)
         finally:
-            timer.cancel()
             _log_filter.active = False
 
     def close(self) -> None:
@@ -91,7 +87,7 @@ class _Connection:
         stream: Any = info.get("return_value")
         if hasattr(stream, "get_extra_info"):
             self._socket = stream.get_extra_info("socket")
-            # The timer may have run before there was a socket.
+            # The watchdog may have run before there was a socket.
             if time.monotonic() > self._deadline:
                 raise _TimedOut
 
@@ -124,6 +120,7 @@ class Channel:
         self._certificates = _certificates(address)
         # A proxy cannot reach the services of this machine.
         self._trust_env = not _is_loopback(address.host)
+        self._watchdog = Watchdog()
         self._closed = False
         self._idle = [self._connection()]
 
@@ -198,7 +195,7 @@ class Channel:
                 f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; a socks5:// proxy needs the "
                 "package socksio"
             ) from None
-        return _Connection(client)
+        return _Connection(client, self._watchdog)
 
     def _decompressed(self, body: bytes, encoding: str, bytes_max: int) -> bytes:
         """The body, decompressed to at most `bytes_max` + 1 bytes if the endpoint compressed it without being asked."""

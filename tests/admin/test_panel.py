@@ -62,7 +62,7 @@ def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "pgvector" / "config.json"
     path.parent.mkdir()
     path.write_text('{"prefetch_limit": 3,}')
-    with pytest.raises(ValueError, match=r"config\.json cannot be read.*mend"):
+    with pytest.raises(ValueError, match=r"config\.json cannot be read.*correct"):
         panel.save({"turn_min_chars": 50}, tmp_path)
     assert path.read_text() == '{"prefetch_limit": 3,}'
 

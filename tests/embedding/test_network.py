@@ -176,15 +176,6 @@ def test_a_call_at_its_time_limit_does_not_interrupt_other_calls(served: Callabl
     assert server.requests == 2
 
 
-def test_the_interrupting_timer_ends_with_its_call(served: Callable[..., Server]) -> None:
-    with closing(HttpEmbedder(served().url, "homemade")) as embedder:
-        embedder.embed_query("a", HOLD_S)
-        timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-        for timer in timers:
-            timer.join(HOLD_S / 4)
-        assert not any(timer.is_alive() for timer in timers)
-
-
 def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callable[..., Server]) -> None:
     def slow(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         handler.server.over.wait(0.1)  # type: ignore[attr-defined]
