@@ -174,7 +174,8 @@ class Spool:
             lost = self._on_disk
             self._release()
             self._leave_behind(lost)
-            log.error(
+            log.log(
+                logging.ERROR if lost else logging.WARNING,
                 "the spool folder %s was deleted while in use: %d events are lost, %d in memory are still to be stored",
                 deleted,
                 lost,
