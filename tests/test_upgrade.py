@@ -57,13 +57,13 @@ def test_a_home_of_2_0_0_is_taken_over(home: Path, database: str) -> None:
             "the record in the spool is damaged", "\x00torn\xff", None
         )  # fmt: skip
 
-        assert runtime.off_record.is_off("s-private")
+        assert runtime.context.off_record.is_off("s-private")
         assert OffRecordEntries(runtime.home.state).among("memory", ["The surprise party is on Friday."])
         runtime.files.reconcile("ops", "s")
         assert runtime.writer.flush(10)
         assert runtime.home.id == (DATA / "home-2.0.0/pgvector/home_id").read_text()
-        assert runtime.home.person_key.kept() == "5e" * 32
-        assert runtime.theme(ALICE, None) == ALICE_THEME
+        assert runtime.context.person_key.saved() == "5e" * 32
+        assert runtime.context.theme(ALICE, None) == ALICE_THEME
     finally:
         runtime.close(5)
     assert list(runtime.home.spool.iterdir()) == []
