@@ -18,7 +18,7 @@ from hermes_memory_pgvector.errors import Unavailable
 def name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A name of its own for the threads of a test, which are gone when it ends."""
     monkeypatch.setattr(module, "IDLE_S_MAX", 0.05)
-    name = f"errand-{uuid4().hex}"
+    name = f"background-{uuid4().hex}"
     yield name
     wait_until_gone(name)
 
@@ -40,18 +40,18 @@ def test_the_result_is_in_the_future(name: str) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
 def test_an_exception_is_in_the_future_and_the_thread_goes_on(name: str, error: BaseException) -> None:
-    errands = BackgroundExecutor(name, 1)
+    executor = BackgroundExecutor(name, 1)
 
     def fail() -> None:
         raise error
 
-    failed, later = errands.submit(fail), errands.submit(threading.get_ident)
+    failed, later = executor.submit(fail), executor.submit(threading.get_ident)
     assert failed.exception(20) is error
     assert later.result(20)
 
 
 def test_no_more_threads_run_than_allowed_and_calls_keep_their_order(name: str) -> None:
-    errands = BackgroundExecutor(name, 2)
+    executor = BackgroundExecutor(name, 2)
     hold = threading.Event()
     started: list[int] = []
 
@@ -60,7 +60,7 @@ def test_no_more_threads_run_than_allowed_and_calls_keep_their_order(name: str) 
         assert hold.wait(20)
         return number
 
-    futures = [errands.submit(call, number) for number in range(8)]
+    futures = [executor.submit(call, number) for number in range(8)]
     deadline = time.monotonic() + 20
     while len(started) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -74,55 +74,55 @@ def test_no_more_threads_run_than_allowed_and_calls_keep_their_order(name: str) 
 
 def test_one_thread_is_enough_for_calls_that_follow_each_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S_MAX", 0.5)
-    errands = BackgroundExecutor(name, 4)
+    executor = BackgroundExecutor(name, 4)
     idents = set()
     deadline = time.monotonic() + 20
     for _ in range(5):
-        idents.add(errands.submit(threading.get_ident).result(20))
-        while errands._running and time.monotonic() < deadline:
+        idents.add(executor.submit(threading.get_ident).result(20))
+        while executor._running and time.monotonic() < deadline:
             time.sleep(0.001)
     assert len(idents) == 1
 
 
 def test_idle_threads_end_and_the_next_call_starts_one(name: str) -> None:
-    errands = BackgroundExecutor(name, 2)
+    executor = BackgroundExecutor(name, 2)
     for _ in range(3):
-        assert errands.submit(sum, [1, 2]).result(20) == 3
+        assert executor.submit(sum, [1, 2]).result(20) == 3
         assert threads(name)
         wait_until_gone(name)
 
 
 def test_no_call_is_lost_when_threads_end_all_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S_MAX", 0.0005)
-    errands = BackgroundExecutor(name, 8)
+    executor = BackgroundExecutor(name, 8)
     futures = []
     for number in range(2000):
-        futures.append(errands.submit(abs, -number))
+        futures.append(executor.submit(abs, -number))
         if number % 7 == 0:
             assert futures[-1].result(20) == number
             time.sleep(0.0007)
     assert [future.result(20) for future in futures] == list(range(2000))
 
 
-def test_a_call_that_comes_as_the_last_thread_goes_is_run(name: str) -> None:
-    errands = BackgroundExecutor(name, 1)
-    errands.submit(abs, 1).result(20)
+def test_a_call_that_comes_as_the_last_thread_ends_is_run(name: str) -> None:
+    executor = BackgroundExecutor(name, 1)
+    executor.submit(abs, 1).result(20)
     deadline = time.monotonic() + 20
-    while errands._running and time.monotonic() < deadline:
+    while executor._running and time.monotonic() < deadline:
         time.sleep(0.001)
     ran = threading.Event()
-    with errands._ready:
+    with executor._ready:
         time.sleep(0.3)  # the idle thread has given up, and waits for the lock to say so
-        errands._calls.append(ran.set)
+        executor._calls.append(ran.set)
     assert ran.wait(20)
 
 
 def test_a_cancelled_call_is_not_run(name: str) -> None:
-    errands = BackgroundExecutor(name, 1)
+    executor = BackgroundExecutor(name, 1)
     hold = threading.Event()
-    first = errands.submit(hold.wait, 20)
+    first = executor.submit(hold.wait, 20)
     ran: list[int] = []
-    second, third = errands.submit(ran.append, 2), errands.submit(ran.append, 3)
+    second, third = executor.submit(ran.append, 2), executor.submit(ran.append, 3)
     assert second.cancel()
     hold.set()
     assert first.result(20)
@@ -141,20 +141,20 @@ def no_thread_more() -> Iterator[None]:
 
 
 def test_a_thread_that_cannot_be_started_is_tried_again(name: str) -> None:
-    errands = BackgroundExecutor(name, 1)
+    executor = BackgroundExecutor(name, 1)
     ran: list[int] = []
     with no_thread_more():
-        assert isinstance(errands.submit(ran.append, 1).exception(0), Unavailable)
-    assert errands.submit(abs, -2).result(20) == 2
+        assert isinstance(executor.submit(ran.append, 1).exception(0), Unavailable)
+    assert executor.submit(abs, -2).result(20) == 2
     assert ran == []
 
 
-def test_where_no_thread_more_can_be_started_those_there_do_the_work(name: str) -> None:
-    errands = BackgroundExecutor(name, 2)
+def test_calls_run_on_the_threads_there_are_when_no_further_one_can_be_started(name: str) -> None:
+    executor = BackgroundExecutor(name, 2)
     hold = threading.Event()
-    first = errands.submit(hold.wait, 20)
+    first = executor.submit(hold.wait, 20)
     with no_thread_more():
-        second = errands.submit(abs, -2)
+        second = executor.submit(abs, -2)
     hold.set()
     assert (first.result(20), second.result(20)) == (True, 2)
 
@@ -165,12 +165,12 @@ class Text(str):
 
 def test_an_idle_thread_is_woken_and_keeps_nothing_of_its_last_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S_MAX", 3)
-    errands = BackgroundExecutor(name, 1)
+    executor = BackgroundExecutor(name, 1)
     begun = time.monotonic()
     for _ in range(3):
         text = Text("a text")
         there = weakref.ref(text)
-        assert errands.submit(len, text).result(20) == 6
+        assert executor.submit(len, text).result(20) == 6
         del text
         while there() is not None and time.monotonic() < begun + 2.5:
             time.sleep(0.001)

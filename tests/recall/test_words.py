@@ -236,8 +236,8 @@ def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> No
 
 
 def test_one_process_of_a_fleet_counts(filled: Database) -> None:
-    errands = BackgroundExecutor("words-test", 1)
-    fillings = [Backfill(filled, errands, Settings(word_candidates_max=1000), lambda: None) for _ in range(2)]
+    executor = BackgroundExecutor("words-test", 1)
+    fillings = [Backfill(filled, executor, Settings(word_candidates_max=1000), lambda: None) for _ in range(2)]
     assert [filling.step(None) for filling in fillings] == [True, False]
     while fillings[0].step(None):
         pass

@@ -184,8 +184,8 @@ def test_old_history_is_pruned(memory: Memory) -> None:
 def test_only_the_process_with_the_lease_prunes_it(memory: Memory) -> None:
     memory.apply(add("a"), remove("a"))
     settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
-    errands = BackgroundExecutor("test", 1)
-    first, second = (Backfill(memory.database, errands, settings, lambda: None) for _ in range(2))
+    executor = BackgroundExecutor("test", 1)
+    first, second = (Backfill(memory.database, executor, settings, lambda: None) for _ in range(2))
     first._prune_at = second._prune_at = 0.0
     first.step(None)
     assert memory.past() == []

@@ -1,4 +1,4 @@
-"""Everything around the writer breaks, for real; nothing accepted is lost, nothing is stored twice."""
+"""Faults around the writer, on real servers and files: no accepted event is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_sigkill_loses_nothing_that_was_accepted(
     identities_hold(runtime)
 
 
-def test_exit_without_goodbye_loses_nothing(
+def test_an_exit_without_shutdown_loses_nothing(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     child = spawn("os._exit(0)", database, endpoint, tmp_path / "home", 40)
@@ -173,7 +173,9 @@ def test_exit_without_goodbye_loses_nothing(
     wait_for(lambda: turns_stored(database) == expected(40))
 
 
-def test_two_processes_do_not_adopt_a_living_one(start: Callable[..., Runtime], database: str, tmp_path: Path) -> None:
+def test_a_process_does_not_take_over_the_spool_of_a_living_one(
+    start: Callable[..., Runtime], database: str, tmp_path: Path
+) -> None:
     first, second = start(batch_linger_s=5), start(batch_linger_s=0)
     assert first is not second
     first.accept(turn(0))
@@ -184,7 +186,7 @@ def test_two_processes_do_not_adopt_a_living_one(start: Callable[..., Runtime], 
     assert turns_stored(database) == expected(1)
 
 
-def test_a_forked_child_keeps_its_own_books(start: Callable[..., Runtime], database: str) -> None:
+def test_a_forked_child_stores_no_event_of_its_parent(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     runtime.accept(turn(0))
     assert runtime.writer.flush(10)
@@ -199,7 +201,7 @@ def test_a_forked_child_keeps_its_own_books(start: Callable[..., Runtime], datab
     identities_hold(runtime)
 
 
-def test_postgres_down_at_start_costs_nothing(
+def test_postgres_down_at_start_loses_no_event(
     own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime]
 ) -> None:
     server, dsn = own_server
@@ -221,7 +223,7 @@ def test_postgres_down_at_start_costs_nothing(
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_postgres_restarted_in_mid_stream_costs_nothing(
+def test_a_restart_of_postgres_between_events_loses_none(
     own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime], mode: Any
 ) -> None:
     server, dsn = own_server
@@ -253,7 +255,7 @@ def test_a_missing_schema_keeps_events_until_it_is_migrated(
 @pytest.mark.parametrize(
     "trouble", [{"status": 503}, {"status": 400}, {"not_a_number": True}, {"drop_last": True}, {"dimensions": 200}]
 )
-def test_a_troubled_embedder_never_holds_rows_back(
+def test_an_embedder_that_fails_never_delays_rows(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, trouble: dict[str, Any]
 ) -> None:
     runtime = start()
@@ -287,7 +289,9 @@ def test_rows_stored_while_the_embedder_was_away_get_their_vectors(
     wait_for(lambda: not ask(runtime, "question 7").degraded)
 
 
-def test_an_embedder_that_was_never_there_comes_later(start: Callable[..., Runtime], database: str) -> None:
+def test_rows_are_stored_and_recalled_while_the_embedder_cannot_be_reached(
+    start: Callable[..., Runtime], database: str
+) -> None:
     spare = Endpoint()
     url = spare.url
     spare.close()
@@ -328,7 +332,7 @@ def test_a_database_with_other_vectors_is_read_by_words(
     assert any("768" in reason and "384" in reason for reason in answer.degraded)
 
 
-def test_poison_is_cleaned_or_set_aside_and_its_neighbours_are_stored(
+def test_a_bad_event_is_cleaned_or_a_dead_letter_and_its_neighbours_are_stored(
     start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start()
@@ -438,7 +442,7 @@ def test_nothing_secret_reaches_the_log(
 
 
 def leave_behind(home: Path, *events: Event) -> Path:
-    """What a process that died left in a home."""
+    """Leave the spool of a dead process in a home; returns its folder."""
     spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 30, window_max=1)
     for event in events:
         assert spool.append(event)
@@ -593,7 +597,7 @@ def test_a_backfill_that_fails_is_no_problem_of_the_writer(start: Callable[..., 
     assert unembedded(database) == 1
 
 
-def test_vectors_that_do_not_fit_the_column_cost_no_text(start: Callable[..., Runtime], database: str) -> None:
+def test_vectors_that_do_not_fit_the_column_lose_no_text(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     runtime.accept(turn(0))
     wait_for(lambda: bool(turns_stored(database)) and unembedded(database) == 0)
@@ -632,7 +636,7 @@ def open_files() -> Iterator[str]:
             yield os.readlink(f"/proc/self/fd/{fd}")
 
 
-def test_an_orphan_that_cannot_be_read_stops_nobody(
+def test_an_orphan_that_cannot_be_read_blocks_no_other(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:
     broken = leave_behind(tmp_path / "home", turn(0))
@@ -658,7 +662,7 @@ def test_damaged_records_of_two_orphans_are_both_kept(start: Callable[..., Runti
     identities_hold(runtime)
 
 
-def test_the_books_balance_when_the_writer_stops_and_starts_again(
+def test_the_counters_balance_when_the_writer_stops_and_starts_again(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:
     leave_behind(tmp_path / "home", *[turn(number) for number in range(5)])
@@ -677,7 +681,7 @@ def test_the_books_balance_when_the_writer_stops_and_starts_again(
     identities_hold(runtime)
 
 
-def test_the_books_balance_when_a_closed_runtime_is_used_again(start: Callable[..., Runtime], database: str) -> None:
+def test_the_counters_balance_when_a_closed_runtime_is_used_again(start: Callable[..., Runtime], database: str) -> None:
     runtime = start(statement_timeout_s=1)
     runtime.wait_ready(10)
     with ledger_locked(database):
@@ -704,7 +708,7 @@ def test_a_batch_that_is_too_slow_as_a_whole_is_stored_in_parts(start: Callable[
     identities_hold(runtime)
 
 
-def test_our_own_turns_do_not_wait_behind_a_long_backlog(
+def test_turns_of_this_process_do_not_wait_for_all_orphaned_ones(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:
     leave_behind(tmp_path / "home", *[turn(number) for number in range(1000)])
@@ -718,7 +722,7 @@ def test_our_own_turns_do_not_wait_behind_a_long_backlog(
     assert len(stored) < 2000
 
 
-def test_a_change_of_an_entry_waits_for_what_a_dead_process_left(
+def test_a_change_of_an_entry_waits_for_the_events_of_a_dead_process(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:
     runtime = start(batch_max=2, batch_linger_s=0)
@@ -734,7 +738,7 @@ def test_a_change_of_an_entry_waits_for_what_a_dead_process_left(
     identities_hold(runtime)
 
 
-def test_a_forked_child_does_not_keep_the_locks_of_adopted_spools(
+def test_a_forked_child_does_not_keep_the_locks_of_orphans(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:
     folder = leave_behind(tmp_path / "home", turn(0))

@@ -38,7 +38,7 @@ def strings(value: Any) -> list[str]:
 
 
 @given(events)
-def test_every_text_of_a_prepared_event_is_one_that_postgres_takes(event: Event) -> None:
+def test_every_text_of_a_validated_event_is_one_that_postgres_takes(event: Event) -> None:
     try:
         ready = validate(event, SETTINGS)
     except BadEvent:
@@ -53,7 +53,7 @@ def test_every_text_of_a_prepared_event_is_one_that_postgres_takes(event: Event)
 
 
 @given(events)
-def test_preparing_twice_changes_nothing_more(event: Event) -> None:
+def test_validating_twice_changes_nothing_more(event: Event) -> None:
     try:
         once = validate(event, SHORT)
     except BadEvent:
