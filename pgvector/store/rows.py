@@ -18,8 +18,6 @@ from .passages import Passage, PreparedEvent, passages
 from .queries import QUERIES
 
 T = TypeVar("T")
-
-
 Turn: TypeAlias = tuple[TurnTaken, tuple[Passage, ...]]
 
 

@@ -14,7 +14,7 @@ from ..settings import Settings
 class Refiling:
     """Looks for dead letters with `reason` whose theme is among those of `known()`, and gives them to `accept`.
 
-    `check` is for the writer thread.
+    `due` is for the writer thread, `run` for any.
     """
 
     def __init__(

@@ -186,7 +186,7 @@ def test_a_process_does_not_take_over_the_spool_of_a_living_one(
     assert turns_stored(database) == expected(1)
 
 
-def test_a_forked_child_stores_no_event_of_its_parent(start: Callable[..., Runtime], database: str) -> None:
+def test_each_event_of_a_process_and_its_forked_child_is_stored_once(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     runtime.accept(turn(0))
     assert runtime.writer.flush(10)
