@@ -57,6 +57,7 @@ class Runtime:
         from .outbox.memory_queue import open_outbox
         from .recall.recaller import Recaller
         from .store.connection.database import Database
+        from .write.batches import WritePath
         from .write.writer import AsyncWriter
 
         self.settings = settings
@@ -74,15 +75,9 @@ class Runtime:
         self.context = self._make_context()
         self._unknown_themes: set[str] = set()
         self._renew()
-        self.writer = AsyncWriter(
-            self._spool,
-            self.home.spool,
-            self.dead_letters,
-            self.database,
-            settings,
-            readiness=self._readiness,
-            rename=self.context.person_key.renamed,
-        )
+        rename = self.context.person_key.renamed
+        path = WritePath(self._spool, self.home.spool, self.dead_letters, self.database, settings, rename)
+        self.writer = AsyncWriter(path, self._readiness)
         self._recaller = Recaller(self.database, self.usable_embedder, settings)
 
     def _make_context(self) -> HomeContext:

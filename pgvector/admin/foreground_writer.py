@@ -17,7 +17,7 @@ from ..outbox.spool import Spool
 from ..session.person_key import PersonKey
 from ..settings import Settings, person_key
 from ..store.connection.database import Database
-from ..write.batches import BatchProcessor
+from ..write.batches import BatchProcessor, WritePath
 
 RETRY_S = 0.5
 EMBED_THREADS = 2
@@ -41,17 +41,11 @@ class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
             fsync=settings.spool_fsync,
         )
         self._status = WriterStatus()
+        letters = DeadLetters(home.state, bytes_max=settings.spool_max_mb << 20)
         key = PersonKey(home.state, person_key(home.path))
-        self._batches = BatchProcessor(
-            self._spool,
-            home.spool,
-            DeadLetters(home.state, bytes_max=settings.spool_max_mb << 20),
-            self._database,
-            settings,
-            BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS),
-            self._status,
-            rename=key.renamed,
-        )
+        path = WritePath(self._spool, home.spool, letters, self._database, settings, key.renamed)
+        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS)
+        self._batches = BatchProcessor(path, executor, self._status)
 
     def __exit__(self, *_: object) -> None:
         self._batches.stop()

@@ -36,6 +36,22 @@ UNEXPECTED_MAX = 5
 UNEXPECTED = "an unexpected error; the log names it"
 
 
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """What events pass on their way into rows.
+
+    Orphans are looked for in `spool_folder`. `rename` gives an event the final names of its theme and author, or raises
+    BadEvent.
+    """
+
+    spool: Outbox
+    spool_folder: Path
+    dead_letters: DeadLetters
+    database: Database
+    settings: Settings
+    rename: Callable[[Event], Event]
+
+
 @dataclass(slots=True)
 class Batch:
     """Records of one spool on their way into rows.
@@ -73,27 +89,14 @@ class Batch:
 class BatchProcessor:
     """Moves events from the spools into Postgres, in order, each once. For the writer thread alone.
 
-    While one batch is written, the next one is embedded. `rename` gives an event the final names of its theme and its
-    author, or raises BadEvent. `unembedded` is set when rows were stored without a vector.
+    While one batch is written, the next one is embedded. `unembedded` is set when rows were stored without a vector.
     """
 
-    def __init__(
-        self,
-        spool: Outbox,
-        spool_folder: Path,
-        dead_letters: DeadLetters,
-        database: Database,
-        settings: Settings,
-        executor: BackgroundExecutor,
-        status: WriterStatus,
-        *,
-        rename: Callable[[Event], Event],
-    ) -> None:
-        self._dead_letters, self._database, self._settings = dead_letters, database, settings
-        self._executor, self._status, self._rename = executor, status, rename
+    def __init__(self, path: WritePath, executor: BackgroundExecutor, status: WriterStatus) -> None:
+        self._path, self._settings, self._executor, self._status = path, path.settings, executor, status
         self._batches: deque[Batch] = deque()
         self._last_texts: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self.sources = Sources(spool, spool_folder, settings, status)
+        self.sources = Sources(path.spool, path.spool_folder, path.settings, status)
         self.unembedded = False
 
     def step(self, embedder: Embedder | None) -> bool:
@@ -143,7 +146,7 @@ class BatchProcessor:
             try:
                 if record.event is None:
                     raise BadEvent("the record in the spool is damaged")
-                event = self._rename(validate(record.event, self._settings))
+                event = self._path.rename(validate(record.event, self._settings))
             except BadEvent as error:
                 batch.reject(record, str(error))
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -225,14 +228,14 @@ class BatchProcessor:
 
     def _apply(self, part: list[PreparedEvent]) -> int:
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
-        with self._database.transaction(*limits) as connection:
+        with self._path.database.transaction(*limits) as connection:
             return rows.apply(connection, part)
 
     def _keep_rejected(self, batch: Batch) -> None:
         while batch.rejected:
             name, reason, raw = batch.rejected[0]
-            if not self._dead_letters.keep(name, reason, raw):
-                folder = self._dead_letters.folder
+            if not self._path.dead_letters.keep(name, reason, raw):
+                folder = self._path.dead_letters.folder
                 raise OSError(f"{folder} is full or cannot be written: free it, nothing is lost meanwhile")
             log.warning("an event was moved to the dead letters: %s; run: hermes-pgvector doctor", reason)
             batch.counts.update(set_aside=1)

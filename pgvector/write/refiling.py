@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 
@@ -27,21 +26,14 @@ class Refiling:
     ) -> None:
         self._letters, self._settings, self._reason = dead_letters, settings, reason
         self._known, self._accept = known, accept
-        self._seen: tuple[int, frozenset[str]] = (0, frozenset())
         self._check_at = 0.0
 
     def due(self) -> bool:
-        """Whether to call `run` now: the folder or the known themes changed since the last time. Cheap."""
-        known = self._known()
-        if not known or time.monotonic() < self._check_at:
+        """Whether to call `run` now: some themes are known, and the last time is `adopt_interval_s` seconds ago."""
+        if not self._known() or time.monotonic() < self._check_at:
             return False
-        with contextlib.suppress(OSError):
-            seen = self._letters.folder.stat().st_mtime_ns, known
-            if seen != self._seen:
-                self._seen = seen
-                self._check_at = time.monotonic() + self._settings.adopt_interval_s
-                return True
-        return False
+        self._check_at = time.monotonic() + self._settings.adopt_interval_s
+        return True
 
     def run(self) -> None:
         """Accept the dead letters of known themes, and delete them. Other processes may do the same."""

@@ -9,9 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
@@ -19,14 +17,10 @@ from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
 from ..outbox.codec import encode
 from ..outbox.counters import Health, WriterStatus
-from ..outbox.dead_letters import DeadLetters
 from ..outbox.heartbeat import Heartbeat, HeartbeatWriter
-from ..outbox.protocol import Outbox
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
-from ..settings import Settings
-from ..store.connection.database import Database
 from .backfill import Backfill
-from .batches import BatchProcessor
+from .batches import BatchProcessor, WritePath
 from .readiness import Readiness
 
 log = logging.getLogger("hermes.pgvector")
@@ -43,26 +37,11 @@ YIELD_S_MAX = 1.0
 
 
 class AsyncWriter:
-    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds.
+    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds."""
 
-    Orphans are looked for in `spool_folder`. `rename` gives an event the final names of its theme and author, or raises
-    BadEvent.
-    """
-
-    def __init__(
-        self,
-        spool: Outbox,
-        spool_folder: Path,
-        dead_letters: DeadLetters,
-        database: Database,
-        settings: Settings,
-        *,
-        readiness: Readiness,
-        rename: Callable[[Event], Event],
-    ) -> None:
-        self._spool, self._spool_folder, self._dead_letters = spool, spool_folder, dead_letters
-        self._database, self._settings = database, settings
-        self._readiness, self._rename = readiness, rename
+    def __init__(self, path: WritePath, readiness: Readiness) -> None:
+        self._path, self._spool, self._settings = path, path.spool, path.settings
+        self._readiness = readiness
         self._reset()
 
     def _reset(self) -> None:
@@ -75,17 +54,8 @@ class AsyncWriter:
         self._log_at = self._accepted_at = 0.0
         self._woken = threading.Event()
         executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
-        self._batches = BatchProcessor(
-            self._spool,
-            self._spool_folder,
-            self._dead_letters,
-            self._database,
-            self._settings,
-            executor,
-            self._status,
-            rename=self._rename,
-        )
-        self._backfill = Backfill(self._database, executor, self._settings, self._woken.set)
+        self._batches = BatchProcessor(self._path, executor, self._status)
+        self._backfill = Backfill(self._path.database, executor, self._settings, self._woken.set)
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
@@ -103,12 +73,14 @@ class AsyncWriter:
         Diverted events may fill a part of the dead letters only, because an event that cannot be stored and finds no
         place there blocks the queue.
         """
-        kept = self._dead_letters.keep(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
+        letters = self._path.dead_letters
+        kept = letters.keep(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
         self._status.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
         if not kept and time.monotonic() >= self._log_at:
             self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
-            where = self._dead_letters.folder
-            log.warning("%s is full or cannot be written: events are refused; see: hermes-pgvector spool list", where)
+            log.warning(
+                "%s is full or cannot be written: events are refused; see: hermes-pgvector spool list", letters.folder
+            )
         return kept
 
     def wake(self) -> None:
@@ -303,11 +275,7 @@ class AsyncWriter:
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note the problem; returns the seconds to wait before the next try."""
-        if isinstance(error, PgvectorError):
-            self._status.failed(explained(error))
-        else:
-            self._status.failed(
-                str(error) if isinstance(error, OSError) else f"unexpected {type(error).__name__}; see the log"
-            )
+        problem = str(error) if isinstance(error, OSError) else f"unexpected {type(error).__name__}; see the log"
+        self._status.failed(explained(error) if isinstance(error, PgvectorError) else problem)
         base = SCHEMA_RETRY_S_MIN if isinstance(error, SchemaNotApplied) else RETRY_S_MIN
         return min(self._settings.retry_max_s, max(base, pause_s * 2)) * random.uniform(0.8, 1.0)

@@ -35,7 +35,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.write.batches import BatchProcessor
+from hermes_memory_pgvector.write.batches import BatchProcessor, WritePath
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 HOME_THEME, OTHER_THEME, UNKNOWN = "ops", "billing", ""
@@ -60,16 +60,9 @@ class Process:
         self.home = Home(path)
         self.dies = ""
         self._spool = open_outbox(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
-        self._batches = BatchProcessor(
-            self._spool,
-            self.home.spool,
-            DeadLetters(self.home.state),
-            database,
-            settings,
-            BackgroundExecutor("test", 1),
-            WriterStatus(),
-            rename=lambda event: event,
-        )
+        letters = DeadLetters(self.home.state)
+        path = WritePath(self._spool, self.home.spool, letters, database, settings, lambda event: event)
+        self._batches = BatchProcessor(path, BackgroundExecutor("test", 1), WriterStatus())
         self.files = Reconciler(self.home, self._accept)
 
     def _accept(self, event: Event) -> bool:

@@ -36,6 +36,7 @@ from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, availab
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.write import writer as writer_module
+from hermes_memory_pgvector.write.batches import WritePath
 from hermes_memory_pgvector.write.readiness import Readiness
 from hermes_memory_pgvector.write.sources import ORPHANS_OPEN_MAX
 from hermes_memory_pgvector.write.writer import AsyncWriter
@@ -186,7 +187,9 @@ def test_a_process_does_not_take_over_the_spool_of_a_living_one(
     assert turns_stored(database) == expected(1)
 
 
-def test_each_event_of_a_process_and_its_forked_child_is_stored_once(start: Callable[..., Runtime], database: str) -> None:
+def test_each_event_of_a_process_and_its_forked_child_is_stored_once(
+    start: Callable[..., Runtime], database: str
+) -> None:
     runtime = start()
     runtime.accept(turn(0))
     assert runtime.writer.flush(10)
@@ -476,8 +479,8 @@ def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: An
     home = Home(folder)
     spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
     database = Database(settings, folder)
-    letters = DeadLetters(home.state)
-    writer = AsyncWriter(spool, home.spool, letters, database, settings, readiness=Ready(), rename=lambda event: event)
+    path = WritePath(spool, home.spool, DeadLetters(home.state), database, settings, lambda event: event)
+    writer = AsyncWriter(path, Ready())
     try:
         yield writer
     finally:
