@@ -100,8 +100,7 @@ class Runtime:
         from .embedding.compatibility import EmbedderCompatibility
         from .recall.cache import Remembered
         from .session.person_key import NOT_MET
-        from .write.readiness import Readiness
-        from .write.refiling import Refiling
+        from .write.readiness import Readiness, Refiling
 
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}

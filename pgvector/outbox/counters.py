@@ -23,28 +23,21 @@ class Health:
 
 
 class WriterStatus:
-    """Counters and health of a writer. Safe for any thread; call `notify` after a change that others wait for."""
+    """Counters, without `pending`, and health of a writer. Safe for any thread.
+
+    Call `notify` after a change that others wait for.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._counts = Counters()
-        self._health = Health()
-
-    @property
-    def counts(self) -> Counters:
-        """The counters, without `pending`."""
-        return self._counts
-
-    @property
-    def health(self) -> Health:
-        """The health of the writer."""
-        return self._health
+        self.counts = Counters()
+        self.health = Health()
 
     def add(self, **numbers: int) -> None:
         """Add to counters by name."""
         with self._changed:
-            sums = {name: getattr(self._counts, name) + number for name, number in numbers.items()}
-            self._counts = replace(self._counts, **sums)
+            sums = {name: getattr(self.counts, name) + number for name, number in numbers.items()}
+            self.counts = replace(self.counts, **sums)
 
     def notify(self) -> None:
         """Wake the threads in `wait_until`."""
@@ -58,12 +51,12 @@ class WriterStatus:
 
     def succeeded(self) -> None:
         """Note a round of the writer without an error."""
-        if self._health.problem:
+        if self.health.problem:
             log.warning("events are stored again")
-        self._health = Health(last_success=now())
+        self.health = Health(last_success=now())
 
     def failed(self, problem: str) -> None:
         """Note a failed round; the first of several is logged."""
-        if not self._health.problem:
+        if not self.health.problem:
             log.warning("events stay in the spool for now: %s", problem)
-        self._health = replace(self._health, failing_since=self._health.failing_since or now(), problem=problem)
+        self.health = replace(self.health, failing_since=self.health.failing_since or now(), problem=problem)

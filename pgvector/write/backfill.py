@@ -96,7 +96,7 @@ class Backfill:
         if time.monotonic() < self._next_at:
             return False
         self._next_at = time.monotonic() + self._settings.heal_interval_s
-        if self._add_words() or self._count_words():
+        if self._fill_in_words():
             self._next_at = 0.0
             return True
         if embedder is not None and self._settings.embed_on_write:
@@ -178,22 +178,19 @@ class Backfill:
             if len(self._skipped) > SKIPPED_MAX:
                 self._skipped.popitem(last=False)
 
-    def _add_words(self) -> bool:
+    def _fill_in_words(self) -> bool:
+        """Add the words of some rows, or count the common words of a theme; returns whether there was one to do."""
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         with self._database.transaction(*limits) as connection:
-            return upkeep.add_words(connection, WORDS_ROWS_MAX) > 0
-
-    def _count_words(self) -> bool:
-        if time.monotonic() < self._count_at:
-            return False
-        self._count_at = time.monotonic() + COUNT_INTERVAL_S
-        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
-        with self._database.transaction(*limits) as connection:
-            counted = upkeep.claim(
-                connection, upkeep.WORDS_LEASE, self._holder, COUNT_INTERVAL_S
-            ) and upkeep.count_words(
-                connection, self._settings.word_candidates_max, hidden_pattern(self._settings.bench_themes)
-            )
+            if upkeep.add_words(connection, WORDS_ROWS_MAX):
+                return True
+            if time.monotonic() < self._count_at:
+                return False
+            self._count_at = time.monotonic() + COUNT_INTERVAL_S
+            if not upkeep.claim(connection, upkeep.WORDS_LEASE, self._holder, COUNT_INTERVAL_S):
+                return False
+            hidden = hidden_pattern(self._settings.bench_themes)
+            counted = upkeep.count_words(connection, self._settings.word_candidates_max, hidden)
         if counted:
             self._count_at = 0.0
         return counted
