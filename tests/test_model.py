@@ -14,7 +14,7 @@ def test_every_event_gets_an_id_of_its_own_that_postgres_takes() -> None:
     assert len({UUID(event.id) for event in events}) == 100
 
 
-def test_an_event_carries_the_moment_of_its_hook_with_its_zone() -> None:
+def test_an_event_has_the_time_of_its_hook_with_a_zone() -> None:
     event = Add(theme="t", target="memory", content="c")
     assert event.at.utcoffset() == timedelta(0)
     assert datetime.now(UTC) - event.at < timedelta(minutes=1)

@@ -155,7 +155,9 @@ def test_an_entry_removed_elsewhere_is_not_brought_back_by_the_file(
     assert entries(database) == [("default", "memory", "two")]
 
 
-def test_an_unknown_theme_is_set_aside_when_themes_are_listed(start: Callable[..., Runtime], database: str) -> None:
+def test_events_of_a_theme_outside_allowed_themes_become_dead_letters(
+    start: Callable[..., Runtime], database: str
+) -> None:
     runtime = start(allowed_themes=["billing"])
     assert runtime.accept(TurnTaken(theme="biling", user="a typo must not publish", assistant="into a new theme"))
     assert runtime.accept(TurnTaken(theme="billing", user="this one is right", assistant="and is stored"))
@@ -167,7 +169,7 @@ def test_an_unknown_theme_is_set_aside_when_themes_are_listed(start: Callable[..
     assert (counts.offered, counts.accepted, counts.applied, counts.set_aside) == (2, 2, 1, 1)
 
 
-def test_a_model_that_has_become_the_databases_need_not_answer_to_stay_it(
+def test_the_model_of_the_database_stays_matched_while_it_does_not_answer(
     start: Callable[..., Runtime], endpoint: Endpoint
 ) -> None:
     runtime = start()
@@ -187,7 +189,7 @@ def test_a_background_job_that_fails_is_in_the_log(
     assert "what a user said" not in caplog.text
 
 
-def test_reconciliations_do_not_heap_up(start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_reconciliations_do_not_pile_up(start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> None:
     runtime, busy, seen = start(), threading.Event(), []
     monkeypatch.setattr(runtime.files, "reconcile", lambda theme, session: seen.append((theme, session)))
     runtime.in_background(lambda: seen.append(busy.wait(10)))
@@ -201,7 +203,7 @@ def test_reconciliations_do_not_heap_up(start: Callable[..., Runtime], monkeypat
     assert seen[2:] == [("default", "again")]
 
 
-def test_events_of_unknown_themes_leave_room_for_others_and_their_refusal_is_said_once(
+def test_dead_letters_of_unknown_themes_leave_room_for_others_and_are_logged_once(
     start: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = start(allowed_themes=["billing"], spool_max_mb=1)
@@ -233,7 +235,7 @@ def test_an_alias_is_the_theme_it_stands_for_in_hooks_and_for_the_files_of_a_hom
         ({"bulk_sync_on_init": False}, "work"),
     ],
 )
-def test_benchmarks_and_who_only_reads_do_not_import_the_files_of_the_home(
+def test_memory_files_are_not_imported_by_benchmarks_and_read_only_processes(
     start: Callable[..., Runtime], database: str, changed: dict[str, Any], profile: str
 ) -> None:
     runtime = start(**changed)
@@ -290,7 +292,7 @@ def test_ambient_recall_keeps_out_what_is_unrelated_and_what_was_just_said(start
     assert "lunch is at noon" not in found
 
 
-def test_of_a_session_that_conversations_share_what_was_said_before_this_one_began_is_recalled(
+def test_turns_of_a_shared_session_from_before_the_conversation_are_recalled(
     start: Callable[..., Runtime],
 ) -> None:
     runtime = start()
@@ -354,7 +356,7 @@ def test_another_database_is_another_runtime(
     assert start(dsn=other).database.dsn != start().database.dsn
 
 
-def test_the_last_release_closes_and_the_next_use_starts_anew(start: Callable[..., Runtime]) -> None:
+def test_the_last_release_closes_and_the_next_use_starts_again(start: Callable[..., Runtime]) -> None:
     one = start()
     two = start()
     assert one is two

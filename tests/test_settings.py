@@ -132,7 +132,7 @@ def test_switches_come_from_the_environment_as_words(tmp_path: Path, text: str, 
         ("min_similarity", "2", "less than or equal to 1"),
     ],
 )
-def test_a_bad_value_is_told_with_its_key_itself_and_what_is_allowed(
+def test_a_bad_value_is_reported_with_its_key_and_the_allowed_values(
     tmp_path: Path, key: str, value: str, allowed: str
 ) -> None:
     told = message(tmp_path, {f"{ENV_PREFIX}{key.upper()}": value})
@@ -142,7 +142,7 @@ def test_a_bad_value_is_told_with_its_key_itself_and_what_is_allowed(
 
 
 @pytest.mark.parametrize("layer", ["plugins.pgvector", "config.json", "memory.pgvector"])
-def test_a_bad_value_is_told_with_the_place_it_came_from(tmp_path: Path, layer: str) -> None:
+def test_a_bad_value_is_reported_with_its_source(tmp_path: Path, layer: str) -> None:
     LAYERS[layer](tmp_path, {}, 1000)
     told = message(tmp_path)
     assert "pool_max in" in told
@@ -150,7 +150,7 @@ def test_a_bad_value_is_told_with_the_place_it_came_from(tmp_path: Path, layer: 
     assert "1000" in told
 
 
-def test_every_bad_value_is_told_at_once(tmp_path: Path) -> None:
+def test_all_bad_values_are_reported_at_once(tmp_path: Path) -> None:
     told = message(tmp_path, {"HERMES_PGVECTOR_POOL_MAX": "0", "HERMES_PGVECTOR_BATCH_MAX": "-3"})
     assert "POOL_MAX is '0'" in told
     assert "BATCH_MAX is '-3'" in told
@@ -173,9 +173,7 @@ def test_the_dsn_is_never_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["spool", "./spool", "~nobody-of-this-name/spool"])
-def test_a_relative_spool_dir_is_refused_because_it_is_another_folder_for_everybody(
-    tmp_path: Path, folder: str
-) -> None:
+def test_a_relative_spool_dir_is_refused(tmp_path: Path, folder: str) -> None:
     told = message(tmp_path, {"HERMES_PGVECTOR_SPOOL_DIR": folder})
     assert told.startswith(f"HERMES_PGVECTOR_SPOOL_DIR is {folder!r}: ")
     assert "must be an absolute path" in told

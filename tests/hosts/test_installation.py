@@ -27,12 +27,14 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, url: str) -> None:
     monkeypatch.setattr("importlib.metadata.distribution", lambda _name: Installed(url))
 
 
-def test_in_a_clone_it_is_the_clone() -> None:
+def test_the_source_of_a_clone_is_the_clone() -> None:
     root = Path(__file__).resolve().parents[2]
     assert shlex.split(installation.pip_install("embedded")) == ["pip", "install", f"{root}[embedded]"]
 
 
-def test_what_pip_built_tells_where_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_source_of_an_installed_package_is_the_folder_of_pip(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     clone = tmp_path / "a clone"
     clone.mkdir()
     (clone / "pyproject.toml").touch()
@@ -43,6 +45,8 @@ def test_what_pip_built_tells_where_from(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize("url", ["", "file:///gone", "git+https://example.org/x.git"])
-def test_of_an_unknown_place_it_says_where_to_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str) -> None:
+def test_without_a_source_the_command_names_the_readme(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
+) -> None:
     install(monkeypatch, tmp_path, url)
     assert installation.pip_install("embedded") == f"pip install '.[embedded]', {installation.UNKNOWN}"

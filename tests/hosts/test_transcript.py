@@ -42,7 +42,7 @@ def test_the_first_and_the_last_turns_are_found_around_a_summary_wherever_it_sta
 
 
 @given(st.lists(st.sampled_from(said(0, 3)), max_size=6), st.lists(st.sampled_from(said(0, 3)), max_size=6))
-def test_what_is_told_twice_on_either_side_is_none_of_them(
+def test_exchanges_that_are_twice_on_either_side_are_left_out(
     before: list[tuple[str, str]], after: list[tuple[str, str]]
 ) -> None:
     for pair in carried(before, after):
@@ -87,6 +87,6 @@ def test_a_turn_with_parts_is_an_exchange_and_is_kept_as_one_that_was_put_togeth
     assert kept(told[0]["content"], answer, Settings()) == exchanges(told)[0]
 
 
-def test_a_summary_is_told_apart_beside_an_image() -> None:
+def test_a_summary_is_recognized_beside_an_image() -> None:
     summary = [{"type": "text", "text": "[CONTEXT COMPACTION] There was talk of hotels."}, IMAGE]
     assert exchanges([{"role": "user", "content": summary}, {"role": "assistant", "content": FILED}]) == [("", FILED)]

@@ -54,7 +54,7 @@ def person(key: str = ANN) -> str:
 
 
 @given(disguised(person()) | disguised(ANN) | disguised(ROOM) | disguised(person(ROOM)))
-def test_no_disguise_of_a_persons_name_or_session_opens_anything(claim: str) -> None:
+def test_no_disguised_name_of_a_person_or_session_is_accepted(claim: str) -> None:
     with pytest.raises(BadArgument) as refusal:
         header(claim)
     assert "4917055512" not in str(refusal.value)
@@ -69,7 +69,7 @@ def test_no_disguise_of_a_persons_name_or_session_opens_anything(claim: str) -> 
         ANN.replace("dm", "d\u0323m"),
     ],
 )  # fmt: skip
-def test_a_name_that_only_looks_like_a_persons_is_another_theme(claim: str) -> None:
+def test_a_name_that_looks_like_a_person_is_a_theme_of_its_own(claim: str) -> None:
     """Letters of other alphabets, the Turkish i, combining marks: names of their own, which read nobody's rows."""
     found = header(claim)
     assert found != person()
@@ -86,7 +86,7 @@ def test_no_header_at_all_is_a_persons_theme(name: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "A ", "ｂ", person()]), st.sampled_from(["a", "B", person(), "c"])))
-def test_aliases_in_a_loop_end_and_lead_to_nobody(aliases: dict[str, str]) -> None:
+def test_aliases_in_a_loop_end_and_reach_no_person(aliases: dict[str, str]) -> None:
     for name in ("a", "b", "c"):
         assert not theme_names.reserved(header(name, aliases))
     for reader in ("a", "b"):
@@ -97,7 +97,7 @@ def test_aliases_in_a_loop_end_and_lead_to_nobody(aliases: dict[str, str]) -> No
         assert scope == (reader,)
 
 
-def test_long_keys_stay_apart_wherever_they_differ() -> None:
+def test_long_keys_that_differ_anywhere_give_different_themes() -> None:
     base = "k" * 256
     names = {base, *(base[:place] + "x" + base[place + 1 :] for place in range(256)), base[:255], base + "k"}
     assert len({header(name) for name in names}) == len(names)
@@ -173,7 +173,9 @@ def test_no_scope_reads_more_than_the_rule_allows(
         endpoint.close()
 
 
-def test_benchmark_traffic_is_apart_in_both_directions_and_persons_read_themselves(shared: tuple[Runtime, str]) -> None:
+def test_benchmark_themes_and_others_do_not_read_each_other_and_persons_read_themselves(
+    shared: tuple[Runtime, str],
+) -> None:
     runtime, _ = shared
     assert read(runtime, "bench-red", scope="all") == {"bench-red"}
     for scope in ("red", "own", people(runtime)[0]):
@@ -194,7 +196,7 @@ def test_no_other_argument_names_a_theme(shared: tuple[Runtime, str], name: str)
         assert read(runtime, "own", scope=value) == set()
 
 
-def test_a_session_id_that_two_themes_share_is_no_way_between_them(shared: tuple[Runtime, str]) -> None:
+def test_two_themes_with_the_same_session_id_do_not_read_each_other(shared: tuple[Runtime, str]) -> None:
     runtime, _ = shared
     assert read(runtime, "own", scope="session") == {"own"}
 

@@ -122,7 +122,7 @@ def test_recalled_text_is_taken_out_of_a_turn() -> None:
 
 
 @given(st.lists(st.sampled_from(["<memory-context>", "</memory-context>", "a", " ", "\n", "<", "memory-context>"])))
-def test_taking_recalled_text_out_settles(parts: list[str]) -> None:
+def test_removing_recalled_text_twice_changes_nothing(parts: list[str]) -> None:
     once = cleaning.without_recalled("".join(parts))
     assert once.count("<memory-context>") == 0 or "</memory-context>" not in once.split("<memory-context>", 1)[1]
 
@@ -170,5 +170,5 @@ class Unspeakable:
         raise ValueError("no")
 
 
-def test_a_value_that_cannot_be_named_does_not_lose_the_rest() -> None:
+def test_metadata_that_has_no_text_form_does_not_drop_the_rest() -> None:
     assert cleaning.clean_metadata({"a": Unspeakable(), "b": 1}) == {"a": "(Unspeakable)", "b": 1}

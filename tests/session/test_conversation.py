@@ -196,7 +196,7 @@ def test_a_job_keeps_no_turns_but_its_memory_writes(
         ]
 
 
-def test_an_unknown_action_or_target_is_told_and_stores_nothing(
+def test_an_unknown_action_or_target_is_reported_and_stores_nothing(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:
     with pytest.raises(BadArgument, match="'shred'"):
@@ -240,7 +240,7 @@ def test_entries_written_while_the_files_are_reconciled_stay_in_their_theme(
     assert sorted(stored) == sorted(("billing", entry) for entry in entries)
 
 
-def test_somebody_who_never_lets_go_of_the_snapshot_stops_no_hook(
+def test_hooks_work_while_the_snapshot_stays_locked(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:
     inside, release_it = threading.Event(), threading.Event()
@@ -263,7 +263,7 @@ def test_somebody_who_never_lets_go_of_the_snapshot_stops_no_hook(
         assert connection.execute("select content from memory_entries").fetchall() == [("written all the same",)]
 
 
-def test_a_database_that_is_read_only_for_a_while_costs_nothing(
+def test_no_event_is_lost_while_the_database_is_read_only(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:
     def read_only(switch: str) -> None:

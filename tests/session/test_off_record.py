@@ -49,7 +49,7 @@ def test_what_was_said_off_the_record_is_not_in_a_transcript() -> None:
 
 
 @given(st.lists(st.sampled_from([OFF, ON, ("", "")]), max_size=10), st.integers(0, 9), st.integers(0, 9))
-def test_a_transcript_that_lost_a_part_and_ends_on_the_record_uncovers_nothing(
+def test_a_transcript_without_its_middle_contains_no_turn_off_the_record(
     shape: list[tuple[str, str]], kept: int, lost: int
 ) -> None:
     switches = [turn for turn in shape if turn[0]]
@@ -83,7 +83,7 @@ _SPEAKER = """
 """
 
 
-def test_what_two_processes_say_at_the_same_time_holds_for_both(tmp_path: Path) -> None:
+def test_two_processes_that_switch_at_the_same_time_lose_no_session(tmp_path: Path) -> None:
     speakers = [
         subprocess.Popen(
             [sys.executable, "-P", "-c", textwrap.dedent(_SPEAKER), str(tmp_path), name],
@@ -120,7 +120,7 @@ def test_a_home_that_cannot_be_written_is_off_the_record_all_the_same(tmp_path: 
     assert sessions.is_off("s")
 
 
-def test_what_could_not_be_written_is_written_when_it_can_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mark_that_could_not_be_written_is_written_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     state = tmp_path / "pgvector"
     state.write_text("")
     sessions, other = OffRecordSessions(state), OffRecordSessions(state)

@@ -11,9 +11,7 @@ TURNS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 
 
 @given(TURNS, st.randoms(use_true_random=False))
-def test_what_is_off_the_record_is_never_taken_for_something_else_in_any_order(
-    turns: list[tuple[str, bool]], chance: random.Random
-) -> None:
+def test_a_turn_off_the_record_is_recognized_in_any_order(turns: list[tuple[str, bool]], chance: random.Random) -> None:
     opened, waiting, both = PendingTurns(), list[tuple[str, bool]](), {question for question, off in turns if off}
     for turn in turns:
         opened.begin(turn[0], off=turn[1])
@@ -27,14 +25,14 @@ def test_what_is_off_the_record_is_never_taken_for_something_else_in_any_order(
             assert off <= told <= (question in both)
 
 
-def test_a_turn_off_the_record_that_is_handed_over_leaves_no_doubt_of_the_next() -> None:
+def test_turns_that_are_handed_over_in_order_are_never_in_doubt() -> None:
     opened = PendingTurns()
     for off in (True, False, True, False):
         opened.begin("a", off=off)
         assert opened.hand_over("a") is off
 
 
-def test_a_question_that_was_not_opened_is_nobodys_unless_it_may_be_one_off_the_record_in_other_words() -> None:
+def test_a_question_that_was_not_opened_is_off_the_record_only_while_such_a_turn_is_pending() -> None:
     opened = PendingTurns()
     assert opened.hand_over("a picture of it") is None
     opened.begin("on the record", off=False)

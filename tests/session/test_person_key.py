@@ -66,7 +66,7 @@ def test_a_person_is_the_same_theme_in_every_home_of_the_database(start: Callabl
     assert not list(one.home.state.glob("*.provisional"))
 
 
-def test_a_home_that_has_a_key_keeps_it_and_doctor_tells_when_it_is_not_the_databases(
+def test_a_home_keeps_its_key_and_doctor_warns_when_the_database_has_another(
     start: Callable[..., Runtime], database: str
 ) -> None:
     old = start("old")
@@ -91,7 +91,7 @@ def test_a_home_that_has_a_key_keeps_it_and_doctor_tells_when_it_is_not_the_data
     assert verdicts == ["ok", "warning", "ok"]
 
 
-def test_what_was_said_before_the_database_answered_is_filed_under_the_key_of_the_fleet(
+def test_turns_said_before_the_database_answered_are_stored_under_the_key_of_the_fleet(
     start: Callable[..., Runtime], database: str, tmp_path: Path
 ) -> None:
     first = start("first")
@@ -120,7 +120,7 @@ def test_what_was_said_before_the_database_answered_is_filed_under_the_key_of_th
     )
 
 
-def test_the_provisional_key_becomes_the_databases_when_it_has_none(
+def test_the_provisional_key_becomes_the_key_of_a_database_that_has_none(
     start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start("only")
@@ -145,7 +145,7 @@ def test_the_operators_key_stays_out_of_the_database(
     assert kept.context.theme(ALICE, None) == one.context.theme(ALICE, None)
 
 
-def test_what_a_dead_process_filed_by_its_own_key_is_filed_when_they_write_again(
+def test_turns_of_a_dead_process_with_another_key_are_stored_when_the_person_writes_again(
     start: Callable[..., Runtime], database: str
 ) -> None:
     first = start("first")
@@ -192,7 +192,7 @@ def test_the_author_in_a_room_is_renamed_with_it(start: Callable[..., Runtime], 
     assert found == [(first.context.author("telegram", "4917055512"),)]
 
 
-def test_what_another_process_sets_aside_is_filed_by_one_that_has_met_them(
+def test_dead_letters_of_a_person_are_stored_by_a_process_that_met_the_person(
     start: Callable[..., Runtime], database: str
 ) -> None:
     assert start("first").wait_ready(10)

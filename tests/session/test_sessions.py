@@ -293,7 +293,7 @@ def test_a_turn_during_which_the_session_is_compressed_stays(
     assert stored(runtime, database) == texts(turn(1))
 
 
-def test_what_was_taken_back_while_no_agent_was_there_is_withdrawn_by_the_next(
+def test_turns_taken_back_while_no_agent_ran_are_withdrawn_by_the_next_one(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
     runtime = start()
@@ -347,7 +347,7 @@ def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_bef
     assert stored(runtime, database) == texts(*deployed[:3])
 
 
-def test_of_a_compressed_session_that_the_host_has_forgotten_nothing_is_taken_back(
+def test_turns_of_a_compressed_session_that_the_host_deleted_are_not_withdrawn(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
     runtime = start()
@@ -448,9 +448,7 @@ def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime]
     assert stored(runtime, database) == texts(turn(1))
 
 
-def test_an_interrupted_turn_is_not_a_memory_and_one_that_was_only_late_is(
-    start: Callable[..., Runtime], database: str
-) -> None:
+def test_an_interrupted_turn_is_not_stored_and_a_late_one_is(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
     one.open_turn(turn(1)[0])
@@ -528,7 +526,7 @@ def test_what_is_written_off_the_record_while_the_snapshot_is_busy_is_not_stored
     assert stored(runtime, database, "memory_entries") == ["a secret of today"], "by hand, on another day"
 
 
-def test_what_was_said_off_the_record_is_not_told_when_it_is_taken_back(
+def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     start: Callable[..., Runtime], record: Record
 ) -> None:
     runtime = start(allowed_themes=["elsewhere"])
@@ -663,7 +661,7 @@ def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtim
     assert notice("on the record", always_off=True) == STAYS_OFF
 
 
-def test_what_a_process_off_the_record_was_told_is_not_stored_by_the_next_that_goes_on_with_the_session(
+def test_turns_of_a_process_off_the_record_are_not_stored_by_the_next_process_of_the_session(
     start: Callable[..., Runtime], database: str
 ) -> None:
     quiet = start(off_record=True)
@@ -703,7 +701,7 @@ def test_a_session_that_is_begun_behind_its_first_turn_is_off_the_record_by_it(
     assert stored(runtime, database) == texts(turn(1), turn(3))
 
 
-def test_who_speaks_in_a_room_takes_it_off_the_record_too(start: Callable[..., Runtime], database: str) -> None:
+def test_the_name_of_the_speaker_before_a_switch_is_ignored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     take(talk(runtime), ("[Ann B.] off the record", "As you like, I keep nothing of it."), turn(1))
     assert stored(runtime, database) == []
@@ -779,7 +777,7 @@ def test_a_job_keeps_its_turns_when_the_setting_names_it(start: Callable[..., Ru
     assert stored(told, database) == texts(turn(1))
 
 
-def test_what_a_job_remembers_is_marked_and_what_it_delegates_is_no_turn(
+def test_entries_of_a_job_are_marked_and_its_delegations_are_not_stored(
     start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start(tools="all")
@@ -796,7 +794,7 @@ def test_what_a_job_remembers_is_marked_and_what_it_delegates_is_no_turn(
     assert found == [("cron",), (None,)]
 
 
-def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
+def test_a_turn_in_a_room_has_the_pseudonym_of_its_author_and_a_private_turn_has_none(
     start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start()
@@ -818,7 +816,7 @@ def test_a_turn_in_a_room_keeps_its_author_by_a_pseudonym_and_nobody_elses_does(
     assert "4917099887766" not in dump
 
 
-def test_a_summary_is_told_what_the_memory_knows_of_the_matter_and_nothing_else(
+def test_a_compression_gets_the_entries_that_matter_to_it_and_no_others(
     start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start(min_similarity=0.3)

@@ -120,13 +120,13 @@ def test_persons_rooms_platforms_profiles_and_workspaces_stay_apart() -> None:
     assert len({session_theme(key) for key in keys}) == len(keys)
 
 
-def test_the_chat_id_that_the_host_tells_settles_where_the_id_ends() -> None:
+def test_the_chat_id_of_the_host_decides_where_the_id_in_the_key_ends() -> None:
     key = "agent:main:odd:dm:a:b:c"
     assert session_theme(f"{key}:thread", chat_id="a:b:c") == session_theme(key, chat_id="a:b:c")
     assert session_theme(key, chat_id="a:b:c") != session_theme("agent:main:odd:dm:a:b:d", chat_id="a:b:d")
 
 
-def test_a_private_chat_without_an_id_is_told_by_its_sender() -> None:
+def test_a_private_chat_without_an_id_is_identified_by_its_sender() -> None:
     key = "agent:main:odd:dm"
     assert session_theme(key, user_id="alice") != session_theme(key, user_id="bob")
 
@@ -256,7 +256,7 @@ def test_what_may_not_be_read(scope: str, rule: themes.CrossThemeRecall, allowed
         themes.readable("own", scope, cross_theme_recall=rule, allowed_themes=allowed)
 
 
-def test_a_person_reads_itself_and_nobody_else_reads_it() -> None:
+def test_the_theme_of_a_person_is_read_by_that_theme_only() -> None:
     assert themes.readable(PERSON, PERSON, cross_theme_recall="none") == (PERSON,)
     other = "dm-telegram-fedcba9876543210"
     for reader, rule in itertools.product(("own", other), ("all", "none", {"own": [PERSON], other: [PERSON]})):
@@ -266,7 +266,7 @@ def test_a_person_reads_itself_and_nobody_else_reads_it() -> None:
         assert everything is None or PERSON not in everything
 
 
-def test_a_chat_of_a_type_nobody_knows_yet_is_not_public() -> None:
+def test_a_chat_of_an_unknown_type_is_private() -> None:
     identity = themes.Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
     theme = themes.theme_of(identity, aliases={}, person_key=b"k" * 32)
     assert theme_names.reserved(theme)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[1] / "scripts" / "benchmarks"
 
 
 def test_a_hundredth_of_the_benchmarks_measures_everything_and_loses_nothing(tmp_path: Path) -> None:
