@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .session.conversation import Conversation
 
-NEEDED_PACKAGES = ("psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
+NEEDED_PACKAGES = ("cachetools", "psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
 
 
 class _Session(NamedTuple):
@@ -117,7 +117,6 @@ class PgvectorMemoryProvider(MemoryProvider):
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """The memories for this question, within `prefetch_budget_s`; empty for small talk."""
         from .recall import render
-        from .recall.prefetch import ambient, offered
         from .session.capture import small_talk
         from .session.off_record import notice
         from .text.cleaning import clean
@@ -130,9 +129,9 @@ class PgvectorMemoryProvider(MemoryProvider):
         if switched := notice(query, always_off=settings.off_record):
             return switched
         theme = None if small_talk(query) else conversation.theme()
-        if theme is None or not offered(settings):
+        if theme is None or not runtime.prefetch.enabled:
             return ""
-        recall = ambient(runtime, theme, clean(query), session_id or conversation.session_id)
+        recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id)
         self._recalled = len(recall.hits)
         return render.block(recall, chars_max=settings.prefetch_chars_max, query=query)
 
@@ -216,14 +215,12 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(nothing)
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         """Note that a turn began, and who speaks. Its message may switch the session off or on the record."""
-        from .recall.prefetch import begin
-
         if self._session is None:
             return
         runtime, conversation = self._session
         theme = conversation.open_turn(message, str(kwargs.get("author_id") or ""))
         if turn_number == 1:
-            begin(runtime, theme, conversation.session_id)
+            runtime.prefetch.begin(theme, conversation.session_id)
 
     @guarded(nothing)
     def on_session_switch(
@@ -249,13 +246,11 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(str)
     def on_pre_compress(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The few entries that matter to the messages that are compressed and are in none of them."""
-        from .recall.prefetch import lasting
-
         if self._session is None:
             return ""
         runtime, conversation = self._session
         theme = conversation.theme()
-        return "" if theme is None else lasting(runtime, theme, messages or ())
+        return "" if theme is None else runtime.prefetch.before_compression(theme, messages or ())
 
     # Set-up
 

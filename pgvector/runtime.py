@@ -10,11 +10,9 @@ import atexit
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -29,23 +27,20 @@ from .text.theme_names import hidden_pattern, is_bench
 if TYPE_CHECKING:
     from .embedding.protocol import Embedder
     from .session.context import HomeContext
+    from .store.queries import Kind
 
 log = logging.getLogger("hermes.pgvector")
 
 P = ParamSpec("P")
 
-FLUSH_SHARE = 0.2
-READY_SHARE = 0.5
 AWAY_DRAIN_S = 0.3
 UNKNOWN_THEMES_MAX = 100
-BEGUN_MAX = 1000
 
 
 class Runtime:
     """Everything one home needs in this process. Safe for any thread; making one writes nothing but the spool folder.
 
-    `context` is what conversations share. `begun` holds, for a theme and session that may have held other conversations
-    before, when the running one began. Raises SettingsError when there is no database to use.
+    `context` is what conversations share. Raises SettingsError when there is no database to use.
     """
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
@@ -98,14 +93,16 @@ class Runtime:
     def _renew(self) -> None:
         """Make what a forked child cannot take over: threads, sockets, and locks that a thread of the parent held."""
         from .embedding.compatibility import EmbedderCompatibility
-        from .recall.cache import Remembered
+        from .recall.prefetch import Prefetch
         from .session.person_key import NOT_MET
         from .write.readiness import Readiness, Refiling
 
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
-        self.begun: Remembered[tuple[str, str], datetime] = Remembered(BEGUN_MAX)
         self.fitting = EmbedderCompatibility(self.settings, self.home.state, self.database)
+        self.prefetch = Prefetch(
+            self.settings, self.recall, lambda: self.fitting.floor, lambda: bool(self.writer.health.problem)
+        )
         key = self.context.person_key
         refiling = Refiling(self.dead_letters, self.settings, NOT_MET, key.met, self.accept)
         self._readiness = Readiness(self.database, self.fitting, refiling, key.settle, self.in_background)
@@ -143,14 +140,15 @@ class Runtime:
 
     # Reading
 
-    def recall(self, kind: str, request: RecallRequest) -> Recall:
-        """The answer within the budget of the request, with what was just written; `kind` is `entries` or `turns`."""
-        deadline = time.monotonic() + request.budget_s
+    def recall(self, kind: Kind, request: RecallRequest) -> Recall:
+        """The answer within the budget of the request, with what was just written."""
+        from .recall.deadline import Deadline
+
+        deadline = Deadline(request.budget_s)
         if not self._readiness.reached:
-            self.wait_ready(request.budget_s * READY_SHARE)
-        self.writer.flush(request.budget_s * FLUSH_SHARE)
-        request = replace(request, budget_s=max(0.1, deadline - time.monotonic()))
-        return self._recaller.turns(request) if kind == "turns" else self._recaller.entries(request)
+            self.wait_ready(deadline.ready_s)
+        self.writer.flush(deadline.flush_s)
+        return self._recaller.recall(kind, replace(request, budget_s=deadline.left_s))
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""

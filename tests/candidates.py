@@ -1,4 +1,4 @@
-"""Candidates as they are told one by one, and the line that fusion takes them in."""
+"""Candidates given one by one, and as the arrays that fusion takes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Generic
 
 import numpy as np
 
-from hermes_memory_pgvector.recall.fusion import K, Line
+from hermes_memory_pgvector.recall.fusion import Candidates, K
 
 
 @dataclass(frozen=True)
 class Candidate(Generic[K]):
-    """A row that a leg found, or a neighbour of one; `previous` is the row before it in its session."""
+    """A row that a search found, or a neighbour of one; `previous` is the row before it in its session."""
 
     key: K
     similarity: float | None
@@ -21,7 +21,7 @@ class Candidate(Generic[K]):
     previous: K | None = None
 
 
-def lined_up(candidates: Iterable[Candidate[K]]) -> Line[K]:
+def as_arrays(candidates: Iterable[Candidate[K]]) -> Candidates[K]:
     """The candidates as they stand in their sessions."""
     left = {candidate.key: candidate for candidate in candidates}
     after = {candidate.previous: candidate.key for candidate in left.values()}
@@ -38,4 +38,4 @@ def lined_up(candidates: Iterable[Candidate[K]]) -> Line[K]:
     words = sorted({word for row in rows for word in row.words})
     worths = np.array([[row.words.get(word, 0.0) for word in words] for row in rows]).reshape(len(rows), len(words))
     similarities = np.array([row.similarity for row in rows], dtype=float)
-    return Line([row.key for row in rows], np.array(positions, dtype=np.int64), similarities, worths, words)
+    return Candidates([row.key for row in rows], np.array(positions, dtype=np.int64), similarities, worths, words)

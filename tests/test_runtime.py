@@ -14,7 +14,6 @@ from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import Add, Remove, Replace, TurnTaken
-from hermes_memory_pgvector.recall.prefetch import ambient, begin
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
@@ -285,7 +284,7 @@ def test_ambient_recall_keeps_out_what_is_unrelated_and_what_was_just_said(start
     runtime.accept(TurnTaken(theme="default", session_id="past", user="staging database moved", assistant="to rack 7"))
     runtime.accept(TurnTaken(theme="default", session_id="past", user="lunch is at noon", assistant="in the canteen"))
     assert runtime.writer.flush(10)
-    found = {hit.content for hit in ambient(runtime, "default", "the staging database", "now").hits}
+    found = {hit.content for hit in runtime.prefetch.before_turn("default", "the staging database", "now").hits}
     assert "the staging database is db-prod-03" in found
     assert "staging database moved" in found
     assert "where is the staging database" not in found
@@ -303,18 +302,18 @@ def test_turns_of_a_shared_session_from_before_the_conversation_are_recalled(
         assert runtime.writer.flush(10)
 
     def recalled(session: str) -> set[str]:
-        return {hit.content for hit in ambient(runtime, "garden", "where does the key hang", session).hits}
+        return {hit.content for hit in runtime.prefetch.before_turn("garden", "where does the key hang", session).hits}
 
     for session in (shared, named):
-        begin(runtime, "garden", session)
+        runtime.prefetch.begin("garden", session)
         tell(session, f"the key hangs in the shed, {session}")
     assert recalled(shared) == {f"the key hangs in the shed, {named}"}
-    begin(runtime, "garden", shared)
+    runtime.prefetch.begin("garden", shared)
     tell(shared, "and where does the key of the shed hang")
     assert recalled(shared) == {f"the key hangs in the shed, {session}" for session in (shared, named)}
     # Another theme has conversations of its own; a session that the client names is one conversation.
-    begin(runtime, "kitchen", shared)
-    begin(runtime, "garden", named)
+    runtime.prefetch.begin("kitchen", shared)
+    runtime.prefetch.begin("garden", named)
     assert "and where does the key of the shed hang" not in recalled(shared)
     assert f"the key hangs in the shed, {named}" not in recalled(named)
 

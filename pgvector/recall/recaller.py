@@ -1,14 +1,20 @@
-"""A recall: request → legs → fusion → hits, inside its budget, worse if it must and then saying why."""
+"""A recall: the embedding of the question, both searches, fusion, and the hits, within a deadline.
+
+A service that is down makes the answer worse, and the answer says why.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
-from typing import TypeAlias
+from typing import LiteralString
+
+from cachetools import LRUCache, TTLCache
 
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
@@ -18,55 +24,44 @@ from ..store import retrieval
 from ..store.connection.database import Connection, Database
 from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import Kind
-from ..store.retrieval import Size, Where
-from . import vector_search
-from .cache import Remembered
-from .fusion import Line, fuse
-from .row_cache import RowCache
-from .scan import Key, Scan, Version
+from ..store.retrieval import Key, Size, Where
+from ..text import tokenizer
+from . import vector_search, word_search
+from .deadline import Deadline
+from .fusion import Candidates, fuse
+from .scan import Scan, with_neighbours
 from .selection import Best, select
-from .terms import Terms
-from .vector_search import SERIAL, Near
+from .vector_search import SERIAL, Nearest
 
 log = logging.getLogger("hermes.pgvector")
 
-LEG_LIMIT = 100
-QUERIES_REMEMBERED_MAX = SCOPES_REMEMBERED_MAX = 128
+SEARCH_LIMIT = 100
+CACHED_VECTORS_MAX = CACHED_SIZES_MAX = 128
 SIZE_AGE_S_MAX = 60.0
 QUERY_CHARS_MAX = 4000
-EMBED_SHARE = 0.6
-SLICE_S_MIN = 0.05
 
 
-class _NotWhole(Exception):
-    """A scope that was counted as small could not be read whole: it has grown, or it takes more than its share."""
+class _NotReadWhole(Exception):
+    """A scope that was counted as small cannot be read whole: it has grown, or reading it takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question to some rows: its text, bounded, its vector if there is one, when the answer is due (monotonic)."""
+class _Question:
+    """A question about some rows: its text, shortened, and its vector if there is one."""
 
     where: Where
     query: str
     vector: Vector | None
-    deadline: float
+    deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found in how many rows: by the near leg, and by both legs with the neighbours.
-
-    `version` tells that of a row if it is known.
-    """
+    """The number of rows in scope, the result of the vector search, and the candidates of both searches."""
 
     rows: int
-    near: Near
-    line: Line[Key]
-    version: Callable[[Key], Version | None]
-
-
-# What was found, the hits, and when the search was over (monotonic).
-_Answer: TypeAlias = tuple[_Found, tuple[Hit, ...], float]
+    nearest: Nearest
+    candidates: Candidates[Key]
 
 
 class Recaller:
@@ -77,180 +72,158 @@ class Recaller:
 
     def __init__(self, database: Database, embedder: Callable[[], Embedder | str], settings: Settings) -> None:
         self._database, self._embedder, self._settings = database, embedder, settings
-        self._remember()
-
-    def turns(self, request: RecallRequest) -> Recall:
-        """Past turns that answer the request. Never raises for a service that is down: the recall is degraded then."""
-        return self._recall("turns", request)
-
-    def entries(self, request: RecallRequest) -> Recall:
-        """Memory entries that answer the request; as `turns`."""
-        return self._recall("entries", request)
+        self.abandon()
 
     def abandon(self) -> None:
-        """Begin anew in a forked child: a lock may be held by a thread of the parent."""
-        self._remember()
+        """Start with empty caches, as in a forked child: a thread of the parent may hold the lock."""
+        self._lock = threading.Lock()
+        self._vectors: LRUCache[str, Vector] = LRUCache(CACHED_VECTORS_MAX)
+        self._sizes: TTLCache[Where, Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
 
-    def _remember(self) -> None:
-        self._vectors = Remembered[str, Vector](QUERIES_REMEMBERED_MAX)
-        self._terms = Terms()
-        self._rows = RowCache()
-        self._sizes = Remembered[Where, Size](SCOPES_REMEMBERED_MAX, SIZE_AGE_S_MAX)
-
-    def _recall(self, kind: Kind, request: RecallRequest) -> Recall:
+    def recall(self, kind: Kind, request: RecallRequest) -> Recall:
+        """The turns or entries that answer the request. A service that is down degrades the recall and never raises."""
         started = time.monotonic()
-        deadline = started + request.budget_s
-        query = _bounded(request.query)
-        vector, degraded = self._vector(query, request.budget_s * EMBED_SHARE)
-        asked = _Asked(Where(kind, request.scope, request.target or ""), query, vector, deadline)
+        deadline = Deadline(request.budget_s)
+        query = tokenizer.shortened(request.query, QUERY_CHARS_MAX)
+        vector, degraded = self._vector(query, deadline)
+        question = _Question(Where(kind, request.scope, request.target or ""), query, vector, deadline)
         embedded = time.monotonic()
         try:
-            found, hits, searched = self._answer(asked, request)
+            found, hits, searched = self._answer(question, request)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
-        if found.near.lacking:
-            degraded = (*degraded, found.near.lacking)
-        elif vector is not None and found.rows and not found.near.found:
+        if found.nearest.missing:
+            degraded = (*degraded, found.nearest.missing)
+        elif vector is not None and found.rows and not found.nearest.found:
             degraded = (*degraded, "no row of this scope has a vector yet")
         explanation = Explanation(
             rows=found.rows,
-            plan=found.near.plan,
-            near=len(found.near.found),
-            words=int(found.line.worths.any(axis=1).sum()),
+            plan=found.nearest.plan,
+            near=len(found.nearest.found),
+            words=int(found.candidates.word_scores.any(axis=1).sum()),
             embed_ms=round(1000 * (embedded - started), 1),
             legs_ms=round(1000 * (searched - embedded), 1),
             hits_ms=round(1000 * (time.monotonic() - searched), 1),
         )
         return Recall(hits, degraded, explanation)
 
-    def _answer(self, asked: _Asked, request: RecallRequest) -> _Answer:
-        """The answer, from all rows when the scope is small; a second attempt when it was not small."""
-        size = self._sizes.get(asked.where)
-        try:
-            return self._attempt(asked, request, size)
-        except _NotWhole as error:
-            log.debug("%s", error)
-        if size is not None:
-            self._sizes.forget(asked.where)
-        return self._attempt(asked, request, None, whole=False)
-
-    def _attempt(self, asked: _Asked, request: RecallRequest, size: Size | None, *, whole: bool = True) -> _Answer:
-        """The answer from a scope whose size is known or counted; `whole` is whether a small one is read whole."""
-        left_s = max(SLICE_S_MIN, asked.deadline - time.monotonic())
-        with self._database.transaction(
-            left_s, vector_search.share(asked.deadline), within_s=left_s, **SERIAL
-        ) as connection:
-            found = self._found(connection, asked, size or self._size(connection, asked.where), whole=whole)
-            searched = time.monotonic()
-            return found, self._hits(connection, request, asked.where.kind, found), searched
-
-    def _vector(self, query: str, budget_s: float) -> tuple[Vector | None, tuple[str, ...]]:
+    def _vector(self, query: str, deadline: Deadline) -> tuple[Vector | None, tuple[str, ...]]:
+        """The vector of a question, or None with the reason."""
         embedder = self._embedder()
         if isinstance(embedder, str):
             return None, (embedder,)
-        vector = self._vectors.get(query)
+        with self._lock:
+            vector = self._vectors.get(query)
         if vector is None:
             try:
-                vector = embedder.embed_query(query, budget_s)
+                vector = embedder.embed_query(query, deadline.embedding_s)
             except (PgvectorError, ValueError) as error:
                 return None, (f"{WORDS_ONLY}: {error}",)
-            self._vectors.put(query, vector)
+            with self._lock:
+                self._vectors[query] = vector
         return vector, ()
 
-    def _found(self, connection: Connection, asked: _Asked, size: Size, *, whole: bool) -> _Found:
-        terms = self._terms.of(connection, asked.query)
-        scan = self._scan(connection, asked, terms, size) if whole else None
+    def _answer(self, question: _Question, request: RecallRequest) -> tuple[_Found, tuple[Hit, ...], float]:
+        """What was found, the hits, and when the searches were over (monotonic)."""
+        try:
+            return self._search(question, request, whole=True)
+        except _NotReadWhole as error:
+            log.debug("%s", error)
+        with self._lock:
+            self._sizes.pop(question.where, None)
+        return self._search(question, request, whole=False)
+
+    def _search(
+        self, question: _Question, request: RecallRequest, *, whole: bool
+    ) -> tuple[_Found, tuple[Hit, ...], float]:
+        """The same in one transaction; with `whole`, a small scope is read whole. Raises _NotReadWhole."""
+        deadline = question.deadline
+        left_s = deadline.left_s
+        # Postgres sends a notice for each stop-word.
+        settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
+        with self._database.transaction(left_s, deadline.search_s, within_s=left_s, **settings) as connection:
+            found = self._found(connection, question, whole=whole)
+            searched = time.monotonic()
+            return found, _hits(connection, request, question.where.kind, found), searched
+
+    def _found(self, connection: Connection, question: _Question, *, whole: bool) -> _Found:
+        where, vector = question.where, question.vector
+        size = self._size(connection, where)
+        words = word_search.words_of(question.query)
+        scan = self._scan(connection, question, words, size) if whole else None
         if scan is not None:
-            size = replace(size, rows=len(scan.keys))
-        near = self._near(connection, asked, size, scan)
-        version = scan.version if scan is not None else _unknown
-        # Neighbours of other times and sides are not among the rows of a scope that is narrowed to some.
-        if scan is not None and (asked.where.kind == "entries" or not asked.where.scope.cuts_sessions):
-            return _Found(size.rows, near, scan.line(near.found, LEG_LIMIT), version)
-        words = scan.worded(LEG_LIMIT) if scan is not None else self._worded(connection, asked, terms, size)
-        line = retrieval.relate(connection, asked.where.kind, asked.vector, near.found, words)
-        return _Found(size.rows, near, line, version)
+            size = replace(size, rows=len(scan.rows.keys))
+        if vector is None:
+            nearest = Nearest("words only", {})
+        elif scan is not None and not size.pieces:
+            nearest = Nearest(vector_search.EXACT, scan.nearest(SEARCH_LIMIT))
+        else:
+            most = self._settings.exact_rows_max
+            nearest = vector_search.search(
+                connection, where, vector, SEARCH_LIMIT, size=size, exact_rows_max=most, deadline=question.deadline
+            )
+        # A scope that is narrowed to times or sides does not have the neighbours of its rows.
+        if scan is not None and (where.kind == "entries" or not where.scope.cuts_sessions):
+            return _Found(size.rows, nearest, scan.candidates(nearest.found, SEARCH_LIMIT))
+        if scan is not None:
+            matches = scan.word_matches(SEARCH_LIMIT).by_key(scan.rows.keys)
+        else:
+            most = self._settings.word_candidates_max
+            matches = word_search.search(connection, where, words, SEARCH_LIMIT, rows=size.rows, candidates=most)
+        keys = list(dict.fromkeys([*nearest.found, *matches]))
+        related = retrieval.related(connection, where.kind, vector, keys)
+        return _Found(size.rows, nearest, with_neighbours(related, nearest.found, matches))
 
-    def _worded(
-        self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size
-    ) -> dict[Key, dict[str, float]]:
+    def _scan(self, connection: Connection, question: _Question, words: list[str], size: Size) -> Scan | None:
+        """All rows of a scope; None if it is too large. Raises _NotReadWhole."""
         most = self._settings.word_candidates_max
-        return retrieval.worded(connection, asked.where, terms, LEG_LIMIT, rows=size.rows, candidates=most)
-
-    def _scan(self, connection: Connection, asked: _Asked, terms: Mapping[str, str], size: Size) -> Scan | None:
-        """None for a scope that is too large to be read whole. Raises _NotWhole."""
-        if not self._small(asked, size):
+        if question.vector is not None:
+            most = min(most, self._settings.exact_rows_max)
+        if size.rows > most:
             return None
         try:
             with wrap_errors():
-                scan = retrieval.scan(connection, asked.where, terms, asked.vector, self._scanned_rows_max(asked))
-        except (Unavailable, SchemaNotApplied) as error:
-            # A view tells no versions, nor does a table of which the role may read some columns; the legs need none.
-            raise _NotWhole(str(error)) from error
-        if scan is None:
-            raise _NotWhole("the scope has grown since it was counted")
-        return scan
-
-    def _small(self, asked: _Asked, size: Size) -> bool:
-        return size.rows <= self._scanned_rows_max(asked)
-
-    def _scanned_rows_max(self, asked: _Asked) -> int:
-        most = self._settings.word_candidates_max
-        return most if asked.vector is None else min(most, self._settings.exact_rows_max)
-
-    def _near(self, connection: Connection, asked: _Asked, size: Size, scan: Scan | None) -> Near:
-        if asked.vector is None:
-            return Near("words only", {})
-        if scan is not None and not size.pieces:
-            return Near(vector_search.EXACT, scan.near(LEG_LIMIT))
-        return vector_search.near(
-            connection, asked.where, asked.vector, LEG_LIMIT,
-            size=size, exact_rows_max=self._settings.exact_rows_max, deadline=asked.deadline,
-        )  # fmt: skip
+                rows, words = retrieval.scan(connection, question.where, words, question.vector, most + 1)
+        except Unavailable as error:
+            raise _NotReadWhole(str(error)) from error
+        if len(rows.keys) > most:
+            raise _NotReadWhole("the scope has grown since it was counted")
+        return Scan.of(rows, words)
 
     def _size(self, connection: Connection, where: Where) -> Size:
-        """The size of the scope, counted up to just past the bounds of exact search, and remembered for a minute."""
-        size = self._sizes.get(where)
+        """The size of a scope, counted up to just above the limits of exact search, and cached."""
+        with self._lock:
+            size = self._sizes.get(where)
         if size is None:
-            bounds = self._settings.exact_rows_max, self._settings.word_candidates_max
-            size = retrieval.count(connection, where, max(bounds) + 1)
-            self._sizes.put(where, size)
+            most = max(self._settings.exact_rows_max, self._settings.word_candidates_max)
+            size = retrieval.count(connection, where, most + 1)
+            with self._lock:
+                self._sizes[where] = size
         return size
 
-    def _hits(self, connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
-        near = found.near.found.values()
-        scores = fuse(found.line, span=(min(near), max(near)) if near else None)
-        best = select(partial(self._rows.of, connection, kind, found.version), request, scores)
-        context = request.context if kind == "turns" and best else 0
-        beside = retrieval.around(connection, list(best), context) if context else {}
-        places = {key: place for place, key in enumerate(found.line.keys)}
-        chosen = [places[key] for key in best]
-        whys = zip(found.line.similarities[chosen].tolist(), found.line.worths[chosen].tolist(), strict=True)
-        return tuple(
-            _told(one, similarity, zip(found.line.words, worths, strict=True), beside.get(key, ()))
-            for (key, one), (similarity, worths) in zip(best.items(), whys, strict=True)
-        )
+
+def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
+    """The best of the candidates as hits, with the turns around them if the request wants these."""
+    candidates, cosines = found.candidates, found.nearest.found.values()
+    scores = fuse(candidates, span=(min(cosines), max(cosines)) if cosines else None)
+    best = select(partial(retrieval.fetch, connection, kind), request, scores)
+    turns = request.context if kind == "turns" and best else 0
+    around = retrieval.around(connection, list(best), turns) if turns else {}
+    places = {key: place for place, key in enumerate(candidates.keys)}
+    hits = []
+    for key, one in best.items():
+        similarity, word_scores = candidates.similarities[places[key]], candidates.word_scores[places[key]].tolist()
+        words = zip(candidates.words, word_scores, strict=True)
+        hits.append(_hit(one, float(similarity), words, around.get(key, ())))
+    return tuple(hits)
 
 
-def _unknown(key: Key) -> None:
-    """The version of a row of which none was read."""
-
-
-def _told(best: Best, similarity: float, worths: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:
-    """The hit with why it was found."""
-    words = sorted((-worth, word) for word, worth in worths if worth)
+def _hit(best: Best, similarity: float, word_scores: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:
+    words = sorted((-score, word) for word, score in word_scores if score)
     row = best.row
     return Hit(
         id=row.id, theme=row.theme, content=row.content, at=row.at, role=row.role, session_id=row.session_id,
         target=row.target, metadata=row.metadata or {}, score=best.score, said=best.said, context=context,
-        similarity=None if isnan(similarity) else similarity, words=-sum(worth for worth, _ in words),
+        similarity=None if isnan(similarity) else similarity, words=-sum(score for score, _ in words),
         matched=tuple(word for _, word in words),
     )  # fmt: skip
-
-
-def _bounded(query: str) -> str:
-    """The beginning and the end of a long query, because that is where people put the question when they paste."""
-    if len(query) <= QUERY_CHARS_MAX:
-        return query
-    half = QUERY_CHARS_MAX // 2
-    return f"{query[: half - 1]}\n{query[-half:]}"

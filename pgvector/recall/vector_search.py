@@ -1,15 +1,14 @@
-"""The near leg of a recall: by the size of the scope it is decided which plan answers, and that plan is pinned.
+"""Vector search: the size of a scope decides the plan, and settings of the transaction pin it.
 
-A theme that is a small part of a graph index is found badly through it: the rows of others are nearer, and the search
-gives up before it meets enough of ours. So small scopes are compared row by row. Large ones are taken out of the
-nearest rows of all, which the graph finds best, else looked for alone; and when the graph finds fewer rows than there
-are, all are compared after all.
+A graph index finds few rows of a theme that is a small part of it: rows of other themes are nearer, and the search ends
+before it meets enough of ours. So small scopes are compared row by row. In a large one, the rows of the scope are taken
+from the nearest of the whole table, which the graph index finds best. If these are too few, the graph index looks for
+rows of the scope alone, and then all rows are compared.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
@@ -18,26 +17,23 @@ from ..errors import Unavailable
 from ..model import Vector
 from ..store import retrieval
 from ..store.connection.database import Connection, part
-from ..store.retrieval import Size, Way, Where
-from .scan import Key
+from ..store.retrieval import Key, Size, Way, Where
+from .deadline import Deadline
 
 log = logging.getLogger("hermes.pgvector")
 
 EXACT, GRAPH, OWN, FALLBACK = "exact", "graph index", "theme's own index", "exact, after the graph index"
-# Of the time left, for each plan tried: what it leaves is for the rows.
-SHARE = 0.6
-SLICE_S_MIN = 0.05
 # Starting workers or compiling takes longer than a recall, and the workers of a server are few.
 SERIAL: dict[str, LiteralString] = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 # The index that holds vectors without texts is read faster than the table, also where the planner doubts it.
-COMPARED: dict[str, LiteralString] = {
+EXACT_SETTINGS: dict[str, LiteralString] = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "random_page_cost": "1.1",
     **SERIAL,
 }
-# Enough for the graph index to give a leg's rows of one theme among many.
-INDEXED: dict[str, LiteralString] = {
+# Enough for the graph index to find a hundred rows of one theme among many.
+GRAPH_SETTINGS: dict[str, LiteralString] = {
     "hnsw__ef_search": "700",
     "hnsw__iterative_scan": "relaxed_order",
     "hnsw__max_scan_tuples": "400000",
@@ -48,12 +44,12 @@ INDEXED: dict[str, LiteralString] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """The rows that were found with their similarities, by which plan; `lacking` tells why some may be missing."""
+class Nearest:
+    """The rows that were found with their cosines, and by which plan; `missing` says why rows may be missing, or ""."""
 
     plan: str
     found: dict[Key, float]
-    lacking: str = ""
+    missing: str = ""
 
 
 def plan_of(size: Size, exact_rows_max: int) -> str:
@@ -63,7 +59,7 @@ def plan_of(size: Size, exact_rows_max: int) -> str:
     return OWN if size.own_index else GRAPH
 
 
-def near(
+def search(
     connection: Connection,
     where: Where,
     vector: Vector,
@@ -71,36 +67,36 @@ def near(
     *,
     size: Size,
     exact_rows_max: int,
-    deadline: float,
-) -> Near:
-    """The `limit` rows nearest to the question, as far as there is time until `deadline` (monotonic)."""
+    deadline: Deadline,
+) -> Nearest:
+    """The `limit` rows nearest to the question, or those found until the deadline."""
     chosen = plan_of(size, exact_rows_max)
     wanted = min(limit, size.rows)
-    result = Near(chosen, {})
-    for plan, way in _tries(chosen):
+    result = Nearest(chosen, {})
+    for plan, way in _attempts(chosen):
         try:
-            found = compare(connection, where, vector, limit, way=way, pieces=size.pieces, within_s=share(deadline))
-            if way == "exact" or len(found) >= len(result.found):
-                result = Near(plan, found)
+            found = compare(connection, where, vector, limit, way=way, pieces=size.pieces, within_s=deadline.search_s)
         except Unavailable as error:
             log.debug("%s, %s: %s", plan, way, error)
             continue
-        if way == "exact" or len(result.found) >= wanted:
+        if way == "exact" or len(found) >= len(result.found):
+            result = Nearest(plan, found)
+        if way == "exact" or len(found) >= wanted:
             return result
-    return Near(result.plan, result.found, (
-        f"searching by meaning found {len(result.found)} of {wanted} rows in time: raise recall_budget_s"
+    return Nearest(result.plan, result.found, (
+        f"vector search found {len(result.found)} of {wanted} rows in time: raise recall_budget_s"
         + ("" if chosen == EXACT else ", or exact_rows_max above the size of the theme")
     ))  # fmt: skip
 
 
-def _tries(chosen: str) -> Sequence[tuple[str, Way]]:
-    """What is tried until enough rows are found: the plan and its way."""
-    tries: dict[str, Sequence[tuple[str, Way]]] = {
+def _attempts(chosen: str) -> Sequence[tuple[str, Way]]:
+    """The plans to try, each with its way, until enough rows are found."""
+    attempts: dict[str, Sequence[tuple[str, Way]]] = {
         EXACT: [(EXACT, "exact")],
-        GRAPH: [(GRAPH, "seen"), (GRAPH, "indexed"), (FALLBACK, "exact")],
-        OWN: [(OWN, "indexed"), (FALLBACK, "exact")],
+        GRAPH: [(GRAPH, "of_all"), (GRAPH, "of_scope"), (FALLBACK, "exact")],
+        OWN: [(OWN, "of_scope"), (FALLBACK, "exact")],
     }
-    return tries[chosen]
+    return attempts[chosen]
 
 
 def compare(
@@ -113,14 +109,9 @@ def compare(
     within_s: float,
     pieces: bool = False,
 ) -> dict[Key, float]:
-    """The nearest rows by comparing all, or by a graph index. Raises Unavailable after `within_s` seconds.
+    """The nearest rows, found in one way. Raises Unavailable after `within_s` seconds.
 
-    The transaction of `connection` goes on in either case, with its own settings.
+    Afterwards the transaction of `connection` can go on with its own settings, also after an error.
     """
-    with part(connection, within_s, **(COMPARED if way == "exact" else INDEXED)):
-        return retrieval.near(connection, where, vector, limit, way=way, pieces=pieces)
-
-
-def share(deadline: float) -> float:
-    """How many seconds one of several statements may take, so that what it leaves is enough for the others."""
-    return max(SLICE_S_MIN, SHARE * (deadline - time.monotonic()))
+    with part(connection, within_s, **(EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS)):
+        return retrieval.nearest(connection, where, vector, limit, way=way, pieces=pieces)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
 from ..settings import Settings
-from ..text.chunking import pieces
+from ..text.chunking import chunks
 
 CONTEXT_CHARS_MAX = 400
 
@@ -33,7 +33,7 @@ class Passage:
         """The chunks of a long text, each embedded besides the text itself; empty when one vector is enough."""
         if len(self.embedded) <= settings.embed_chars_max:
             return []
-        return pieces(self.content, settings.embed_piece_chars, settings.embed_pieces_max)
+        return chunks(self.content, settings.embed_piece_chars, settings.embed_pieces_max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,18 @@
 """The SQL statements, loaded from `sql/`: one file a statement, named by its file.
 
-A file of `sql/each/` is a statement for each kind of rows, which stands for `kind` in its name. In its text `$table`,
-`$pieces`, `$time` and `$kind` are those of the kind, and further names in `$` are files of `sql/parts/`: what several
-statements must have in common, above all `$scope`, the themes that a recall may see, and `$narrow`, what a question
-asks for beside them. One with `width` in its name is there for each number of terms that a question may have.
+A file of `sql/each/` is a template: it becomes one statement for each kind of rows, whose name replaces `kind` in the
+name of the file. In its text `$table`, `$pieces`, `$time`, `$session` and `$kind` are those of the kind. Other names
+after `$` are files of `sql/parts/`, the text that several statements share: above all `$scope`, the themes that a
+recall may see, and `$narrow`, the further conditions of a question. `$held` depends on how many words the question has;
+`for_words` fills it in.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Literal, LiteralString, TypeAlias
-
-from ..recall.scan import BITS
 
 FOLDER = Path(__file__).parent / "sql"
 Kind: TypeAlias = Literal["entries", "turns"]
@@ -22,37 +22,36 @@ KINDS: dict[Kind, dict[str, str]] = {
     },
     "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id"},
 }  # fmt: skip
-WIDTHS = (8, 16, 32, 60, 120)
-# Whether a row of these columns holds the nth term.
-HOLDS = f"case when a.n <= {BITS} then held >> a.n - 1 else held_beyond >> a.n - {BITS + 1} end & 1 = 1"
+# A bit of a bigint tells whether a row holds a word.
+WORDS_MAX = 64
 
 
-def _load() -> tuple[dict[str, LiteralString], dict[str, LiteralString]]:
-    """All statements, and those for a plain scope."""
-    statements, plain = _texts(FOLDER), {}
-    templates, parts = _texts(FOLDER / "each"), _texts(FOLDER / "parts")
+def _load() -> dict[str, LiteralString]:
+    statements, templates, parts = _texts(FOLDER), _texts(FOLDER / "each"), _texts(FOLDER / "parts")
     for kind, names in KINDS.items():
-        values = {**parts, **names, "kind": kind, "narrow": parts[f"narrow_{kind}"], "holds": HOLDS}
+        values = {**parts, **names, "kind": kind, "narrow": parts[f"narrow_{kind}"], "held": "$held"}
         for name, text in templates.items():
-            for width in WIDTHS if "width" in name else (0,):
-                stem = name.replace("kind", kind).replace("width", str(width))
-                template, held = Template(text), _held(width)
-                statements[stem] = template.substitute(values, held=held)
-                if "$narrow" in text:
-                    plain[stem] = template.substitute(values, held=held, scope=parts["scope_plain"], narrow="true")
+            statements[name.replace("kind", kind)] = Template(text).substitute(values)
     # The files are part of the package, so their text is as trustworthy as a literal in the code.
-    return statements, plain
+    return statements
 
 
-def _held(width: int) -> str:
-    """The columns that tell as bits which of the first `width` terms of a question a row holds."""
-    bits = [f"case when search @@ %(term_{n})s::tsquery then {1 << n % BITS} else 0 end::bigint" for n in range(width)]
-    columns = [" | ".join(bits[start : start + BITS]) or "0::bigint" for start in (0, BITS)]
-    return f"{columns[0]} as held, {columns[1]} as held_beyond"
-
-
-def _texts(folder: Path) -> dict[str, str]:
+def _texts(folder: Path) -> dict[str, LiteralString]:
     return {path.stem: path.read_text(encoding="utf-8").rstrip() for path in folder.glob("*.sql")}
 
 
-QUERIES, PLAIN = _load()
+QUERIES = _load()
+
+
+@cache
+def for_words(name: str, count: int) -> LiteralString:
+    """The statement of this name for a question of `count` words, at most WORDS_MAX.
+
+    Its `held` is a bigint that has bit n set when a row holds the term of word n of the parameter `words`, counted from
+    0. The words are named one by one because Postgres then takes each term for a constant, which is faster than a join.
+    """
+    bits = [
+        f"case when search @@ plainto_tsquery('english', (%(words)s::text[])[{n + 1}]) then 1::bigint << {n} else 0 end"
+        for n in range(count)
+    ]
+    return QUERIES[name].replace("$held", f"{' | '.join(bits) or '0::bigint'} as held")

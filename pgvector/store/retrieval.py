@@ -1,32 +1,36 @@
-"""Reading: a small scope whole or the two legs of a recall, the relations of candidates, and the rows of the hits."""
+"""Reads of a recall: a small scope whole, the candidates of each search, their neighbours, and the rows of the hits."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from itertools import zip_longest
-from typing import Any, Literal, LiteralString, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ..model import Hit, Row, Scope, Vector
-from ..recall.fusion import Line
-from ..recall.scan import BM25_B, BM25_K1, IDF_POWER, Key, Scan, related, scanned
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
-from .queries import PLAIN, QUERIES, WIDTHS, Kind
-from .theme_index import index_name
+from .queries import KINDS, QUERIES, Kind, for_words
 
-# By comparing all; among those of any scope that a graph index finds first; by a graph index among the scope's own.
-Way: TypeAlias = Literal["exact", "seen", "indexed"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-# So many rows of any scope are looked at that the ten nearest of one which is a sixth of a million rows are among them.
-SEEN_ROWS = 1500
+# The theme and the id of a row.
+Key: TypeAlias = tuple[str, int]
+# How to find the nearest rows of a scope: compare all, take those among the nearest of the whole table that the graph
+# index finds, or let the graph index go on until it has found enough of the scope.
+Way: TypeAlias = Literal["exact", "of_all", "of_scope"]
+
+# Of a million rows, these hold the ten nearest of a scope of a sixth of them.
+NEAREST_OF_ALL_ROWS = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The rows one recall may see, as statements and their parameters."""
+    """The rows that one recall may see."""
 
     kind: Kind
     scope: Scope
@@ -49,24 +53,13 @@ class Where:
             "role": self.scope.role,
         }
 
-    @property
-    def plain(self) -> bool:
-        """Whether these are all rows of some themes."""
-        scope = self.scope
-        of_kind = (self.target,) if self.kind == "entries" else (scope.session_id, scope.without_session, scope.role)
-        return scope.themes is not None and not any((scope.since, scope.until, *of_kind))
-
-    def statement(self, name: str) -> LiteralString:
-        """The statement of this name for these rows, without conditions that hold for all of them."""
-        return (PLAIN if self.plain else QUERIES)[name]
-
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """The rows of a scope, counted up to a bound.
 
-    `own_index` tells whether it is one theme that has a graph index of its own, `pieces` whether its themes have texts
-    that are so long that they are matched by pieces.
+    `own_index` is whether the scope is one theme that has a graph index of its own, `pieces` whether its themes have
+    texts that are matched in chunks because they are long.
     """
 
     rows: int
@@ -74,124 +67,136 @@ class Size:
     pieces: bool = False
 
 
+class ScannedRows(NamedTuple):
+    """All rows of a scope, in no order; each field has one place a row.
+
+    `sessions` has a number for each session of each theme, `times` are seconds since 1970, `cosines` are those to the
+    question, NaN for a row without a vector. `lengths` is how many different terms a row has, and `held` (rows × words)
+    which words of the question.
+    """
+
+    keys: list[Key]
+    ids: NDArray[np.int64]
+    sessions: NDArray[np.int64]
+    times: NDArray[np.float64]
+    cosines: NDArray[np.float64]
+    lengths: NDArray[np.int32]
+    held: NDArray[np.bool_]
+
+
+class WordCandidates(NamedTuple):
+    """Rows that hold terms of a question; `keys`, `ids`, `lengths` and `held` as in ScannedRows.
+
+    `total` is the number of rows of the scope, `expected` how many of them hold each term, 0 where that is not known.
+    """
+
+    keys: list[Key]
+    ids: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+    held: NDArray[np.bool_]
+    total: float
+    expected: NDArray[np.float64]
+
+
+class RelatedRows(NamedTuple):
+    """Some rows and their neighbours in the session, in no order; fields as in ScannedRows.
+
+    `previous` is the id of the row before it in its session, or the row's own id if it is the first.
+    """
+
+    keys: list[Key]
+    ids: NDArray[np.int64]
+    sessions: NDArray[np.int64]
+    times: NDArray[np.float64]
+    cosines: NDArray[np.float64]
+    previous: NDArray[np.int64]
+
+
 def count(connection: Connection, where: Where, limit: int) -> Size:
     """The size of a scope, counted up to `limit` rows."""
     themes = where.scope.themes or ()
     own_index = index_name(where.kind, themes[0]) if len(themes) == 1 else None
     parameters = {**where.parameters, "limit": limit, "own_index": own_index}
-    row = connection.execute(where.statement(f"count_{where.kind}"), parameters).fetchone() or {}
+    row = connection.execute(QUERIES[f"count_{where.kind}"], parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"])
 
 
-def lexemes(connection: Connection, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The terms that Postgres makes of each of these words, which are a question's as `lexical` has them."""
-    found = tuples(connection, QUERIES["lexemes"], {"words": words}, binary=True)
-    return {word: tuple(of_word) for word, of_word in found}
+def index_name(kind: Kind, theme: str) -> str:
+    """The name of the graph index that a theme may have of its own."""
+    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 def scan(
-    connection: Connection, where: Where, terms: Mapping[str, str], vector: Vector | None, rows_max: int
-) -> Scan | None:
-    """All rows of a scope as the question sees them; None when there are more than `rows_max`.
+    connection: Connection, where: Where, words: Sequence[str], vector: Vector | None, limit: int
+) -> tuple[ScannedRows, list[str]]:
+    """All rows of a scope, or any `limit` of them when there are more, and the words whose terms they are searched for.
 
-    `terms` are those of the question, each with the word that it comes from.
+    `words` are at most WORDS_MAX tokens of a question. Of those with the same term the first is kept, of those without
+    a term none.
     """
-    name, asked, words = _asked("scan", where, terms)
-    parameters = {**asked, "vector": half(vector), "most": rows_max + 1}
-    found = scanned(tuples(connection, where.statement(name), parameters, binary=True), words)
-    return found if len(found.keys) <= rows_max else None
+    parameters = {**where.parameters, "words": list(words), "vector": half(vector), "limit": limit}
+    themes = tuples(connection, for_words(f"scan_{where.kind}", len(words)), parameters, binary=True)
+    keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
+    places = _with_own_term(themes[0][-1] or ()) if themes else []
+    rows = ScannedRows(keys, ids, sessions, times, cosines, lengths, _bits(bits, places))
+    return rows, [words[place] for place in places]
 
 
-def _asked(statement: LiteralString, where: Where, terms: Mapping[str, str]) -> tuple[str, dict[str, Any], list[str]]:
-    """The statement that has room for so many terms, its parameters, and the word that each term comes from.
+def word_candidates(
+    connection: Connection, where: Where, words: Sequence[str], *, rows: int, candidates: int
+) -> tuple[WordCandidates, list[str]]:
+    """The rows of a large scope among which the best by these words are, and words as of `scan`.
 
-    Of more terms than there is room for, the first count.
+    `rows` is the size of the scope. About `candidates` rows are read; `memory_words` has which terms are common.
     """
-    width = next((width for width in WIDTHS if len(terms) <= width), WIDTHS[-1])
-    lexemes = list(terms)[:width]
-    quoted = list(map(_quoted, lexemes))
-    # Postgres leaves out what is asked of a term that is null.
-    each = {f"term_{n}": term for n, term in zip_longest(range(width), quoted)}
-    asked = {**where.parameters, "lexemes": lexemes, "terms": quoted, **each}
-    return f"{statement}_{where.kind}_{width}", asked, [terms[lexeme] for lexeme in lexemes]
+    import numpy as np
+
+    parameters = {**where.parameters, "words": list(words), "rows": rows, "candidates": candidates}
+    themes = tuples(connection, for_words(f"word_candidates_{where.kind}", len(words)), parameters, binary=True)
+    keys, (ids, lengths, bits) = _columns(themes, ("i8", "i4", "i8"))
+    total, terms, expected = themes[0][4:] if themes else (0.0, (), ())
+    places = _with_own_term(terms)
+    known = np.array([expected[place] or 0.0 for place in places])
+    return WordCandidates(keys, ids, lengths, _bits(bits, places), total, known), [words[place] for place in places]
 
 
-def _quoted(term: str) -> str:
-    """A term as a tsquery."""
-    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def near(
+def nearest(
     connection: Connection, where: Where, vector: Vector, limit: int, *, way: Way, pieces: bool = False
 ) -> dict[Key, float]:
-    """The rows nearest in meaning, with their cosine similarity.
+    """The rows whose vectors are nearest to the question's, with their cosines.
 
-    With `pieces` a long text is as near as the nearest of its parts.
+    With `pieces` the cosine of a long text is that of the nearest of its chunks.
     """
     found: dict[Key, float] = {}
-    parameters = {**where.parameters, "vector": half(vector), "limit": limit, "seen": SEEN_ROWS}
-    rows = f"near_{where.kind}_{way}"
-    parts = f"near_pieces_{where.kind}_{'exact' if way == 'exact' else 'indexed'}"
-    for name in (rows, parts) if pieces else (rows,):
-        for theme, number, cosine in tuples(connection, where.statement(name), parameters):
-            score = _number(cosine)
-            if score is not None:
-                key = theme, number
-                found[key] = max(score, found.get(key, -1.0))
+    parameters = {**where.parameters, "vector": half(vector), "limit": limit, "seen": NEAREST_OF_ALL_ROWS}
+    of_rows = f"nearest_{where.kind}_{way}"
+    of_pieces = f"nearest_pieces_{where.kind}_{'exact' if way == 'exact' else 'of_scope'}"
+    for name in (of_rows, of_pieces) if pieces else (of_rows,):
+        for theme, number, cosine in tuples(connection, QUERIES[name], parameters):
+            # A vector of zeros, which this program never stores, has no cosine.
+            if cosine is not None and not math.isnan(cosine):
+                found[theme, number] = max(cosine, found.get((theme, number), -1.0))
     return dict(sorted(found.items(), key=lambda item: -item[1])[:limit]) if pieces else found
 
 
-def worded(
-    connection: Connection,
-    where: Where,
-    terms: Mapping[str, str],
-    limit: int,
-    *,
-    rows: int,
-    candidates: int,
-) -> dict[Key, dict[str, float]]:
-    """The best rows of a large scope that hold words of the query, with what each adds to their score, best first.
-
-    `terms` are those of the question, each with the word that it comes from. `rows` is the size of the scope. About
-    `candidates` rows are read; which words are common is told by `memory_words`.
-    """
-    if not terms:
-        return {}
-    name, asked, words = _asked("words", where, terms)
-    parameters = {**asked, "limit": limit, "rows": rows, "candidates": candidates}
-    parameters |= {"k1": BM25_K1, "b": BM25_B, "idf_power": IDF_POWER}
-    found: dict[Key, dict[str, float]] = {}
-    for theme, number, held, worths in tuples(connection, where.statement(name), parameters):
-        worth = found[theme, number] = {}
-        for n, of_term in zip(held, worths, strict=True):
-            worth[words[n - 1]] = worth.get(words[n - 1], 0.0) + of_term
-    return found
-
-
-def relate(
-    connection: Connection,
-    kind: Kind,
-    vector: Vector | None,
-    near: Mapping[Key, float],
-    words: Mapping[Key, Mapping[str, float]],
-) -> Line[Key]:
-    """What the legs found and, for turns, the neighbours in the session."""
-    keys = list(dict.fromkeys([*near, *words]))
-    parameters = {**_columns(keys), "vector": half(vector)}
+def related(connection: Connection, kind: Kind, vector: Vector | None, keys: Sequence[Key]) -> RelatedRows:
+    """These rows and, for turns, those before and after each of them in its session."""
+    parameters = {**_by_key(keys), "vector": half(vector)}
     themes = tuples(connection, QUERIES[f"relate_{kind}"], parameters, binary=True) if keys else []
-    return related(themes, near, words)
+    found, (ids, sessions, times, cosines, previous) = _columns(themes, ("i8", "i8", "f8", "f8", "i8"))
+    return RelatedRows(found, ids, sessions, times, cosines, previous)
 
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:
-    """The rows themselves, their times in UTC wherever the server is."""
-    found = tuples(connection, QUERIES[f"fetch_{kind}"], _columns(keys), binary=True)
+    """The rows themselves, those that are gone left out; times in UTC, whatever time zone the server has."""
+    found = tuples(connection, QUERIES[f"fetch_{kind}"], _by_key(keys), binary=True)
     return {(row.theme, row.id): row._replace(at=row.at.astimezone(UTC)) for row in map(Row._make, found)}
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:
-    """Up to so many turns before and after each of these turns in its session, in their order."""
+    """Up to `turns` turns before and after each of these turns in its session, in their order."""
     found: dict[Key, list[Hit]] = {}
-    for row in connection.execute(QUERIES["around_turns"], {**_columns(keys), "turns": turns}):
+    for row in connection.execute(QUERIES["around_turns"], {**_by_key(keys), "turns": turns}):
         neighbour = Hit(
             id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], score=0.0,
             role=row["role"], session_id=row["session_id"],
@@ -200,10 +205,34 @@ def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key,
     return {key: tuple(neighbours) for key, neighbours in found.items()}
 
 
-def _number(similarity: float | None) -> float | None:
-    """None for the cosine of a row of zeros, which somebody else put in."""
-    return None if similarity is None or math.isnan(similarity) else similarity
+def _with_own_term(terms: Sequence[str]) -> list[int]:
+    """The places of the words that have a term which none before them has."""
+    first = {term: place for place, term in reversed([*enumerate(terms)]) if term}
+    return sorted(first.values())
 
 
-def _columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
+def _by_key(keys: Sequence[Key]) -> dict[str, list[Any]]:
     return {"themes": [theme for theme, _ in keys], "ids": [number for _, number in keys]}
+
+
+def _columns(themes: Sequence[tuple[Any, ...]], types: Sequence[str]) -> tuple[list[Key], list[NDArray[Any]]]:
+    """The keys of the rows, and their columns as arrays of these types, of which the first has the ids.
+
+    Each of `themes` is the name of a theme and, for each column, the big-endian numbers of its rows as bytes.
+    """
+    import numpy as np  # at the first recall: a host loads this module at its start
+
+    width = len(types) + 1
+    names, *columns = zip(*(theme[:width] for theme in themes), strict=True) if themes else ((),) * width
+    arrays = [
+        np.frombuffer(b"".join(column), f">{type}").astype(type) for column, type in zip(columns, types, strict=True)
+    ]
+    theme_of_row = [name for name, ids in zip(names, columns[0], strict=True) for _ in range(len(ids) // 8)]
+    return list(zip(theme_of_row, arrays[0].tolist(), strict=True)), arrays
+
+
+def _bits(numbers: NDArray[np.int64], places: Sequence[int]) -> NDArray[np.bool_]:
+    """The bits of each number at these places, 0 being the lowest."""
+    import numpy as np
+
+    return (numbers[:, np.newaxis] >> np.array(places, dtype=np.int64) & 1).astype(bool)

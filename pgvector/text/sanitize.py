@@ -1,16 +1,13 @@
-"""Recalled text made harmless: quoted data that somebody else may have written. Pure.
+"""Sanitizing of recalled text, which is quoted data that anybody may have written. Pure.
 
-Before a model sees it, what is invisible is removed, and what could close the host's fence or pass for a note of the
-system becomes something visible and harmless.
+Before a model sees a text, hidden characters are removed. What could close the host's fence, or look like a message of
+the system, is put in parentheses or marked as quoted.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
-
-KNOWN_CHARS_MAX, KNOWN_TEXTS_MAX = 4096, 1024
 
 # Controls, soft hyphen, fillers, zero widths, bidi controls, variation selectors, BOM, non-characters, the tags block.
 _HIDDEN_CHARS = (
@@ -21,7 +18,7 @@ _HIDDEN_CHARS = (
 _HIDDEN = re.compile(f"[{_HIDDEN_CHARS}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("\r\n?|[\x85\u2028\u2029]")
-# Other drawings of ASCII letters, digits and brackets; the punctuation that Chinese is written with stays.
+# Other forms of ASCII letters, digits and brackets; the punctuation of Chinese text stays.
 _DISGUISED_CHARS = (
     "\uff03\uff06\uff0d\uff0f-\uff19\uff1c\uff1e\uff21-\uff3d\uff3f\uff41-\uff5d"
     "\ufe64\ufe65\u24b6-\u24e9\U0001d400-\U0001d7ff"
@@ -37,13 +34,13 @@ _NAME = (
     rf"{_FENCE}|(?:{_SPEAKER}|tool|function)(?:{_DASH}(?:{_KIND}))?|(?:important{_DASH})?instructions?|prompt"
     rf"|im{_DASH}(?:start|end|sep)|sys|eot{_DASH}id|endoftext|(?:start|end){_DASH}of{_DASH}turn|think(?:ing)?"
 )
-# An address of mail is no tag.
+# A mail address is not a tag.
 _TAG = re.compile(
     rf"{_OPEN}\s*+(?P<slash>[/\\!?|]{{0,2}})\s*+(?P<name>{_NAME})(?![^\W_]|@)"
     rf"(?:(?P<rest>[^<>‹›⟨\u2329〈《«&\n]{{0,80}}?){_CLOSE})?",
     re.IGNORECASE,
 )
-# A bar that begins or ends a special token of a model, `<|…|>`. Those of the operators `<|`, `|>` and `<|>` do not.
+# A bar that begins or ends a special token of a model, `<|…|>`, but not that of the operators `<|`, `|>` and `<|>`.
 _BAR = re.compile(rf"(?P<begin>{_OPEN}\s?\|(?=[\w/]))|(?P<end>(?<=\w)\|\s?{_CLOSE})", re.IGNORECASE)
 _BRACKET = re.compile(
     rf"\[\s*+(?P<slash>/?)\s*+(?:(?P<name>INST|SYS|{_SPEAKER})\s*+(?P<end>[\]:：])"
@@ -59,50 +56,27 @@ _HEADED = re.compile(
 )
 _QUOTED = r"\1(quoted) \2"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
-# What the patterns of `_disarmed` begin with, but for the names of speakers.
-_SIGNS = "<&[#"
-_ASCII = re.compile(r"[\x00-\x7f]+")
-_ODD = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\x85\u2028\u2029\u2329‹⟨〈《«]")
-# Words of one line as names and ids are made of: none of the patterns above can match in them.
+# Names and ids, the most frequent lines: no pattern matches in them, so that `safe_line` need not search.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
+# What the first steps of `visible` replace: most texts have none of it, and one search is faster than four.
+_UNUSUAL = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\r\x85\u2028\u2029]")
+# The first signs of what _TAG, _BAR and _BRACKET match.
+_MARKUP = re.compile(r"[<‹⟨\u2329〈《«&\[|]")
 
 
 def visible(text: str) -> str:
-    """The text without hidden characters and with nothing that passes for markup of the host or of a model.
+    """The text without hidden characters and without anything that looks like markup of the host or of a model.
 
     Lines are kept. Idempotent.
     """
-    return _visible_if_known(text) if len(text) <= KNOWN_CHARS_MAX else _made_visible(text)
-
-
-def _made_visible(text: str) -> str:
-    return text if _is_plain(text) else _disarmed(text)
-
-
-@lru_cache(maxsize=KNOWN_TEXTS_MAX)
-def _visible_if_known(text: str) -> str:
-    """The same, remembered: what is recalled once is recalled again."""
-    return _made_visible(text)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether none of the patterns can match, told without searching for each: most text is of this kind."""
-    ascii_part, beyond = text, ""
-    if not text.isascii():
-        # Most texts have few such characters, and a search through all costs ten times as much.
-        ascii_part, beyond = text.encode("ascii", "ignore").decode(), _ASCII.sub("", text)
-    odd = any(sign in ascii_part for sign in _SIGNS) or not ascii_part.replace("\n", "").replace("\t", "").isprintable()
-    return not odd and not _ODD.search(beyond) and not any(map(_SPEAKS.match, text.split("\n")))
-
-
-def _disarmed(text: str) -> str:
-    text = _HIDDEN.sub("", _LINE_END.sub("\n", _SURROGATE.sub("\ufffd", text)))
-    if not text.isascii():
+    if _UNUSUAL.search(text):
+        text = _HIDDEN.sub("", _LINE_END.sub("\n", _SURROGATE.sub("\ufffd", text)))
         text = _HIDDEN.sub("", _DISGUISED.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))
-    text = _without_special_tokens(text)
-    text = _TAG.sub(lambda tag: f"({tag['slash']}{tag['name']}{(tag['rest'] or '').rstrip()})", text)
-    # A tag over two lines can have stood between a beginning and an end.
-    text = _BRACKET.sub(_without_bracket, _without_special_tokens(text))
+    if _MARKUP.search(text):
+        text = _without_special_tokens(text)
+        text = _TAG.sub(lambda tag: f"({tag['slash']}{tag['name']}{(tag['rest'] or '').rstrip()})", text)
+        # A tag over two lines can have been between the beginning and the end of a special token.
+        text = _BRACKET.sub(_without_bracket, _without_special_tokens(text))
     return "\n".join(_HEADED.sub(_QUOTED, _SPEAKS.sub(_QUOTED, line, 1), 1) for line in text.split("\n"))
 
 
@@ -111,7 +85,7 @@ def _without_special_tokens(text: str) -> str:
 
 
 def _parenthesised(line: str) -> str:
-    """The line with parentheses around its special tokens, however they are nested."""
+    """The line with parentheses around its special tokens, nested ones too."""
     bars = list(_BAR.finditer(line))
     first = next((bar.start() for bar in bars if bar["begin"]), len(line))
     last = next((bar.start() for bar in reversed(bars) if bar["end"]), -1)
@@ -132,14 +106,14 @@ def _without_bracket(found: re.Match[str]) -> str:
 
 
 def safe_line(text: str, max_chars: int) -> str:
-    """The text as one line of at most `max_chars` characters that is safe behind a bullet of ours. Idempotent.
+    """The sanitized text as one line of at most `max_chars` characters, without bullets and headings. Idempotent.
 
-    Bullets and headings of its lines are flattened; a longer text is cut at a word and ends in `…`.
+    A longer text is cut at a word and ends in `…`.
     """
     if _PLAIN.fullmatch(text):
         return cut_at_word(text, max_chars)
     lines = (_LINE_MARKS.sub("", line, 1) if _LINE_MARKS.match(line) else line for line in visible(text).split("\n"))
-    # Putting lines together can bring a tag together, and a cut can leave the name of one of a longer word.
+    # Joined lines can form a tag, and a cut can turn a longer word into the name of one.
     return cut_at_word(visible(cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)), max_chars)
 
 

@@ -1,7 +1,7 @@
-"""Words: the one tokeniser for rows and for questions. Pure.
+"""Tokenizer of rows and of questions. Pure.
 
-Postgres' own parser does odd things to what agents write: `db-prod-03` yields the number -03, `user_id` falls apart, a
-Chinese sentence is one word. So the text given to `to_tsvector('english', …)` holds only tokens of letters and digits,
+Postgres' own parser does not suit what agents write: `db-prod-03` yields the number -03, `user_id` is split, a Chinese
+sentence is one word. So the text given to `to_tsvector('english', …)` holds only tokens of letters and digits,
 which the parser keeps whole, and the English dictionary does the rest (stop-words, stems), the same for rows and for
 questions:
 
@@ -13,7 +13,7 @@ questions:
 * Scripts that do not put spaces between words (Chinese, Japanese, Thai, …; Korean, for its endings) become pairs of
   characters. Rows hold the single characters, too, so that a question of one character finds them.
 
-A token stands in the text once: how often a word occurs tells little in texts of this length.
+Each token occurs once: in texts of this length, the frequency of a word says little.
 """
 
 from __future__ import annotations
@@ -86,18 +86,23 @@ def document(text: str) -> str:
 
 
 def query(text: str, tokens_max: int = QUERY_TOKENS_MAX) -> str:
-    """A question as tokens for `to_tsvector('english', …)`, whose lexemes are then ORed.
+    """A question as tokens for the configuration `english`; all of them are in `document` of the same text.
 
-    All of them stand in the document of the same text. Of a long text the beginning and the end are taken, because
-    that is where people put the question when they paste something.
+    Of a long text the first and the last tokens are taken.
     """
-    chars_each = 40 * tokens_max
-    if len(text) > 2 * chars_each:
-        text = f"{text[:chars_each]}\n{text[-chars_each:]}"
-    tokens = list(dict.fromkeys(_tokens(text, 4 * chars_each, singles=False)))
+    text = shortened(text, 80 * tokens_max)
+    tokens = list(dict.fromkeys(_tokens(text, 160 * tokens_max, singles=False)))
     if len(tokens) > tokens_max:
         tokens = tokens[: tokens_max - tokens_max // 2] + tokens[len(tokens) - tokens_max // 2 :]
     return " ".join(tokens)
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """A question of at most `chars_max` characters: its beginning and its end, where people put what they ask."""
+    if len(text) <= chars_max:
+        return text
+    half = chars_max // 2
+    return f"{text[: half - 1]}\n{text[-half:]}"
 
 
 def _tokens(text: str, chars_max: int, *, singles: bool) -> Iterable[str]:

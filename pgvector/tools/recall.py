@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import BadArgument
 from ..model import TARGETS, Caller, RecallRequest, Scope
 from ..runtime import Runtime
+from ..store.queries import Kind
 from ..text import times
 from ..text.cleaning import clean
 from . import answers
@@ -93,7 +94,7 @@ def recall_conversation(runtime: Runtime, arguments: Arguments, caller: Caller) 
     return _recall(runtime, "turns", arguments, caller)
 
 
-def _recall(runtime: Runtime, kind: str, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+def _recall(runtime: Runtime, kind: Kind, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     query = clean(given.text(arguments, "query")).strip()
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")

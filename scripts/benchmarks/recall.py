@@ -176,7 +176,7 @@ def _recaller(settings: Settings, embedder: Asked) -> Iterator[Recaller]:
 
 def _timed(recaller: Recaller, theme: str | None, query: str, limit: int) -> tuple[Any, float]:
     started = time.perf_counter()
-    recall = recaller.turns(RecallRequest(query=query, scope=scope_of(theme), limit=limit, budget_s=30))
+    recall = recaller.recall("turns", RecallRequest(query=query, scope=scope_of(theme), limit=limit, budget_s=30))
     return recall, 1000 * (time.perf_counter() - started)
 
 

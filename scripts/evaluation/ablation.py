@@ -13,9 +13,9 @@ import psycopg
 from numpy.typing import NDArray
 
 from hermes_memory_pgvector.embedding.http import HttpEmbedder
-from hermes_memory_pgvector.recall import fusion, recaller, scan, selection, utterance
-from hermes_memory_pgvector.recall.scan import Key, Scan
-from hermes_memory_pgvector.recall.terms import Terms
+from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
+from hermes_memory_pgvector.recall.scan import Scan
+from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
 
 from .cases import Case, Question, matched
 from .measures import means, measures
@@ -27,11 +27,11 @@ Change = tuple[ModuleType, str, float]
 ALONE = "turns embedded without what stands before them"
 CHANGES: dict[str, Sequence[Change]] = {
     "everything": (),
-    "without the meaning (weight 0)": ((fusion, "MEANING_WEIGHT", 0.0),),
-    "without the words (weight 1)": ((fusion, "MEANING_WEIGHT", 1.0),),
-    "weight of the meaning 0.2": ((fusion, "MEANING_WEIGHT", 0.2),),
-    "weight of the meaning 0.4": ((fusion, "MEANING_WEIGHT", 0.4),),
-    "weight of the meaning 0.5": ((fusion, "MEANING_WEIGHT", 0.5),),
+    "without the meaning (weight 0)": ((fusion, "VECTOR_WEIGHT", 0.0),),
+    "without the words (weight 1)": ((fusion, "VECTOR_WEIGHT", 1.0),),
+    "weight of the meaning 0.2": ((fusion, "VECTOR_WEIGHT", 0.2),),
+    "weight of the meaning 0.4": ((fusion, "VECTOR_WEIGHT", 0.4),),
+    "weight of the meaning 0.5": ((fusion, "VECTOR_WEIGHT", 0.5),),
     ALONE: (),
     "neighbours share neither words nor scores": ((fusion, "CONTEXT_SHARE", 0.0), (fusion, "NEIGHBOUR_SHARE", 0.0)),
     "no words of neighbours": ((fusion, "CONTEXT_SHARE", 0.0),),
@@ -43,26 +43,22 @@ CHANGES: dict[str, Sequence[Change]] = {
     "one step instead of three": ((fusion, "STEPS", 1),),
     "two steps": ((fusion, "STEPS", 2),),
     "four steps": ((fusion, "STEPS", 4),),
-    "a turn that asks keeps all of its score": ((selection, "ASKING_SHARE", 1.0),),
-    "a turn that asks keeps 0.2 instead of 0.4": ((selection, "ASKING_SHARE", 0.2),),
-    "a turn that asks keeps 0.3": ((selection, "ASKING_SHARE", 0.3),),
-    "a turn that asks keeps 0.5": ((selection, "ASKING_SHARE", 0.5),),
-    "the usual weight of rare words, not its square": ((scan, "IDF_POWER", 1),),
-    "the cube of the weight of rare words": ((scan, "IDF_POWER", 3),),
-    "50 rows a leg instead of 100": ((recaller, "LEG_LIMIT", 50),),
-    "200 rows a leg": ((recaller, "LEG_LIMIT", 200),),
-    "BM25 b 0 instead of 0.4": ((scan, "BM25_B", 0.0),),
-    "BM25 b 0.75": ((scan, "BM25_B", 0.75),),
-    "BM25 k1 0.5 instead of 0.9": ((scan, "BM25_K1", 0.5),),
-    "BM25 k1 1.6": ((scan, "BM25_K1", 1.6),),
+    "the usual weight of rare words, not its square": ((word_search, "IDF_POWER", 1),),
+    "the cube of the weight of rare words": ((word_search, "IDF_POWER", 3),),
+    "50 rows a search instead of 100": ((recaller, "SEARCH_LIMIT", 50),),
+    "200 rows a search": ((recaller, "SEARCH_LIMIT", 200),),
+    "BM25 b 0 instead of 0.4": ((word_search, "BM25_B", 0.0),),
+    "BM25 b 0.75": ((word_search, "BM25_B", 0.75),),
+    "BM25 k1 0.5 instead of 0.9": ((word_search, "BM25_K1", 0.5),),
+    "BM25 k1 1.6": ((word_search, "BM25_K1", 1.6),),
 }
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a memory holds of one case: its rows in their order, without a question, their texts, vectors and terms."""
+class Stored:
+    """The stored rows of one case in their order, without a question, with their texts, vectors and terms."""
 
-    rows: Scan
+    rows: ScannedRows
     contents: Mapping[Key, str]
     vectors: NDArray[np.float64]
     terms: Sequence[frozenset[str]]
@@ -70,32 +66,30 @@ class Told:
     def asked(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> Scan:
         """The rows as a question sees them, whose terms are given with the word that each comes from."""
         held = np.array([[term in of_row for term in terms] for of_row in self.terms], dtype=bool)
-        return replace(
-            self.rows,
-            cosines=self.vectors @ vector, held=held.reshape(len(self.terms), -1), words=list(terms.values()),
-        )  # fmt: skip
+        rows = self.rows._replace(cosines=self.vectors @ vector, held=held.reshape(len(self.terms), -1))
+        return Scan.of(rows, list(terms.values()))
 
 
 def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) -> dict[str, dict[str, float]]:
     """The measures by change, in the order of CHANGES, of what a memory has stored at `dsn`."""
     with closing(HttpEmbedder(f"{endpoint.url}/v1", endpoint.model, api="openai")) as embedder:
         with psycopg.connect(dsn) as connection:
-            told = [_told(connection, case.theme) for case in cases]
-            terms = [[Terms().of(connection, question.text) for question in case.questions] for case in cases]
+            stored = [_stored(connection, case.theme) for case in cases]
+            terms = [[_terms(connection, question.text) for question in case.questions] for case in cases]
         vectors = [[np.array(embedder.embed_query(q.text, EMBED_S_MAX)) for q in case.questions] for case in cases]
         alone = [
             replace(one, vectors=np.array(embedder.embed_passages(list(one.contents.values()), EMBED_S_MAX * 60)))
-            for one in told
+            for one in stored
         ]
 
-    def asked(memories: Sequence[Told]) -> list[tuple[Case, Question, Told, Scan]]:
+    def asked(memories: Sequence[Stored]) -> list[tuple[Case, Question, Stored, Scan]]:
         return [
             (case, question, one, one.asked(*given))
             for case, one, *of_case in zip(cases, memories, terms, vectors, strict=True)
             for question, *given in zip(case.questions, *of_case, strict=True)
         ]
 
-    as_stored, as_alone = asked(told), asked(alone)
+    as_stored, as_alone = asked(stored), asked(alone)
     results = {}
     for name, changes in CHANGES.items():
         with _changed(changes):
@@ -120,7 +114,7 @@ def _changed(changes: Sequence[Change]) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def _told(connection: psycopg.Connection[Any], theme: str) -> Told:
+def _stored(connection: psycopg.Connection[Any], theme: str) -> Stored:
     rows = connection.execute(
         "select id, dense_rank() over (order by session_id), content, embedding::real[], tsvector_to_array(search) "
         "from conversations where agent_identity = %s order by session_id, ts, id",
@@ -129,21 +123,28 @@ def _told(connection: psycopg.Connection[Any], theme: str) -> Told:
     ids, sessions, contents, vectors, terms = zip(*rows, strict=True)
     keys = [(theme, number) for number in ids]
     nothing = np.zeros(len(rows))
-    whole = Scan(
-        keys, np.array(ids), np.array(sessions), nothing, np.array([len(of_row) for of_row in terms], dtype=np.int32),
-        np.zeros((len(rows), 0), dtype=bool), (), np.zeros(len(rows), dtype=np.uint32), nothing,
+    whole = ScannedRows(
+        keys, np.array(ids), np.array(sessions), np.arange(len(rows), dtype=float), nothing,
+        np.array([len(of_row) for of_row in terms], dtype=np.int32), np.zeros((len(rows), 0), dtype=bool),
     )  # fmt: skip
-    return Told(whole, dict(zip(keys, contents, strict=True)), np.array(vectors), [frozenset(of) for of in terms])
+    return Stored(whole, dict(zip(keys, contents, strict=True)), np.array(vectors), [frozenset(of) for of in terms])
 
 
-def _found(told: Told, rows: Scan, limit: int) -> list[str]:
+def _terms(connection: psycopg.Connection[Any], question: str) -> dict[str, str]:
+    """The terms of a question, each with the first word that it comes from."""
+    rows = connection.execute(
+        "select lexeme, word from unnest(%s::text[]) with ordinality as w (word, n) "
+        "cross join unnest(tsvector_to_array(to_tsvector('english', word))) as lexeme order by n desc",
+        [word_search.words_of(question)],
+    )
+    return dict(rows.fetchall())
+
+
+def _found(stored: Stored, scan: Scan, limit: int) -> list[str]:
     """The contents of the hits, best first, each text once."""
-    near = rows.near(recaller.LEG_LIMIT)
-    scores = fusion.fuse(rows.line(near, recaller.LEG_LIMIT), span=(min(near.values()), max(near.values())))
-    weighed = {
-        key: score * selection.weight("a turn", utterance.asking(told.contents[key])) for key, score in scores.items()
-    }
+    nearest = scan.nearest(recaller.SEARCH_LIMIT)
+    span = min(nearest.values()), max(nearest.values())
     best: dict[str, str] = {}
-    for key in sorted(weighed, key=weighed.__getitem__, reverse=True):
-        best.setdefault(utterance.said(told.contents[key]), told.contents[key])
+    for key in fusion.fuse(scan.candidates(nearest, recaller.SEARCH_LIMIT), span=span):
+        best.setdefault(selection.comparable(stored.contents[key]), stored.contents[key])
     return list(best.values())[:limit]

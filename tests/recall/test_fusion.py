@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from candidates import Candidate, lined_up
+from candidates import Candidate, as_arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall import fusion
-from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, MEANING_WEIGHT, NEIGHBOUR_SHARE, STEPS, K
+from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, NEIGHBOUR_SHARE, STEPS, VECTOR_WEIGHT, K
 
 similarities = st.none() | st.floats(-1, 1)
 words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
@@ -19,7 +19,7 @@ MOST = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**step for step in range(STEPS))
 
 
 def fuse(rows: Iterable[Candidate[K]], span: tuple[float, float] | None = None) -> dict[K, float]:
-    return fusion.fuse(lined_up(rows), span=span)
+    return fusion.fuse(as_arrays(rows), span=span)
 
 
 @st.composite
@@ -76,8 +76,8 @@ def test_nothing_gives_nothing() -> None:
     ("similarity", "held", "own"),
     [
         (0.4, {"x": 3.0}, 1.0),
-        (0.4, {}, MEANING_WEIGHT),
-        (None, {"x": 3.0}, 1 - MEANING_WEIGHT),
+        (0.4, {}, VECTOR_WEIGHT),
+        (None, {"x": 3.0}, 1 - VECTOR_WEIGHT),
         (None, {}, 0.0),
     ],
 )

@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -26,19 +25,17 @@ from hermes_memory_pgvector.embedding.compatibility import CALIBRATION_WAIT_S_MI
 from hermes_memory_pgvector.embedding.protocol import Embedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
-from hermes_memory_pgvector.recall import row_cache, utterance, vector_search
-from hermes_memory_pgvector.recall.cache import Remembered
-from hermes_memory_pgvector.recall.prefetch import ambient
-from hermes_memory_pgvector.recall.recaller import LEG_LIMIT, QUERY_CHARS_MAX, Recaller
-from hermes_memory_pgvector.recall.row_cache import METADATA_CHARS_MAX, ROW_CHARS_MAX
-from hermes_memory_pgvector.recall.scan import BM25_B, BM25_K1
-from hermes_memory_pgvector.recall.vector_search import INDEXED
+from hermes_memory_pgvector.recall import vector_search
+from hermes_memory_pgvector.recall.prefetch import Prefetch
+from hermes_memory_pgvector.recall.recaller import QUERY_CHARS_MAX, SEARCH_LIMIT, Recaller
+from hermes_memory_pgvector.recall.vector_search import GRAPH_SETTINGS
+from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1
 from hermes_memory_pgvector.session.themes import readable
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
-from hermes_memory_pgvector.store.queries import Kind
+from hermes_memory_pgvector.store.queries import QUERIES, Kind, for_words
 from hermes_memory_pgvector.store.retrieval import Way, Where
 from hermes_memory_pgvector.text.theme_names import reserved
 from hermes_memory_pgvector.tools import answers
@@ -97,7 +94,7 @@ class Memory:
 
     def ask(self, query: str, scope: Scope = OPS, kind: Kind = "turns", limit: int = 10, **more: Any) -> Recall:
         request = RecallRequest(query=query, scope=scope, limit=limit, budget_s=more.pop("budget_s", 20.0), **more)
-        return self.recaller.turns(request) if kind == "turns" else self.recaller.entries(request)
+        return self.recaller.recall(kind, request)
 
     def found(self, query: str, scope: Scope = OPS, kind: Kind = "turns", **more: Any) -> list[str]:
         recall = self.ask(query, scope, kind, **more)
@@ -180,7 +177,7 @@ def test_no_hit_is_ever_outside_the_scope(
             memory.database.close()
 
 
-# The second question shares no word with any row, so the near leg answers it alone.
+# The second question shares no word with any row, so vector search answers it alone.
 def test_rows_of_times_that_python_does_not_have_are_found(memory: Memory, database: str) -> None:
     memory.add(turn("kelp now"), entry("kelp now"))
     with psycopg.connect(database, autocommit=True) as connection:
@@ -233,7 +230,7 @@ def test_a_neighbour_of_a_hit_stays_in_its_theme_and_session(memory: Memory) -> 
     assert {(hit.theme, hit.session_id) for hit in hits} == {("ops", "s")}
 
 
-# --- both legs against the same done by hand
+# --- both searches against the same done by hand
 
 
 def corpus(chance: random.Random, count: int = 60) -> list[TurnTaken]:
@@ -262,7 +259,7 @@ def bm25(query: str, stored: dict[str, str], row_count: int) -> dict[str, float]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_words_leg_is_bm25(memory: Memory, seed: int) -> None:
+def test_word_search_is_bm25(memory: Memory, seed: int) -> None:
     chance = random.Random(seed)
     events = corpus(chance)
     memory.add(*events)
@@ -327,27 +324,6 @@ def test_a_row_of_another_theme_with_the_same_id_is_another_row(memory: Memory) 
         assert {(hit.theme, hit.content) for hit in hits} == {(theme, f"{theme} kelp") for theme in themes}
 
 
-@pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each fetch asks for."""
-    numbers: list[int] = []
-    fetch = retrieval.fetch
-    monkeypatch.setattr(retrieval, "fetch", lambda *asked: numbers.append(len(asked[-1])) or fetch(*asked))
-    return numbers
-
-
-@pytest.mark.parametrize("kind", ["turns", "entries"])
-def test_a_text_that_was_recalled_before_is_not_fetched_again(memory: Memory, kind: Kind, fetched: list[int]) -> None:
-    memory.add(turn("the kelp"), turn("the lamp"), entry("the kelp"), entry("the lamp"))
-    first = memory.ask("kelp", kind=kind).hits
-    assert memory.ask("kelp", kind=kind).hits == first
-    memory.ask("lamp", kind=kind)
-    assert fetched == [2]
-    memory.add(turn("the frog"), entry("the frog"))
-    assert memory.found("frog", kind=kind)[0] == "the frog"
-    assert fetched == [2, 1]
-
-
 @pytest.mark.parametrize(("kind", "table"), [("turns", "conversations"), ("entries", "memory_entries")])
 def test_a_row_that_was_changed_or_deleted_since_it_was_recalled_is_told_as_it_is_now(
     memory: Memory, kind: Kind, table: str
@@ -380,16 +356,6 @@ def test_a_view_in_place_of_the_table_is_searched_all_the_same(memory: Memory) -
     assert memory.found("kelp") == memory.found("kelp") == ["the kelp"]
 
 
-def test_no_more_rows_are_kept_than_there_is_room_for(
-    memory: Memory, fetched: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_cache, "ROWS_REMEMBERED_MAX", 1)
-    memory.recaller.abandon()
-    memory.add(turn("the kelp"), turn("the lamp"))
-    assert memory.found("kelp") == memory.found("kelp")
-    assert fetched == [2, 1]
-
-
 def test_times_are_in_utc_wherever_the_server_is(memory: Memory, database: str) -> None:
     memory.run(f"alter database \"{conninfo_to_dict(database)['dbname']}\" set timezone to 'Asia/Kolkata'")
     memory.add(replace(turn("the kelp"), at=datetime(2026, 3, 1, 22, 30, tzinfo=UTC)))
@@ -414,23 +380,6 @@ def test_a_row_that_changes_while_it_is_recalled_is_told_as_it_is_then(
     assert memory.found("kelp") == memory.found("kelp") == ["a third thing"]
 
 
-@pytest.mark.parametrize(
-    "long",
-    [
-        TurnTaken(theme="ops", home="home", session_id="s", user="kelp " * ROW_CHARS_MAX, assistant=""),
-        TurnTaken(theme="ops", home="home", session_id="s" * ROW_CHARS_MAX, user="kelp", assistant=""),
-        TurnTaken(
-            theme="ops", home="home", session_id="s", user="kelp", assistant="",
-            metadata={"note": "x" * METADATA_CHARS_MAX},
-        ),
-    ],
-)  # fmt: skip
-def test_long_rows_are_fetched_each_time(memory: Memory, fetched: list[int], long: TurnTaken) -> None:
-    memory.add(long)
-    assert memory.found("kelp") == memory.found("kelp")
-    assert fetched == [1, 1]
-
-
 def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(make: Callable[..., Memory]) -> None:
     memory = make(word_candidates_max=100)
     memory.add(*(turn("plum", session=str(n)) for n in range(50)))
@@ -438,7 +387,7 @@ def test_a_scope_that_has_grown_since_it_was_counted_is_searched_as_a_large_one(
     memory.add(*(turn("plum", session=str(n)) for n in range(50, 150)), turn("kelp", session="new"))
     recall = memory.ask("kelp")
     assert recall.hits[0].session_id == "new"
-    assert recall.explanation.near == LEG_LIMIT
+    assert recall.explanation.near == SEARCH_LIMIT
     assert recall.explanation.rows == memory.ask("kelp").explanation.rows == 151
     assert recall.degraded == ()
 
@@ -477,11 +426,15 @@ def test_what_happens_to_the_tables_or_the_session_between_two_questions_takes_n
 def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_one(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = retrieval.PLAIN["scan_turns_8"].replace("where", "where pg_sleep(5) is not null and", 1)
-    monkeypatch.setattr(retrieval, "PLAIN", {**retrieval.PLAIN, "scan_turns_8": slow})
+    slow = QUERIES["scan_turns"].replace("where", "where pg_sleep(5) is not null and", 1)
+    monkeypatch.setitem(QUERIES, "scan_turns", slow)
+    for_words.cache_clear()
     memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
     started = time.monotonic()
-    recall = memory.ask("kelp", budget_s=2.0)
+    try:
+        recall = memory.ask("kelp", budget_s=2.0)
+    finally:
+        for_words.cache_clear()
     assert time.monotonic() - started < 4
     assert recall.hits[0].content == "the kelp"
     assert recall.hits[0].words > 0
@@ -499,30 +452,15 @@ def test_a_long_text_that_is_stored_while_its_scope_is_searched_is_no_error(
             "where session_id = %s", session,
         )  # fmt: skip
 
-    near = vector_search.near
+    search = vector_search.search
 
-    def later(*asked: Any, **more: Any) -> vector_search.Near:
+    def later(*asked: Any, **more: Any) -> vector_search.Nearest:
         add("meanwhile")
-        return near(*asked, **more)
+        return search(*asked, **more)
 
     add("before")
-    monkeypatch.setattr(vector_search, "near", later)
+    monkeypatch.setattr(vector_search, "search", later)
     assert [hit.session_id for hit in memory.ask("kelp").hits] == ["before"]
-
-
-def test_texts_that_begin_alike_are_compared_by_one_look_at_each(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[str] = []
-
-    def counted(text: str, said: Callable[[str], str] = utterance.said) -> str:
-        looks.append(text)
-        return said(text)
-
-    memory.add(*(turn(f"find the kelp for me in lamp {n}", session=str(n)) for n in range(20)))
-    monkeypatch.setattr(utterance, "said", counted)
-    assert len(memory.found("kelp", limit=20)) == 20
-    assert len(looks) == len(set(looks)) == 20
 
 
 def test_what_is_said_behind_a_line_of_signs_is_the_same(memory: Memory) -> None:
@@ -532,13 +470,13 @@ def test_what_is_said_behind_a_line_of_signs_is_the_same(memory: Memory) -> None
 
 
 @pytest.mark.parametrize("asked", [{}, {"role": "assistant"}, {"since": datetime(2020, 1, 1, tzinfo=UTC)}])
-def test_reading_a_scope_whole_finds_what_the_legs_find(make: Callable[..., Memory], asked: dict[str, Any]) -> None:
-    whole, legs_ = make(), make(word_candidates_max=100, exact_rows_max=0)
+def test_reading_a_scope_whole_finds_what_the_searches_find(make: Callable[..., Memory], asked: dict[str, Any]) -> None:
+    whole, searches = make(), make(word_candidates_max=100, exact_rows_max=0)
     chance = random.Random(5)
-    # So few that the newest rows which a leg reads are all of them, and more than are read whole.
+    # So few that the newest rows which word search reads are all of them, and more than are read whole.
     whole.add(*(turn(e.user, e.user[::-1], theme="ops", session=str(chance.randrange(9))) for e in corpus(chance, 12)))
     for query in ("kelp lamp", "frog", "bolt drum tusk yarn", "nothing"):
-        first, second = (memory.ask(query, Scope("ops", ("ops",), **asked), limit=50) for memory in (whole, legs_))
+        first, second = (memory.ask(query, Scope("ops", ("ops",), **asked), limit=50) for memory in (whole, searches))
         assert first.explanation.plan == "exact"
         assert second.explanation.plan == "graph index"
         assert [(hit.id, hit.matched) for hit in first.hits] == [(hit.id, hit.matched) for hit in second.hits]
@@ -546,19 +484,19 @@ def test_reading_a_scope_whole_finds_what_the_legs_find(make: Callable[..., Memo
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("way", ["exact", "seen", "indexed"])
-def test_the_near_leg_ranks_by_cosine(make: Callable[..., Memory], seed: int, way: Way) -> None:
+@pytest.mark.parametrize("way", ["exact", "of_all", "of_scope"])
+def test_vector_search_ranks_by_cosine(make: Callable[..., Memory], seed: int, way: Way) -> None:
     memory = make(exact_rows_max=20_000 if way == "exact" else 0)
     events = corpus(random.Random(seed), 300)
     memory.add(*events)
     query = vector("kelp frog frog")
     where = Where("turns", OPS)
     with memory.database.transaction(20, 20) as open_:
-        found = vector_search.compare(open_, where, query, LEG_LIMIT, way=way, within_s=20)
+        found = vector_search.compare(open_, where, query, SEARCH_LIMIT, way=way, within_s=20)
     cosines = [
         sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
     ]
-    best = sorted(cosines, reverse=True)[:LEG_LIMIT]
+    best = sorted(cosines, reverse=True)[:SEARCH_LIMIT]
     assert list(found.values()) == pytest.approx(best, abs=2e-3)
     assert memory.ask("kelp frog frog").explanation.plan == ("exact" if way == "exact" else "graph index")
 
@@ -587,8 +525,8 @@ def nearer_neighbours(memory: Memory, ours: int = 300, theirs: int = 3000) -> No
 @pytest.fixture
 def shortsighted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph index gives up early, as it does by itself among some hundred thousand rows."""
-    monkeypatch.setitem(INDEXED, "hnsw__max_scan_tuples", "500")
-    monkeypatch.setitem(INDEXED, "hnsw__ef_search", "40")
+    monkeypatch.setitem(GRAPH_SETTINGS, "hnsw__max_scan_tuples", "500")
+    monkeypatch.setitem(GRAPH_SETTINGS, "hnsw__ef_search", "40")
 
 
 def test_where_the_graph_index_finds_too_few_all_rows_are_compared(
@@ -598,29 +536,29 @@ def test_where_the_graph_index_finds_too_few_all_rows_are_compared(
     nearer_neighbours(memory)
     recall = memory.ask("kelp")
     assert recall.explanation.plan == "exact, after the graph index"
-    assert recall.explanation.near == LEG_LIMIT
+    assert recall.explanation.near == SEARCH_LIMIT
     assert recall.degraded == ()
 
 
-def test_a_near_leg_that_found_too_few_in_its_time_says_so(
+def test_a_vector_search_that_found_too_few_in_its_time_says_so(
     make: Callable[..., Memory], shortsighted: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make(exact_rows_max=100)
     nearer_neighbours(memory)
-    slow = retrieval.PLAIN["near_turns_exact"].replace("where", "where pg_sleep(1) is not null and", 1)
-    monkeypatch.setattr(retrieval, "PLAIN", {**retrieval.PLAIN, "near_turns_exact": slow})
+    slow = QUERIES["nearest_turns_exact"].replace("where", "where pg_sleep(1) is not null and", 1)
+    monkeypatch.setitem(QUERIES, "nearest_turns_exact", slow)
     memory.add(turn("the lamp"))
     recall = memory.ask("kelp kelp kelp lamp", budget_s=3.0)
     assert "the lamp" in [hit.content for hit in recall.hits]
-    assert recall.explanation.near < LEG_LIMIT
-    assert f"of {LEG_LIMIT} rows in time" in recall.degraded[0]
+    assert recall.explanation.near < SEARCH_LIMIT
+    assert f"of {SEARCH_LIMIT} rows in time" in recall.degraded[0]
 
 
 def test_the_graph_index_sees_past_nearer_rows_of_other_themes(make: Callable[..., Memory]) -> None:
-    assert int(INDEXED["hnsw__max_scan_tuples"]) >= 400_000
+    assert int(GRAPH_SETTINGS["hnsw__max_scan_tuples"]) >= 400_000
     memory = make(exact_rows_max=100)
     nearer_neighbours(memory)
-    assert memory.ask("kelp").explanation.near == LEG_LIMIT
+    assert memory.ask("kelp").explanation.near == SEARCH_LIMIT
 
 
 def test_the_turns_of_one_session_can_be_left_out(make: Callable[..., Memory]) -> None:
@@ -643,20 +581,13 @@ def test_the_turns_of_one_session_can_be_left_out_from_a_moment_on(make: Callabl
 
 
 def test_ambient_recall_finds_older_sessions_behind_a_long_running_one(memory: Memory) -> None:
-    class Quiet:
-        settings, writer = memory.settings, SimpleNamespace(health=SimpleNamespace(problem=""))
-        begun: Remembered[tuple[str, str], datetime] = Remembered(1)
-        fitting = SimpleNamespace(floor=None)
-
-        def recall(self, kind: str, request: RecallRequest) -> Recall:
-            return memory.recaller.turns(request) if kind == "turns" else memory.recaller.entries(request)
-
+    prefetch = Prefetch(memory.settings, memory.recaller.recall, lambda: None, lambda: False)
     memory.add(turn("kelp lamp frog", session="old"), *(turn("kelp", session="now") for _ in range(150)), entry("kelp"))
-    found = ambient(Quiet(), "ops", "kelp", "now").hits  # type: ignore[arg-type]
+    found = prefetch.before_turn("ops", "kelp", "now").hits
     assert {(hit.content, hit.session_id) for hit in found} == {("kelp", ""), ("kelp lamp frog", "old")}
 
 
-def test_the_best_of_both_legs_comes_first_and_scores_are_in_order(memory: Memory) -> None:
+def test_the_best_of_both_searches_comes_first_and_scores_are_in_order(memory: Memory) -> None:
     memory.add(*corpus(random.Random(2)), turn("zebra crossing kelp", session="wanted"))
     hits = memory.ask("zebra crossing kelp", limit=50).hits
     assert hits[0].session_id == "wanted"
@@ -827,7 +758,7 @@ def test_a_long_question_is_cut_in_the_middle_before_it_is_embedded(make: Callab
 def test_a_recaller_whose_lock_a_fork_left_held_works_again_once_abandoned(memory: Memory) -> None:
     memory.add(turn("kelp"))
     assert memory.ask("kelp").hits
-    memory.recaller._vectors._lock.acquire()
+    memory.recaller._lock.acquire()
     memory.recaller.abandon()
     assert in_time(lambda: memory.ask("kelp")).hits
     assert isinstance(memory.embedder, Words)
@@ -932,7 +863,7 @@ def test_many_rows_of_zeros_do_not_hide_the_others(memory: Memory, kind: Kind) -
     memory.run(
         f"insert into {table} (agent_identity, {columns}, content, embedding) select 'ops', 'z', %s, 'zeros ' || n, "
         "array_fill(0, array[384])::vector::halfvec from generate_series(1, %s) as n",
-        "user", LEG_LIMIT,
+        "user", SEARCH_LIMIT,
     )  # fmt: skip
     recall = memory.ask("kelp", kind=kind)
     assert [hit.content for hit in recall.hits] == ["frog"]

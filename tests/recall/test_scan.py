@@ -1,21 +1,21 @@
 from __future__ import annotations
 
 import math
-import struct
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import pytest
-from candidates import Candidate, lined_up
+from candidates import Candidate, as_arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall.fusion import fuse
-from hermes_memory_pgvector.recall.scan import BITS, BM25_B, BM25_K1, Columns, Key, Scan, related, scanned
+from hermes_memory_pgvector.recall.scan import Scan, with_neighbours
+from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1
+from hermes_memory_pgvector.store.retrieval import Key, RelatedRows, ScannedRows
 
-# More than fit into one column of the statement.
 WORDS = [f"word{n}" for n in range(70)]
 
 
@@ -27,27 +27,39 @@ class Row:
     cosine: float | None
     length: int
     held: frozenset[int]
-    version: int = 0
 
 
-def sent(rows: Sequence[Row]) -> list[Columns]:
-    """The rows as the database sends them: the numbers of a theme one behind the other."""
-    themes: dict[str, list[bytes]] = defaultdict(lambda: [b""] * 8)
-    for row in rows:
-        low, high = (sum(1 << bit - start for bit in row.held if start <= bit < start + BITS) for start in (0, BITS))
-        numbers = (
-            row.key[1],
-            row.session,
-            row.at,
-            math.nan if row.cosine is None else row.cosine,
-            row.length,
-            low,
-            high,
-            row.version,
-        )
-        for n, (sign, number) in enumerate(zip("qqddiqqI", numbers, strict=True)):
-            themes[row.key[0]][n] += struct.pack(f">{sign}", number)
-    return [(theme, *columns) for theme, columns in themes.items()]
+def scan_of(rows: Sequence[Row], words: Sequence[str] = WORDS) -> Scan:
+    """The scan of these rows for a question with a term for each of the words."""
+    held = np.array([[n in row.held for n in range(len(words))] for row in rows], dtype=bool)
+    return Scan.of(
+        ScannedRows(
+            [row.key for row in rows],
+            np.array([row.key[1] for row in rows], dtype=np.int64),
+            np.array([row.session for row in rows], dtype=np.int64),
+            np.array([row.at for row in rows], dtype=float),
+            np.array([row.cosine for row in rows], dtype=float),
+            np.array([row.length for row in rows], dtype=np.int32),
+            held.reshape(len(rows), len(words)),
+        ),
+        words,
+    )
+
+
+def related(rows: Sequence[tuple[Row, Key | None]]) -> RelatedRows:
+    """These rows, each with the row before it in its session."""
+    return RelatedRows(
+        [row.key for row, _ in rows],
+        np.array([row.key[1] for row, _ in rows], dtype=np.int64),
+        np.array([row.session for row, _ in rows], dtype=np.int64),
+        np.array([row.at for row, _ in rows], dtype=float),
+        np.array([row.cosine for row, _ in rows], dtype=float),
+        np.array([previous[1] if previous else row.key[1] for row, previous in rows], dtype=np.int64),
+    )
+
+
+def word_matches(scan: Scan, limit: int) -> dict[Key, dict[str, float]]:
+    return scan.word_matches(limit).by_key(scan.rows.keys)
 
 
 @st.composite
@@ -66,14 +78,9 @@ def rows(draw: st.DrawFn) -> list[Row]:
                 cosine=draw(st.none() | st.floats(-1, 1)),
                 length=len(held) + number % 3,
                 held=held,
-                version=draw(st.integers(0, 2**32 - 1)),
             )
         )
     return found
-
-
-def scan_of(rows: Sequence[Row]) -> Scan:
-    return scanned(sent(rows), WORDS)
 
 
 def worths_by_hand(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
@@ -92,7 +99,7 @@ def worths_by_hand(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
 
 @given(rows(), st.integers(1, 40))
 def test_the_words_are_scored_by_bm25(rows: list[Row], limit: int) -> None:
-    found = scan_of(rows).worded(limit)
+    found = word_matches(scan_of(rows), limit)
     wanted = worths_by_hand(rows)
     scores = {key: math.fsum(worth.values()) for key, worth in wanted.items()}
     assert len(found) == min(limit, len(wanted))
@@ -104,7 +111,7 @@ def test_the_words_are_scored_by_bm25(rows: list[Row], limit: int) -> None:
 
 @given(rows(), st.integers(1, 40))
 def test_the_nearest_come_first_and_rows_without_a_vector_not_at_all(rows: list[Row], limit: int) -> None:
-    found = scan_of(rows).near(limit)
+    found = scan_of(rows).nearest(limit)
     stored = {row.key: row.cosine for row in rows if row.cosine is not None}
     assert list(found.values()) == sorted(stored.values(), reverse=True)[:limit]
     assert all(stored[key] == cosine for key, cosine in found.items())
@@ -115,40 +122,22 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
     picked = data.draw(st.sets(st.sampled_from(rows))) if rows else set()
     near = {row.key: data.draw(st.floats(0, 1)) for row in picked}
     limit = data.draw(st.integers(1, 10))
-    words = scan_of(rows).worded(limit)
+    words = word_matches(scan_of(rows), limit)
     found = near.keys() | words.keys()
     family: dict[Key, Candidate[Key]] = {}
-    told: dict[str, list[bytes]] = defaultdict(lambda: [b""] * 5)
+    beside_found: list[tuple[Row, Key | None]] = []
     line = sorted(rows, key=lambda row: (row.session, row.at, row.key[1]))
     for n, row in enumerate(line):
         beside = [line[m] for m in (n - 1, n + 1) if 0 <= m < len(line) and line[m].session == row.session]
         previous = line[n - 1].key if n and line[n - 1].session == row.session else None
         if found & {row.key, *(other.key for other in beside)}:
             family[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
-            cosine = math.nan if row.cosine is None else row.cosine
-            numbers = (row.key[1], row.session, row.at, cosine, previous[1] if previous else row.key[1])
-            for place, (sign, number) in enumerate(zip("qqddq", numbers, strict=True)):
-                told[row.key[0]][place] += struct.pack(f">{sign}", number)
-    wanted = pytest.approx(fuse(lined_up(family.values()), span=(0, 1)))
+            beside_found.append((row, previous))
+    wanted = pytest.approx(fuse(as_arrays(family.values()), span=(0, 1)))
     gone = ("a", 99)
-    assert fuse(scan_of(rows).line({**near, gone: 1.0}, limit), span=(0, 1)) == wanted
-    # Told row by row, each with who stands before it, they are the same.
-    themes = [(theme, *columns) for theme, columns in told.items()]
-    assert fuse(related(themes, {**near, gone: 1.0}, words), span=(0, 1)) == wanted
-
-
-@given(rows())
-def test_each_row_has_its_own_version(rows: list[Row]) -> None:
-    scan = scan_of(rows)
-    assert [scan.version(row.key) for row in rows] == [(row.version, row.at) if row.version else None for row in rows]
-    assert scan.version(("nowhere", 1)) is None
-
-
-def test_two_terms_of_one_word_add_up() -> None:
-    row = Row(("a", 1), 0, 0.0, None, 2, frozenset({0, 1}))
-    one, two = (scanned(sent([row]), words) for words in (["foo.bar", "bar"], ["bar", "bar"]))
-    assert sum(one.worded(1)["a", 1].values()) == pytest.approx(sum(two.worded(1)["a", 1].values()))
-    assert list(two.worded(1)["a", 1]) == ["bar"]
+    assert fuse(scan_of(rows).candidates({**near, gone: 1.0}, limit), span=(0, 1)) == wanted
+    # Found by two searches and then read with their neighbours, they are the same.
+    assert fuse(with_neighbours(related(beside_found), {**near, gone: 1.0}, words), span=(0, 1)) == wanted
 
 
 def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
@@ -158,25 +147,18 @@ def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
     rows += [Row(("b", number), 7, 0.0, 0.1, 3, frozenset({number})) for number in range(40)]
     scan = scan_of(rows)
     first = [("a", number) for number in range(30)]
-    assert list(scan.worded(30)) == first
-    assert list(scan.near(30)) == first
+    assert list(word_matches(scan, 30)) == first
+    assert list(scan.nearest(30)) == first
 
 
 def test_rows_of_two_themes_with_the_same_ids_are_no_neighbours() -> None:
-    def column(*numbers: int) -> bytes:
-        return struct.pack(f">{len(numbers)}q", *numbers)
-
-    cosines = struct.pack(">d", 0.5)
-    themes = [
-        ("a", column(5), column(1), cosines, cosines, column(5)),
-        ("b", column(6), column(2), cosines, cosines, column(5)),
-    ]
-    line = related(themes, {("a", 5): 0.5}, {})
-    assert line.positions[1] - line.positions[0] > 1
+    rows = [Row(("a", 5), 1, 0.5, 0.5, 1, frozenset()), Row(("b", 6), 2, 0.5, 0.5, 1, frozenset())]
+    found = with_neighbours(related([(rows[0], None), (rows[1], ("a", 5))]), {("a", 5): 0.5}, {})
+    assert found.positions[1] - found.positions[0] > 1
 
 
 def test_a_question_without_words_finds_none() -> None:
     row = Row(("a", 1), 0, 0.0, 0.5, 2, frozenset())
-    scan = scanned(sent([row]), [])
-    assert scan.worded(10) == {}
-    assert list(scan.line({("a", 1): 0.5}, 10).keys) == [("a", 1)]
+    scan = scan_of([row], [])
+    assert word_matches(scan, 10) == {}
+    assert list(scan.candidates({("a", 1): 0.5}, 10).keys) == [("a", 1)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import RecallRequest, Row, Scope
 from hermes_memory_pgvector.recall import selection
-from hermes_memory_pgvector.recall.selection import Best, Read
+from hermes_memory_pgvector.recall.selection import Best, comparable
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEXTS = ["it is blue", "It is: BLUE!", "it is red", "Is it red? It is.", "is it blue?", "is it", "?", ""]
@@ -30,12 +30,12 @@ def select(
     found: Sequence[tuple[Row | None, int]], asked: RecallRequest, fetches: list[Sequence[int]] | None = None
 ) -> dict[int, Best]:
     ranked = sorted(found, key=lambda one: -one[1])
-    reads = {key: Read.of(row) for key, (row, _) in enumerate(ranked) if row is not None}
+    rows = {key: row for key, (row, _) in enumerate(ranked) if row is not None}
 
-    def fetch(keys: Sequence[int]) -> dict[int, Read]:
+    def fetch(keys: Sequence[int]) -> dict[int, Row]:
         if fetches is not None:
             fetches.append(keys)
-        return {key: reads[key] for key in keys if key in reads}
+        return {key: rows[key] for key in keys if key in rows}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "FETCHED_MIN", 1)
@@ -85,10 +85,15 @@ def test_what_is_said_often_is_one_hit_with_a_count() -> None:
     ]
 
 
-def test_a_question_keeps_its_whole_score() -> None:
-    told = [(turn("is it blue?"), 90), (turn("what for?", role=""), 80), (turn("it is red"), 50)]
-    assert [(one.row.content, one.score) for one in select(told, request(5)).values()] == [
+def test_a_question_keeps_its_score() -> None:
+    rows = [(turn("is it blue?"), 90), (turn("what for?", role=""), 80), (turn("it is red"), 50)]
+    assert [(one.row.content, one.score) for one in select(rows, request(5)).values()] == [
         ("is it blue?", 0.9),
         ("what for?", 0.8),
         ("it is red", 0.5),
     ]
+
+
+def test_case_width_spaces_and_punctuation_do_not_tell_texts_apart() -> None:
+    assert comparable("  The LAMP,\nis　ｂｒｏｗｎ!") == comparable("the lamp is brown") == "the lamp is brown"
+    assert comparable("??") == "??"

@@ -19,10 +19,12 @@ from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall import vector_search
-from hermes_memory_pgvector.recall.recaller import LEG_LIMIT, Recaller
+from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT, Recaller
+from hermes_memory_pgvector.recall.scan import with_neighbours
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, theme_index
 from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.store.retrieval import Size, Where
 from hermes_memory_pgvector.store.schema.preflight import admin_connection
 from hermes_memory_pgvector.store.theme_index import index_name
@@ -87,8 +89,8 @@ def ask(crowded: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         settings = Settings(dsn=crowded, **changed)
         made.append(Database(settings, tmp_path))
         recaller = Recaller(made[-1], Spoken, settings)
-        return lambda query, theme, limit=10: recaller.turns(
-            RecallRequest(query=query, scope=Scope("x", theme and (theme,)), limit=limit, budget_s=30)
+        return lambda query, theme, limit=10: recaller.recall(
+            "turns", RecallRequest(query=query, scope=Scope("x", theme and (theme,)), limit=limit, budget_s=30)
         )
 
     yield start
@@ -148,7 +150,7 @@ def explained(connection: Connection, statement: str, where: Where, settings: di
             setting = sql.Identifier(*name.split("__"))
             connection.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
         question = str(Spoken().embed_query("zqa", 1))
-        parameters = {**where.parameters, "vector": question, "limit": LEG_LIMIT}
+        parameters = {**where.parameters, "vector": question, "limit": SEARCH_LIMIT}
         return "\n".join(line for (line,) in connection.execute("explain " + statement, parameters))  # type: ignore[arg-type]
 
 
@@ -156,7 +158,7 @@ def test_exact_search_reads_vectors_alone(crowded: str) -> None:
     with psycopg.connect(crowded, autocommit=True) as connection:
         for scope in (Scope("x", ("half",)), Scope("x", ("sixth",), without_session="session 1")):
             where = Where("turns", scope)
-            plan = explained(connection, where.statement("near_turns_exact"), where, vector_search.COMPARED)
+            plan = explained(connection, QUERIES["nearest_turns_exact"], where, vector_search.EXACT_SETTINGS)
             assert "Index Only Scan using conversations_exact" in plan
 
 
@@ -182,20 +184,19 @@ def test_candidates_and_their_neighbours_know_who_stands_before_them(database: s
     family = {*picked, *map(before.get, picked), *map(after.get, picked)} - {None}
     memory = Database(Settings(dsn=database), tmp_path)
     with memory.transaction(20, 20) as reading:
-        line = retrieval.relate(
-            reading, "turns", None, dict.fromkeys(picked[:8], 0.5), {key: {"x": 1.0} for key in picked[5:]}
-        )
+        related = retrieval.related(reading, "turns", None, picked)
     memory.close()
-    assert len(line.keys) == len(family)
-    assert set(line.keys) == family
-    places = list(zip(line.keys, line.positions.tolist(), strict=True))
+    found = with_neighbours(related, dict.fromkeys(picked[:8], 0.5), {key: {"x": 1.0} for key in picked[5:]})
+    assert len(found.keys) == len(family)
+    assert set(found.keys) == family
+    places = list(zip(found.keys, found.positions.tolist(), strict=True))
     follows = {second: first for (first, n), (second, m) in pairwise(places) if m == n + 1}
     assert follows == {key: before[key] for key in family if before[key] in family}
-    assert [key for key, worth in zip(line.keys, line.worths[:, 0], strict=True) if worth] == [
-        key for key in line.keys if key in picked[5:]
+    assert [key for key, worth in zip(found.keys, found.word_scores[:, 0], strict=True) if worth] == [
+        key for key in found.keys if key in picked[5:]
     ]
-    assert [key for key, near in zip(line.keys, line.similarities, strict=True) if near == 0.5] == [
-        key for key in line.keys if key in picked[:8]
+    assert [key for key, near in zip(found.keys, found.similarities, strict=True) if near == 0.5] == [
+        key for key in found.keys if key in picked[:8]
     ]
 
 
@@ -231,9 +232,11 @@ def test_a_theme_earns_an_index_uses_it_and_loses_it_again(ask: Callable[..., An
         with psycopg.connect(crowded, autocommit=True) as connection:
             connection.execute("analyze conversations")
             assert f"using {name}" in explained(
-                connection, where.statement("near_turns_indexed"), where, vector_search.INDEXED
+                connection, QUERIES["nearest_turns_of_scope"], where, vector_search.GRAPH_SETTINGS
             )
-            assert name not in explained(connection, where.statement("near_turns_exact"), where, vector_search.COMPARED)
+            assert name not in explained(
+                connection, QUERIES["nearest_turns_exact"], where, vector_search.EXACT_SETTINGS
+            )
         recall = ask(exact_rows_max=100)
         assert recall("zqa", "sixth").explanation.plan == vector_search.OWN
         assert recall("zqa", "half").explanation.plan == vector_search.GRAPH

@@ -13,14 +13,13 @@ import pytest
 
 from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.recall import word_search
 from hermes_memory_pgvector.recall.recaller import Recaller
-from hermes_memory_pgvector.recall.scan import Key
-from hermes_memory_pgvector.recall.terms import Terms
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Connection, Database
 from hermes_memory_pgvector.store.passages import prepare
-from hermes_memory_pgvector.store.retrieval import Where
+from hermes_memory_pgvector.store.retrieval import Key, Where
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 
@@ -57,8 +56,8 @@ def test_words_alone_find_the_evidence(opened: Database, name: str, least: float
     recaller = Recaller(opened, lambda: "by words only", Settings(word_candidates_max=2000 if small else 100))
     shares, missed = [], []
     for question in data["questions"]:
-        recall = recaller.turns(
-            RecallRequest(query=question["text"], scope=Scope("ops", ("ops",)), limit=5, budget_s=20)
+        recall = recaller.recall(
+            "turns", RecallRequest(query=question["text"], scope=Scope("ops", ("ops",)), limit=5, budget_s=20)
         )
         found = {documents[hit.content] for hit in recall.hits}
         shares.append(len(found & set(question["evidence"])) / len(question["evidence"]))
@@ -73,8 +72,8 @@ def held(
     connection: Connection, where: Where, query: str, *, rows: int, candidates: int = CANDIDATES
 ) -> dict[Key, float]:
     """The score of each row that holds a word of the query."""
-    terms = Terms().of(connection, query)
-    found = retrieval.worded(connection, where, terms, 10_000, rows=rows, candidates=candidates)
+    words = word_search.words_of(query)
+    found = word_search.search(connection, where, words, 10_000, rows=rows, candidates=candidates)
     return {key: sum(worth.values()) for key, worth in found.items()}
 
 
@@ -260,12 +259,12 @@ def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: D
         )  # fmt: skip
 
         def blocks(query: str) -> int:
-            terms = Terms().of(connection, query)
+            words = word_search.words_of(query)
             if whole:
-                plan = explained(connection, lambda asked: retrieval.scan(asked, where, terms, None, 100))
+                plan = explained(connection, lambda asked: retrieval.scan(asked, where, words, None, 100))
             else:
                 plan = explained(
-                    connection, lambda asked: retrieval.worded(asked, where, terms, 100, rows=30, candidates=400)
+                    connection, lambda asked: word_search.search(asked, where, words, 100, rows=30, candidates=400)
                 )
             return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
@@ -293,9 +292,9 @@ def reads(connection: Connection, where: Where, query: str) -> int:
         own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] if ours else 0
         return int(own) + sum(total(child) for child in node.get("Plans", []))
 
-    terms = Terms().of(connection, query)
+    words = word_search.words_of(query)
     plan = explained(
-        connection, lambda asked: retrieval.worded(asked, where, terms, 100, rows=ROWS, candidates=CANDIDATES)
+        connection, lambda asked: word_search.search(asked, where, words, 100, rows=ROWS, candidates=CANDIDATES)
     )
     return total(plan)
 

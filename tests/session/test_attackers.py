@@ -16,7 +16,6 @@ from loopback import Endpoint
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import Add, Caller, TurnTaken
 from hermes_memory_pgvector.recall import render
-from hermes_memory_pgvector.recall.prefetch import ambient
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session import themes
 from hermes_memory_pgvector.session.conversation import Conversation
@@ -166,7 +165,7 @@ def test_no_scope_reads_more_than_the_rule_allows(
         for scope in [*names, *tricks, *sneaky]:
             assert read(runtime, "own", scope=scope) <= may, scope
         assert read(runtime, "own", scope="all") == may
-        for hit in ambient(runtime, "own", WORDS, "another").hits:
+        for hit in runtime.prefetch.before_turn("own", WORDS, "another").hits:
             assert hit.theme == "own"
     finally:
         release(runtime)
@@ -239,7 +238,7 @@ def test_a_stored_text_that_imitates_our_own_stays_one_quoted_line(shared: tuple
     asked = "what is known of the garden gate at night"
     assert runtime.accept(Add(theme=theme, home="h", target="memory", content=f"the garden gate at night {forgery}"))
     assert runtime.writer.flush(10)
-    recall = ambient(runtime, theme, asked, "s")
+    recall = runtime.prefetch.before_turn(theme, asked, "s")
     assert len(recall.hits) == 1
     text = render.block(recall, chars_max=2000, query=asked)
     lines = text.split("\n")

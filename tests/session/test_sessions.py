@@ -22,7 +22,6 @@ from loopback import Endpoint
 from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add
-from hermes_memory_pgvector.recall.prefetch import lasting
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.off_record import STAYS_OFF, SWITCHED_OFF, SWITCHED_ON, notice
@@ -825,12 +824,21 @@ def test_a_compression_gets_the_entries_that_matter_to_it_and_no_others(
         assert runtime.accept(Add(content=content, **known))
     assert runtime.accept(Add(content="the staging database of the others", **{**known, "theme": "other"}))
     assert runtime.writer.flush(10)
-    told = lasting(runtime, "default", transcript(("which one is the staging database db-prod-03?", "I look it up.")))
+    told = runtime.prefetch.before_compression(
+        "default", transcript(("which one is the staging database db-prod-03?", "I look it up."))
+    )
     assert "the staging database is db-prod-03" in told
     assert "green tea" not in told
     assert "of the others" not in told
-    assert lasting(runtime, "default", transcript(("wie wird das Wetter in Bern?", "Es regnet."))) == ""
-    assert lasting(runtime, "default", []) == ""
+    assert (
+        runtime.prefetch.before_compression("default", transcript(("wie wird das Wetter in Bern?", "Es regnet."))) == ""
+    )
+    assert runtime.prefetch.before_compression("default", []) == ""
     for silent in ({"recall_mode": "tools"}, {"prefetch_limit": 0}):
         quiet = start(min_similarity=0.3, **silent)
-        assert lasting(quiet, "default", transcript(("which one is the staging database db-prod-03?", "Wait."))) == ""
+        assert (
+            quiet.prefetch.before_compression(
+                "default", transcript(("which one is the staging database db-prod-03?", "Wait."))
+            )
+            == ""
+        )

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ from psycopg import sql
 from servers import Server
 
 from hermes_memory_pgvector.model import Scope
-from hermes_memory_pgvector.recall.recaller import LEG_LIMIT
-from hermes_memory_pgvector.recall.vector_search import INDEXED
+from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT
+from hermes_memory_pgvector.recall.vector_search import GRAPH_SETTINGS
 from hermes_memory_pgvector.store import queries
-from hermes_memory_pgvector.store.queries import PLAIN, QUERIES, Kind
-from hermes_memory_pgvector.store.retrieval import SEEN_ROWS, Where
+from hermes_memory_pgvector.store.queries import QUERIES, WORDS_MAX, Kind, for_words
+from hermes_memory_pgvector.store.retrieval import NEAREST_OF_ALL_ROWS, Where
 
 pytestmark = pytest.mark.each_version
 
@@ -26,6 +25,15 @@ SCOPES = {
     "several themes": Scope("small", ("small", "large")),
     "a session": Scope("large", ("large",), "session-3"),
     "all": Scope("small", None),
+}
+
+
+# All statements, those that depend on the words of a question for three numbers of them.
+STATEMENTS = {name: statement for name, statement in QUERIES.items() if "$held" not in statement} | {
+    f"{name}_{count}": for_words(name, count)
+    for name, statement in QUERIES.items()
+    if "$held" in statement
+    for count in (0, 1, WORDS_MAX)
 }
 
 
@@ -39,16 +47,10 @@ def as_server_sees(statement: str) -> tuple[str, list[str]]:
 
 def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
     folder = Path(queries.__file__).parent / "sql"
-    each = {
-        path.stem.replace("kind", kind).replace("width", str(width))
-        for path in (folder / "each").glob("*.sql")
-        for kind in TABLES
-        for width in queries.WIDTHS
-    }
+    each = {path.stem.replace("kind", kind) for path in (folder / "each").glob("*.sql") for kind in TABLES}
     assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")} | each
     assert len(QUERIES) > 20
-    assert set(PLAIN) < set(QUERIES)
-    for name, statement in [*QUERIES.items(), *PLAIN.items()]:
+    for name, statement in STATEMENTS.items():
         code = re.sub(r"--[^\n]*", "", statement).strip()
         assert code, name
         assert ";" not in code, f"{name} holds more than one statement"
@@ -56,8 +58,7 @@ def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
 
 def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        plain = {f"plain_{name}": statement for name, statement in PLAIN.items()}
-        for name, statement in {**QUERIES, **plain}.items():
+        for name, statement in STATEMENTS.items():
             numbered, names = as_server_sees(statement)
             try:
                 connection.execute(f"prepare {name} as {numbered}".encode())
@@ -71,26 +72,9 @@ def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
 
 def test_every_statement_about_rows_names_their_theme() -> None:
     # So that each can be sent to one node when the tables are distributed by it.
-    for name, statement in [*QUERIES.items(), *PLAIN.items()]:
+    for name, statement in STATEMENTS.items():
         if re.search(r"\b(from|into|update|join)\s+(memory_\w+|conversations)\b", statement):
             assert "agent_identity" in statement, name
-
-
-def test_a_scope_that_something_narrows_is_asked_for_with_all_conditions() -> None:
-    moment = datetime(2026, 1, 1, tzinfo=UTC)
-    narrow: list[dict[str, Any]] = [
-        {"session_id": "s"}, {"without_session": "s"}, {"without_session": "s", "without_since": moment},
-        {"since": moment}, {"until": moment}, {"role": "user"}
-    ]  # fmt: skip
-    for name in PLAIN:
-        for more in narrow:
-            assert Where("turns", Scope("ops", ("ops",), **more)).statement(name) is QUERIES[name], more
-        assert Where("entries", Scope("ops", ("ops",)), "user").statement(name) is QUERIES[name]
-        # An entry has no session and no side.
-        assert Where("entries", Scope("ops", ("ops",), without_session="s")).statement(name) is PLAIN[name]
-        assert Where("turns", Scope("ops", None)).statement(name) is QUERIES[name]
-        assert Where("turns", Scope("ops", ("ops",))).statement(name) is PLAIN[name]
-        assert Where("turns", Scope("ops", ())).statement(name) is PLAIN[name]
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +120,7 @@ def filled(unknown: psycopg.Connection[tuple[Any, ...]]) -> psycopg.Connection[t
 
 
 def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, where: Where, vector: str) -> str:
-    parameters = {**where.parameters, "vector": vector, "limit": LEG_LIMIT, "seen": SEEN_ROWS}
+    parameters = {**where.parameters, "vector": vector, "limit": SEARCH_LIMIT, "seen": NEAREST_OF_ALL_ROWS}
     rows = connection.execute("explain " + statement, parameters)  # type: ignore[arg-type]
     return "\n".join(line for (line,) in rows)
 
@@ -149,17 +133,17 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
     graph = f"{TABLES[kind]}_meaning"
     for name, scope in SCOPES.items():
         where = Where(kind, scope)
-        exact = plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
+        exact = plan(filled, QUERIES[f"nearest_{kind}_exact"], where, vector)
         assert graph not in exact, f"{name}:\n{exact}"
         with filled.transaction():
-            for key, value in INDEXED.items():
+            for key, value in GRAPH_SETTINGS.items():
                 setting = sql.SQL(key.replace("__", "."))
                 filled.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
-            for way in ("seen", "indexed"):
-                indexed = plan(filled, where.statement(f"near_{kind}_{way}"), where, vector)
+            for way in ("of_all", "of_scope"):
+                indexed = plan(filled, QUERIES[f"nearest_{kind}_{way}"], where, vector)
                 assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
             # Settings that pin the one plan must not turn the other.
-            assert graph not in plan(filled, where.statement(f"near_{kind}_exact"), where, vector)
+            assert graph not in plan(filled, QUERIES[f"nearest_{kind}_exact"], where, vector)
 
 
 @pytest.mark.parametrize("kind", TABLES)

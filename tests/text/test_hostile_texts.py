@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.recall import utterance
+from hermes_memory_pgvector.recall import selection
 from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.text import cleaning, normalization, theme_names, tokenizer
 
@@ -21,7 +21,7 @@ MARKS = "\u0301\u0316"
     "function",
     [
         capture.small_talk, cleaning.without_recalled, tokenizer.document, tokenizer.query, theme_names.normalise,
-        utterance.asking, utterance.said,
+        selection.comparable,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_a_row_has_at_most_embed_pieces_max_chunks(ward: Ward) -> None:
     assert [count for _, count in chunks(ward)] == [2]
 
 
-@pytest.mark.parametrize("way", ["exact", "seen", "indexed"])
+@pytest.mark.parametrize("way", ["exact", "of_all", "of_scope"])
 def test_a_long_text_is_as_similar_as_the_most_similar_of_its_chunks(ward: Ward, way: retrieval.Way) -> None:
     class Windowed(Words):
         """Sees the beginning of a text only."""
@@ -370,8 +370,8 @@ def test_a_long_text_is_as_similar_as_the_most_similar_of_its_chunks(ward: Ward,
     question = vector("walrus tusk ivory")
     with ward.database.transaction(5, 5) as connection:
         size = retrieval.count(connection, where, 100)
-        alone = retrieval.near(connection, where, question, 10, way=way)
-        found = retrieval.near(connection, where, question, 10, way=way, pieces=size.pieces)
+        alone = retrieval.nearest(connection, where, question, 10, way=way)
+        found = retrieval.nearest(connection, where, question, 10, way=way, pieces=size.pieces)
     assert size.pieces
     assert found["ops", long] > alone["ops", long] + 0.1
     assert next(iter(found)) == ("ops", long)
@@ -385,4 +385,4 @@ def test_chunks_are_read_by_their_own_theme_only(ward: Ward) -> None:
         for theme, session in (("other", ""), ("ops", "another")):
             where = retrieval.Where("turns", Scope(theme, (theme,), session))
             for way in get_args(retrieval.Way):
-                assert retrieval.near(connection, where, vector("kelp"), 10, way=way, pieces=True) == {}
+                assert retrieval.nearest(connection, where, vector("kelp"), 10, way=way, pieces=True) == {}

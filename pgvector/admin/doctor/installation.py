@@ -15,6 +15,7 @@ from ..configuration import ACTIVATE, PROVIDER, active_provider
 from .check import Check
 
 PACKAGES = (
+    "cachetools",
     "httpx",
     "numpy",
     "pgvector",

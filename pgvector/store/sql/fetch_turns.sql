@@ -1,6 +1,6 @@
--- Key by key, for which the bound stands: for two lists the planner may read a whole theme, and by a plan that was made
--- when there were few rows all of them. Times that Python does not have, which come by psql, are told as the nearest
--- that it has. Metadata are mostly empty, and twenty empty documents take as long to parse as to find the rows.
+-- Each row is looked up by its key, which the limit of 1 ensures: for two lists of keys the planner may read a whole theme.
+-- Times that Python does not have, which psql can store, become the nearest that it has. Most metadata are empty: null is
+-- sent instead, because parsing twenty empty documents takes as long as finding the rows.
 select t.*
 from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
 cross join lateral (

@@ -1,4 +1,4 @@
--- Entries stand alone: the candidates with their similarity, in the columns that turns have.
+-- Entries have no neighbours: the candidates with their similarity, in the columns that turns have.
 select t.agent_identity,
        string_agg(int8send(t.id), '') as ids,
        string_agg(int8send(hashtextextended(t.id::text, hashtextextended(t.agent_identity, 0))), '') as sessions,

@@ -1,11 +1,11 @@
--- The candidates and their neighbours in the session, each with its similarity and who stands before it, else itself.
--- Who stands before a neighbour is known from the same look: two rows are read before each candidate, and one after it.
--- The numbers of a theme are one array of bytes a column, as those of a scan.
+-- The candidates and their neighbours in the session, each with its similarity and the id of the row before it, or its own
+-- id where it is the first. Two rows are read before each candidate, so that the row before a neighbour is known as well,
+-- and one after it. The columns are as those of a scan.
 with candidates as materialized (
   select t.agent_identity, t.id, b.ids as before, a.id as after
   from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
   cross join lateral (
-    -- The bound keeps it to one look by the key for each: for some hundred keys the planner would read all sessions.
+    -- With the limit each is looked up by its key: for some hundred keys the planner would read all sessions.
     select agent_identity, id, session_id, ts from conversations
     where agent_identity = k.agent_identity and id = k.id limit 1
   ) as t

@@ -1,5 +1,5 @@
--- The rows of the scope among the nearest of all, for scopes that are a good part of the table: the graph index is then
--- searched alike for all of them, and further than the first rows of a scope would take it.
+-- The rows of the scope among the nearest of the whole table, for scopes that are a large part of it. The graph index is
+-- searched further than for the first rows of a scope, so it finds nearer ones.
 select agent_identity, id, score
 from (
   select *, nullif(1 - (embedding <=> %(vector)b::halfvec), 'NaN') as score

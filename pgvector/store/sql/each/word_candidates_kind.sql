@@ -1,11 +1,16 @@
--- BM25 (Robertson and Zaragoza 2009) with term frequency taken as 1, terms ORed and their inverse document frequencies
--- to a power, for a scope that is too large to be read whole. Looked through are its newest rows, and those that the
--- index brings: the rows with a scarce term and those with two common ones, as far as they are expected to be few. How
--- many rows hold a common term is known from memory_words, or guessed from the newest rows as long as most of the scope
--- has not been counted. Which terms a row holds is told as bits.
+-- The rows of a large scope that may be the best by the words of a question, with the terms that each of them holds. They
+-- are its newest rows, and those that the index finds: the rows with a rare term and those with two common ones, as far
+-- as they are expected to be few. How many rows hold a common term is in memory_words, or estimated from the newest rows
+-- as long as most of the scope has not been counted. `expected` has these numbers, null for a word without one, and
+-- `total` is the number of rows of the scope. The other columns are as those of a scan.
 with asked as materialized (
   select q.n::int as n, q.lexeme, q.term, w.rows
-  from unnest(%(lexemes)s::text[], %(terms)s::tsquery[]) with ordinality as q (lexeme, term, n)
+  from (
+    select distinct on (lexeme) n, lexeme, plainto_tsquery('english', word) as term
+    from unnest(%(words)s::text[]) with ordinality as w (word, n)
+    cross join unnest(tsvector_to_array(to_tsvector('english', word))) as lexeme
+    order by lexeme, n
+  ) as q
   cross join lateral (
     select sum(m.rows)::float8 as rows from memory_words m
     where m.agent_identity = any (coalesce(%(themes)s::text[], '{""}')) and m.kind = '$kind' and m.word = q.lexeme
@@ -23,7 +28,7 @@ with asked as materialized (
     select r.agent_identity, r.id, r.search
     from unnest(%(themes)s::text[]) as theme
     cross join lateral (
-      -- A copy of terms that are kept packed, as those of long texts are: each comparison would unpack them anew.
+      -- A copy where Postgres stores the terms compressed: each comparison would decompress them again.
       select agent_identity, id, $unpacked as search
       from $table
       where agent_identity = theme
@@ -41,13 +46,13 @@ with asked as materialized (
   ) as t
 ), terms as materialized (
   select a.n, a.lexeme, a.term, coalesce(a.rows, case when scope.uncounted then (
-    select count(*) * scope.rows / (%(candidates)s / 4) from newest where $holds having count(*) > 2) end) as rows
+    select count(*) * scope.rows / (%(candidates)s / 4) from newest where held >> a.n - 1 & 1 = 1 having count(*) > 2) end) as rows
   from asked a cross join scope
-), scarce as materialized (
+), rare as materialized (
   select term from (select term, sum(coalesce(rows, 0)) over (order by rows nulls first, term) as expected from terms) as t
   where expected <= %(candidates)s / 4
 ), common as materialized (
-  select term, rows from terms where term not in (select term from scarce) order by rows, term limit 8
+  select term, rows from terms where term not in (select term from rare) order by rows, term limit 8
 ), paired as materialized (
   select term
   from (
@@ -60,7 +65,7 @@ with asked as materialized (
   select coalesce(few.term && themes.term, few.term) as terms
   from (
     select string_agg('(' || term::text || ')', ' | ')::tsquery as term
-    from (select term from scarce union all select term from paired) as t
+    from (select term from rare union all select term from paired) as t
   ) as few
   cross join (
     select string_agg('''@' || replace(replace(theme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery as term
@@ -80,37 +85,19 @@ with asked as materialized (
     limit %(candidates)s
   ) as t
 ), candidates as materialized (
-  select agent_identity, id, terms_in_row, held, held_beyond from few where (held, held_beyond) <> (0, 0)
+  select agent_identity, id, terms_in_row, held from few where held <> 0
   union all
-  select agent_identity, id, terms_in_row, held, held_beyond from newest
-  where (held, held_beyond) <> (0, 0) and (agent_identity, id) not in (select agent_identity, id from few)
-), alike as materialized (
-  select held, held_beyond, rows, array(select a.n from asked a where $holds) as terms
-  from (select held, held_beyond, count(*) as rows from candidates group by held, held_beyond) as c
-), weights as materialized (
-  select array_agg(lexeme order by n) as lexemes,
-         array_agg(power(ln(1 + (greatest(scope.rows, counts.rows) - counts.rows + 0.5) / (counts.rows + 0.5)), %(idf_power)s)
-           order by n) as idf
-  from (
-    select t.n, t.lexeme, greatest(t.rows, sum(h.rows))::float8 as rows
-    from terms t left join (select unnest(terms) as n, rows from alike) as h using (n)
-    group by t.n, t.lexeme, t.rows
-  ) as counts cross join scope
-), worths as materialized (
-  select held, held_beyond, terms, (select sum(idf[n]) from unnest(terms) as n) as of_words from alike cross join weights
-), mean as materialized (
-  select avg(terms_in_row)::float8 as terms_in_row from candidates
-), best as materialized (
-  select agent_identity, id, terms, brevity, brevity * of_words as score
-  from (
-    select agent_identity, id, held, held_beyond,
-           (%(k1)s + 1) / (1 + %(k1)s * (1 - %(b)s + %(b)s * c.terms_in_row / mean.terms_in_row)) as brevity
-    from candidates c cross join mean
-  ) as c
-  join worths using (held, held_beyond)
-  order by score desc, agent_identity, id
-  limit %(limit)s
+  select agent_identity, id, terms_in_row, held from newest
+  where held <> 0 and (agent_identity, id) not in (select agent_identity, id from few)
 )
-select agent_identity, id, terms, array(select idf[n] * brevity from unnest(terms) as n) as worth
-from best cross join weights
-order by score desc, agent_identity, id
+select agent_identity,
+       string_agg(int8send(id), '') as ids,
+       string_agg(int4send(terms_in_row), '') as lengths,
+       string_agg(int8send(held), '') as held,
+       (select rows from scope) as total,
+       (select array_agg(plainto_tsquery('english', word)::text order by n)
+        from unnest(%(words)s::text[]) with ordinality as w (word, n)) as terms,
+       (select array_agg(t.rows order by w.n)
+        from generate_series(1, cardinality(%(words)s::text[])) as w (n) left join terms t on t.n = w.n) as expected
+from candidates
+group by agent_identity

@@ -6,7 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
-from hermes_memory_pgvector.recall.terms import Terms
+from hermes_memory_pgvector.model import Scope
+from hermes_memory_pgvector.recall.word_search import words_of
+from hermes_memory_pgvector.store import retrieval
+from hermes_memory_pgvector.store.retrieval import Where
 from hermes_memory_pgvector.text import tokenizer
 
 pytestmark = pytest.mark.each_version
@@ -54,33 +57,32 @@ def test_postgres_keeps_every_token_whole(database: str, text: str) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
 @given(text=MESSY | st.lists(st.sampled_from(PROSE.split())).map(" ".join))
 def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -> None:
+    words = words_of(text)
+    with psycopg.connect(database) as connection:
+        alone = connection.execute(
+            "SELECT querytree(plainto_tsquery('english', word)), numnode(plainto_tsquery('english', word)) "
+            "FROM unnest(%s::text[]) AS word", [words],
+        ).fetchall()  # fmt: skip
+        assert all(nodes <= 1 for _, nodes in alone)
+        assert {term[1:-1].replace("''", "'") for term, nodes in alone if nodes} == lexemes(connection, " ".join(words))
+
+
+@pytest.mark.parametrize("candidates", [0, 100])
+def test_of_words_with_the_same_term_the_first_is_searched_for_and_no_stop_word(database: str, candidates: int) -> None:
+    where = Where("turns", Scope("ops", ("ops",)))
+    words = words_of("the failing backups failed")
     with psycopg.connect(database, row_factory=dict_row) as connection:
-        known = Terms()
-        terms = known.of(connection, text)
-        assert list(terms) == sorted(terms)
-        assert set(terms.values()) <= set(tokenizer.query(text).split())
-        together = connection.execute(
-            "SELECT tsvector_to_array(to_tsvector('english', %s)) AS lexemes", (tokenizer.query(text),)
-        ).fetchone()
-        assert together is not None
-        assert sorted(terms) == sorted(together["lexemes"])
-
-
-def test_a_word_is_asked_for_once(database: str) -> None:
-    known = Terms()
-    with psycopg.connect(database, row_factory=dict_row) as connection:
-        first = known.of(connection, "failing backups of the ledger")
-        again = known.of(connection, "ledger backups")
-    # The connection is closed.
-    assert known.of(connection, "the ledger of failing backups").keys() == first.keys()
-    assert again.items() <= first.items()
-    with pytest.raises(psycopg.Error):
-        known.of(connection, "the ledger of kelp")
-
-
-def test_a_term_is_told_by_the_first_word_that_it_comes_from(database: str) -> None:
-    with psycopg.connect(database, row_factory=dict_row) as connection:
-        assert Terms().of(connection, "the failing backups failed") == {"backup": "backups", "fail": "failing"}
+        connection.execute(
+            "insert into conversations (agent_identity, role, content, search) "
+            "values ('ops', 'user', 'backup failed', to_tsvector('english', 'backup failed'))"
+        )
+        if candidates:
+            rows, kept = retrieval.word_candidates(connection, where, words, rows=1, candidates=candidates)
+            assert rows.held.tolist() == [[True, True]]
+        else:
+            scanned, kept = retrieval.scan(connection, where, words, None, 10)
+            assert scanned.held.tolist() == [[True, True]]
+    assert kept == ["failing", "backups"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
--- As for rows; several pieces of one text may come, nearest first.
+-- As for rows. Several chunks of one text can be among them.
 select agent_identity, id, 1 - (p.embedding <=> %(vector)b::halfvec) as score
 from $pieces p
 join $table t using (agent_identity)

@@ -1,4 +1,4 @@
--- The best piece of each long text; the pieces of a scope are few beside its rows.
+-- The nearest chunk of each long text. A scope has few chunks compared with its rows.
 select agent_identity, id, max(nullif(1 - (p.embedding <=> %(vector)b::halfvec), 'NaN')) as score
 from $pieces p
 join $table t using (agent_identity)

@@ -1,4 +1,4 @@
--- For scopes too large to compare every row: the caller pins the graph index by transaction-local settings.
+-- For scopes too large to compare every row. Settings of the transaction pin the graph index.
 select agent_identity, id, 1 - (embedding <=> %(vector)b::halfvec) as score
 from $table
 where embedding is not null

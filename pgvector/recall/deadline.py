@@ -1,0 +1,54 @@
+"""Time limits of a recall: all of them are here, but for those of a single connection (store/connection)."""
+
+from __future__ import annotations
+
+import time
+
+# Shares of the budget: until the database is ready, until what was just written is stored, and for the embedding.
+READY_SHARE = 0.5
+FLUSH_SHARE = 0.2
+EMBEDDING_SHARE = 0.6
+# Share of the time left for one search. It leaves some for the next search and for reading the hits.
+SEARCH_SHARE = 0.6
+# No step gets less than this, so that a recall ends this much after its deadline at the latest.
+STEP_S_MIN = 0.1
+# The whole budget of an ambient recall while the database does not answer: enough to notice its return.
+DATABASE_AWAY_S_MAX = 0.3
+
+
+class Deadline:
+    """When the answer of a recall is due, and how many seconds each of its steps may take."""
+
+    def __init__(self, budget_s: float) -> None:
+        self._budget_s = budget_s
+        self._at = time.monotonic() + budget_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the answer is due, at least STEP_S_MIN."""
+        return max(STEP_S_MIN, self._at - time.monotonic())
+
+    @property
+    def ready_s(self) -> float:
+        """How long to wait for a database that was never reached."""
+        return READY_SHARE * self._budget_s
+
+    @property
+    def flush_s(self) -> float:
+        """How long to wait until accepted events are stored."""
+        return FLUSH_SHARE * self._budget_s
+
+    @property
+    def embedding_s(self) -> float:
+        """How long the embedding of the question may take."""
+        return EMBEDDING_SHARE * self._budget_s
+
+    @property
+    def search_s(self) -> float:
+        """How long the next search may take."""
+        return max(STEP_S_MIN, SEARCH_SHARE * self.left_s)
+
+
+def ambient(budget_s: float, *, database_away: bool) -> Deadline:
+    """The deadline of a recall that a turn waits for."""
+    return Deadline(min(budget_s, DATABASE_AWAY_S_MAX) if database_away else budget_s)

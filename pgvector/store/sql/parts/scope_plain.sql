@@ -1,1 +1,0 @@
-agent_identity = any (%(themes)s::text[])
