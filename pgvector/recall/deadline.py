@@ -10,7 +10,7 @@ FLUSH_SHARE = 0.2
 EMBEDDING_SHARE = 0.6
 # Share of the time left for one search. It leaves some for the next search and for reading the hits.
 SEARCH_SHARE = 0.6
-# No step gets less than this, so that a recall ends this much after its deadline at the latest.
+# No step gets less than this, so a recall can end a little after its deadline, but never without an attempt.
 STEP_S_MIN = 0.1
 # The whole budget of an ambient recall while the database does not answer: enough to notice its return.
 DATABASE_AWAY_S_MAX = 0.3
