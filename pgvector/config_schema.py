@@ -1,6 +1,6 @@
-"""The settings that the host's panel offers; a test holds keys, defaults and descriptions equal to `Settings`.
+"""The settings in the host's panel. A test compares keys, defaults and descriptions with `Settings`.
 
-The host executes this file by its path, outside the package, so it imports nothing of ours.
+The host executes this file by its path, outside the package, so it imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             key="embed_api",
-            label="Embedding dialect",
+            label="Embedding API",
             kind=KIND_SELECT,
             default="auto",
             description="Dialect of the endpoint; auto detects it",
@@ -63,7 +63,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             key="embed_key_env",
-            label="Variable of the key",
+            label="Variable of the API key",
             kind=KIND_TEXT,
             description="Environment variable that holds the endpoint's bearer key",
             placeholder="OPENAI_API_KEY",
@@ -154,7 +154,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             key="theme_aliases",
-            label="Aliases of themes",
+            label="Theme aliases",
             kind=KIND_JSON,
             description="Other names of a theme, as {alias: theme}",
             placeholder='{"bills": "billing"}',

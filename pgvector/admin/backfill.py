@@ -22,7 +22,7 @@ from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted
 from .database import start_server
-from .embedder import PROBE, mismatch
+from .embedder import MISMATCH_REMEDY, PROBE, mismatch
 
 # The lease outlasts the embedding of one batch, which renews it.
 LEASE_MARGIN_S = 60.0
@@ -91,7 +91,7 @@ def _check_model(job: _Job) -> None:
         state = replace(state, embedding_model=database.claim_model(embedder.model))
         problem = mismatch(embedder.model, embedder.dimensions, state)
     if problem:
-        raise EmbedderMismatch(f"{problem}; set embed_url and embed_model to the model that made them")
+        raise EmbedderMismatch(f"{problem}; {MISMATCH_REMEDY}")
 
 
 def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:

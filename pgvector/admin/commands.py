@@ -64,7 +64,7 @@ def add_commands(parser: Parser) -> None:
     _add_search_arguments(add_parser(commands, "search", "search the memory as an agent does", _search))
     add_parser(commands, "doctor", "check everything and print a remedy for each problem", _doctor)
     _add_spool_actions(
-        add_parser(commands, "spool", "list, retry or delete events set aside; store waiting events", _spool)
+        add_parser(commands, "spool", "list, retry or delete dead letters; store waiting events", _spool)
     )
     server = add_parser(commands, "server", "show, start or stop the embedded Postgres", _server)
     server.add_argument("action", choices=("status", "start", "stop"))
@@ -138,18 +138,18 @@ def _add_search_arguments(parser: Parser) -> None:
 
 def _add_spool_actions(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add_parser(actions, "list", "list the events set aside, and the spools")
-    show = add_parser(actions, "show", "print one event set aside, with all its texts")
+    add_parser(actions, "list", "list the dead letters (events that could not be stored), and the spools")
+    show = add_parser(actions, "show", "print one dead letter with all its texts")
     show.add_argument("id", metavar="ID", help="its id, or the start of it")
-    retry = add_parser(actions, "retry", "try to store events set aside again")
+    retry = add_parser(actions, "retry", "try to store dead letters again")
     retry.add_argument("--theme", default="", metavar="T", help="store them under this theme")
-    drop = add_parser(actions, "drop", "delete events set aside")
+    drop = add_parser(actions, "drop", "delete dead letters")
     drop.add_argument("--yes", action="store_true", help="required to delete all of them")
     flush = add_parser(actions, "flush", "store the events that ended processes left in their spools")
     for action in (retry, drop):
         which = action.add_mutually_exclusive_group(required=True)
         which.add_argument("id", nargs="?", default="", metavar="ID", help="its id, or the start of it")
-        which.add_argument("--all", action="store_true", help="every event set aside")
+        which.add_argument("--all", action="store_true", help="all dead letters")
     for action in (retry, flush):
         action.add_argument("--wait", type=number(1), default=30, metavar="S", help="seconds to retry (default 30)")
 

@@ -73,10 +73,10 @@ class SavedSettings:
 
     def save(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         """Save settings by key, and secrets by variable name; an empty secret is removed."""
-        gone = {f"{ENV_PREFIX}{key.upper()}": "" for key in values}
+        removed = {f"{ENV_PREFIX}{key.upper()}": "" for key in values}
         try:
-            self._forget({*gone, *secrets})
-            change_env_file(self.env, {**gone, **secrets})
+            self._forget({*removed, *secrets})
+            change_env_file(self.env, {**removed, **secrets})
         except (OSError, ValueError) as error:
             raise _unusable(self.env, error) from None
         # An empty dsn overrides one in a place of lower precedence.
@@ -142,15 +142,15 @@ def quoted(value: str) -> str:
 
 
 def activate_in_host(config: MutableMapping[str, Any], saved: Mapping[str, Any]) -> None:
-    """Set `memory.provider` in the host's configuration, remove what was `saved` elsewhere, and save it."""
+    """Set `memory.provider` in the host's configuration, remove the `saved` settings, and save it."""
     from hermes_cli.config import save_config
 
     memory = config.get("memory")
     memory = config["memory"] = dict(memory) if isinstance(memory, Mapping) else {}
     memory["provider"] = PROVIDER
-    ours = memory.get(PROVIDER)
-    if isinstance(ours, Mapping):
-        memory[PROVIDER] = {key: value for key, value in ours.items() if key not in saved}
+    section = memory.get(PROVIDER)
+    if isinstance(section, Mapping):
+        memory[PROVIDER] = {key: value for key, value in section.items() if key not in saved}
     save_config(config)
 
 

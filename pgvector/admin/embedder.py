@@ -12,6 +12,7 @@ from ..store.schema.verification import SchemaState
 
 PROBE = "Where do we keep the notes of last week?"
 PROBE_S_MAX = 5.0
+MISMATCH_REMEDY = "set embed_url and embed_model to the model that made the stored vectors"
 
 
 def response_ms(embedder: Embedder, timeout_s: float) -> float:

@@ -21,10 +21,7 @@ ENTRY_POINTS = "hermes_agent.memory_providers"
 def install(home: Path, console: Console, *, remove: bool = False) -> int:
     """Link the package into the home, or with `remove` delete the link. Returns 0, also when nothing had to change."""
     link = place(home)
-    try:
-        changed = _unlink(link) if remove else _link(link)
-    except OSError as error:
-        raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of {home}") from None
+    changed = change(home, remove=remove)
     active = active_provider(home) == PROVIDER
     console.data(
         {"link": str(link), "package": str(package()), "linked": not remove, "changed": changed, "active": active}
@@ -42,15 +39,16 @@ def install(home: Path, console: Console, *, remove: bool = False) -> int:
     return 0
 
 
-def ensure(home: Path) -> bool:
-    """Link the package into the home if it is not linked. Returns whether it was not.
+def change(home: Path, *, remove: bool = False) -> bool:
+    """Create the link in the home, or with `remove` delete it. Returns whether that changed anything.
 
     Raises BadArgument when another plugin is in its place, and SettingsError when the folder cannot be written.
     """
+    link = place(home)
     try:
-        return not linked(home) and _link(place(home))
+        return _unlink(link) if remove else _link(link)
     except OSError as error:
-        raise SettingsError(f"{place(home)} cannot be made ({error.strerror}); run as the owner of {home}") from None
+        raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of {home}") from None
 
 
 def package() -> Path:

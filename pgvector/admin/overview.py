@@ -17,6 +17,7 @@ from .console import counted
 
 COUNT_S_MAX = 30.0
 STOPPED = "the embedded server is stopped; the next session starts it, or: hermes-pgvector server start"
+ABSENT = "no embedded server yet; the first session creates it, or: hermes-pgvector server start"
 
 
 @dataclass
@@ -58,7 +59,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
         if database.server is not None:
             found.server = database.server.status()
             if not found.server.running:
-                found.problem = STOPPED
+                found.problem = STOPPED if found.server.account else ABSENT
                 return found
         answers, why, seconds = reachable(database.dsn, settings.connect_timeout_s)
         if not answers:

@@ -21,7 +21,7 @@ OFFERED = {
     "dsn": "Database",
     "embed_url": "Embedding endpoint",
     "embed_model": "Embedding model",
-    "embed_api": "Embedding dialect",
+    "embed_api": "Embedding API",
     "embed_key_env": "Variable of the API key",
     "prefetch_limit": "Memories before a turn",
     "sync_turns": "Keep turns",

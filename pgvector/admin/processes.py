@@ -21,7 +21,7 @@ COLUMNS = (
     "Offered",
     "Refused",
     "Stored",
-    "Set aside",
+    "Dead letters",
     "Pending",
     "Backfilled",
     "Oldest",

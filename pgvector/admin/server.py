@@ -14,6 +14,7 @@ from ..store.schema import migrations
 from ..store.schema.preflight import admin_connection
 from .console import Console, facts_table, size
 from .embedder import vector_length
+from .overview import ABSENT
 
 Mode = Literal["smart", "fast", "immediate"]
 
@@ -33,7 +34,7 @@ def status(home: Path, console: Console) -> int:
         }
     )
     if not found.account:
-        console.show("no embedded server yet; the first session creates it, or: hermes-pgvector server start")
+        console.show(ABSENT)
         return 1
     state = f"running as process {found.pid}" if found.running else "stopped"
     console.show(

@@ -1,4 +1,4 @@
-"""spool: list, show, retry and delete dead letters (events set aside), and store what ended processes left."""
+"""spool: list, show, retry and delete dead letters, and store the events that ended processes left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..text.theme_names import normalise, reserved
 from .console import Console, age, counted, json_default, local_time, rows_table, size
 from .foreground_writer import ForegroundWriter
 
-EVENT_COLUMNS = ("Id", "Kind", "Theme", "Set aside", "Size", "Reason")
+EVENT_COLUMNS = ("Id", "Kind", "Theme", "Since", "Size", "Reason")
 SPOOL_COLUMNS = ("Spool", "Process", "Waiting", "Size", "Oldest")
 ID_CHARS_MIN = 12
 CELL_CHARS_MAX = 60
@@ -39,7 +39,7 @@ def show_all(home: Path, console: Console) -> int:
         chars = _unique_chars([row["id"] for row in events])
         console.show(rows_table(EVENT_COLUMNS, [_cells(row, chars) for row in events], numbers=("Size",)))
     else:
-        console.show("no events are set aside")
+        console.show("no dead letters")
     if spools:
         console.show("", rows_table(SPOOL_COLUMNS, [_spool_cells(one) for one in spools], numbers=SPOOL_COLUMNS[2:4]))
     else:
@@ -74,12 +74,12 @@ def retry(home: Path, console: Console, *, name: str, theme: str, wait_s: float)
     accepted = [event_id for event_id in filed if event_id not in refused]
     settled, waiting = ([], accepted) if problem else (accepted, [])
     console.data({"settled": settled, "waiting": waiting, "refused": refused, "problem": problem})
-    console.show(f"{counted(len(settled), 'event')} stored, {len(refused):,} still set aside")
+    console.show(f"{counted(len(settled), 'event')} stored, {counted(len(refused), 'dead letter')} left")
     if waiting:
         console.say(f"hermes-pgvector: {problem}")
         console.say(f"{counted(len(waiting), 'event')} may wait in the spool; to store: hermes-pgvector spool flush")
     for event_id, reason in refused.items():
-        console.say(f"set aside: {event_id}: {safe_line(reason, REASON_CHARS_MAX)}")
+        console.say(f"not stored: {event_id}: {safe_line(reason, REASON_CHARS_MAX)}")
     return 1 if problem or refused else 0
 
 
@@ -97,7 +97,7 @@ def _file(
         elif not writer.file(event):
             refused[item.id] = "the spool is full, or cannot be written"
         else:
-            # After the event is durable in the spool, and before the writer may set it aside again.
+            # After the event is durable in the spool, and before it may become a dead letter again.
             letters.forget(item.id)
             filed.append(event.id)
     return filed, refused
@@ -132,7 +132,7 @@ def flush(home: Path, console: Console, *, wait_s: float) -> int:
         f"stored {counted(counts.applied, 'event')} of ended processes; {counts.already_there:,} were stored before"
     )
     if counts.set_aside:
-        console.say(f"set aside: {counted(counts.set_aside, 'event')}; see: hermes-pgvector spool list")
+        console.say(f"{counted(counts.set_aside, 'dead letter')} added; see: hermes-pgvector spool list")
     if living:
         console.say(f"{counted(living, 'event')} wait in spools of running processes, which store them themselves")
     if problem or left:

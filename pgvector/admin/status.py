@@ -55,7 +55,8 @@ def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[s
         version = f"pgvector {facts.pgvector_version}" if facts.pgvector_version else "no pgvector"
         lines.append(("Server", f"Postgres {facts.server_version}, {version}, {size(facts.database_bytes)}"))
     else:
-        lines.append(("Server", "stopped" if found.server else "not reachable"))
+        state = "not reachable" if found.server is None else "stopped" if found.server.account else "not created yet"
+        lines.append(("Server", state))
     if found.schema:
         lines.append(("Schema", f"version {found.schema.version}"))
         model = found.schema.embedding_model or "no model yet"
@@ -66,7 +67,7 @@ def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[s
         lines.append(("No vector", f"{counted(missing, 'row')}, found by words only" if missing else "none"))
     lines.append(("Spool", processes.waiting_line(waiting)))
     see = "; see: hermes-pgvector spool list"
-    lines.append(("Set aside", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))
+    lines.append(("Dead letters", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))
     return lines
 
 

@@ -1,12 +1,14 @@
-"""The command line as a process sees it: words in, text and exit codes out. No database is needed."""
+"""The command line without a database: arguments in, text and exit codes out."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from commandline import Outcome, hermes_pgvector
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.doctor import installation
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
 
@@ -60,7 +63,7 @@ def test_without_a_command_the_help_is_shown_on_stderr() -> None:
     assert "doctor" in shown.err
 
 
-def test_the_host_gets_the_same_commands_under_its_own_name() -> None:
+def test_the_host_gets_the_same_commands_under_hermes_pgvector() -> None:
     import argparse
 
     root = argparse.ArgumentParser(prog="hermes")
@@ -120,7 +123,7 @@ def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments
 
 
 @pytest.mark.parametrize("theme", [[], ["--theme", "Bil-ing"]])
-def test_search_refuses_a_theme_in_which_no_agent_recalls_anything(
+def test_search_refuses_a_theme_that_is_not_allowed(
     home: Path, monkeypatch: pytest.MonkeyPatch, theme: list[str]
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["billing"]')
@@ -207,7 +210,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("command", ["version", "status"])
-def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+def test_a_full_stdout_is_one_line_on_stderr(tmp_path: Path, command: str) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "hermes_memory_pgvector", command],
@@ -225,7 +228,7 @@ def test_piped_output_has_no_colours(home: Path) -> None:
     assert "✗ database" in outcome.out
 
 
-def test_doctor_tells_a_remedy_for_every_trouble(home: Path) -> None:
+def test_doctor_prints_a_remedy_for_every_problem(home: Path) -> None:
     outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
     checks = {check["name"]: check for check in outcome.document["checks"]}
     assert outcome.code == 1
@@ -236,7 +239,13 @@ def test_doctor_tells_a_remedy_for_every_trouble(home: Path) -> None:
     assert all(check["remedy"] for check in checks.values() if check["verdict"] != "ok")
 
 
-def test_doctor_goes_on_to_what_it_can_see_when_a_setting_is_wrong(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_the_version_of_every_dependency() -> None:
+    with (Path(__file__).resolve().parents[2] / "pyproject.toml").open("rb") as file:
+        dependencies = tomllib.load(file)["project"]["dependencies"]
+    assert {re.split(r"[\[>=<]", name)[0] for name in dependencies} == set(installation.PACKAGES)
+
+
+def test_doctor_checks_the_installation_when_a_setting_is_wrong(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_POOL_MAX", "99")
     outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
     checks = {check["name"]: check["verdict"] for check in outcome.document["checks"]}
@@ -245,7 +254,7 @@ def test_doctor_goes_on_to_what_it_can_see_when_a_setting_is_wrong(home: Path, m
     assert checks["package"] == "ok"
 
 
-def test_doctor_sees_events_set_aside_and_a_plugin_in_use(home: Path) -> None:
+def test_doctor_sees_dead_letters_and_an_active_plugin(home: Path) -> None:
     aside = home / "pgvector" / "aside"
     aside.mkdir(parents=True)
     (aside / "1.json").write_text(json.dumps({"reason": "Postgres refuses the data", "event": "{}"}))
@@ -253,15 +262,15 @@ def test_doctor_sees_events_set_aside_and_a_plugin_in_use(home: Path) -> None:
     assert hermes_pgvector("install", "--home", str(home)).code == 0
     outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
     checks = {check["name"]: check for check in outcome.document["checks"]}
-    assert checks["set aside"]["verdict"] == "warning"
-    assert "refuses the data" in checks["set aside"]["found"]
+    assert checks["dead letters"]["verdict"] == "warning"
+    assert "refuses the data" in checks["dead letters"]["found"]
     assert checks["provider"]["verdict"] == checks["plugin"]["verdict"] == "ok"
 
 
 @pytest.mark.parametrize(
     ("processes", "bytes_each", "verdict"), [(3, 300_000, "ok"), (2, 600_000, "problem")], ids=["many", "full"]
 )
-def test_doctor_holds_the_spool_of_each_process_against_its_limit(
+def test_doctor_compares_the_spool_of_each_process_with_its_limit(
     home: Path, monkeypatch: pytest.MonkeyPatch, processes: int, bytes_each: int, verdict: str
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_SPOOL_MAX_MB", "1")
@@ -294,7 +303,7 @@ def test_without_a_link_the_plugin_is_missing_unless_the_host_finds_its_entry_po
 
 
 @pytest.mark.parametrize("command", ["doctor", "install"])
-def test_nobody_is_told_to_overwrite_a_config_that_cannot_be_read(home: Path, command: str) -> None:
+def test_no_remedy_overwrites_a_config_that_cannot_be_read(home: Path, command: str) -> None:
     (home / "config.yaml").write_text("model: x\nmemory: {provider: pgvector\nother: y\n")
     outcome = hermes_pgvector(command, "--home", str(home))
     assert outcome.code == 1
@@ -312,7 +321,7 @@ def test_the_embedded_server_is_not_started_for_a_home_with_a_server_of_its_own(
 # The link of the plugin
 
 
-def test_install_links_the_package_and_says_what_is_next(tmp_path: Path) -> None:
+def test_install_links_the_package_and_prints_the_next_step(tmp_path: Path) -> None:
     outcome = hermes_pgvector("install", "--home", str(tmp_path))
     assert outcome.code == 0
     assert (tmp_path / "plugins" / "pgvector").resolve() == PACKAGE
@@ -345,7 +354,7 @@ def test_a_link_to_another_copy_of_the_package_is_replaced(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["folder", "link"])
 @pytest.mark.parametrize("extra", [[], ["--remove"]])
-def test_what_is_not_ours_is_left_alone(tmp_path: Path, kind: str, extra: list[str]) -> None:
+def test_another_plugin_is_left_alone(tmp_path: Path, kind: str, extra: list[str]) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "__init__.py").write_text("theirs = 1\n")
@@ -361,7 +370,7 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path, kind: str, extra: list[s
     assert (link / "__init__.py").read_text() == "theirs = 1\n"
 
 
-def test_removing_takes_the_link_away_and_nothing_else(tmp_path: Path) -> None:
+def test_removing_deletes_the_link_and_nothing_else(tmp_path: Path) -> None:
     hermes_pgvector("install", "--home", str(tmp_path))
     assert hermes_pgvector("install", "--remove", "--home", str(tmp_path)).code == 0
     assert list((tmp_path / "plugins").iterdir()) == []

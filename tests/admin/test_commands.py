@@ -1,4 +1,4 @@
-"""The commands of operators on real databases, with an embedding endpoint on loopback."""
+"""The commands on real databases, with an embedding endpoint on loopback."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_migrate_applies_every_file_once(run: Callable[..., Outcome], empty_data
     assert "nothing to do" in again.out
 
 
-def test_migrate_takes_the_vector_length_of_the_embedder_unless_told(
+def test_migrate_takes_the_dimensions_of_the_embedder_unless_given(
     run: Callable[..., Outcome], endpoint: PickyEndpoint, make_database: Callable[..., str]
 ) -> None:
     asked, told = make_database(dimensions=None), make_database(dimensions=None)
@@ -135,7 +135,7 @@ def test_migrate_takes_the_vector_length_of_the_embedder_unless_told(
     assert run("migrate", "--dsn", told, "--dimensions", "128").err == ""
 
 
-def test_migrate_guesses_no_vector_length_while_the_embedder_is_away(
+def test_migrate_guesses_no_dimensions_while_the_embedder_is_down(
     run: Callable[..., Outcome], endpoint: PickyEndpoint, empty_database: str
 ) -> None:
     endpoint.status = 503
@@ -331,7 +331,7 @@ def test_search_prints_no_control_characters_of_a_memory(run: Callable[..., Outc
     assert run("search", "kittens", "--json").out.isascii()
 
 
-def test_search_says_when_it_had_to_do_without_meaning(
+def test_search_prints_that_vector_search_was_left_out(
     run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
 ) -> None:
     with psycopg.connect(database) as connection:
@@ -346,7 +346,7 @@ def test_search_says_when_it_had_to_do_without_meaning(
     assert "degraded: " in outcome.err
 
 
-def test_search_stores_what_a_dead_process_left_behind(
+def test_search_stores_the_events_of_an_ended_process(
     run: Callable[..., Outcome], tmp_path: Path, database: str
 ) -> None:
     code = (
@@ -383,9 +383,7 @@ def test_backfill_embeds_every_row_and_can_be_resumed(run: Callable[..., Outcome
     assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
 
 
-def test_backfill_names_rows_that_the_embedder_refuses_and_does_the_others(
-    run: Callable[..., Outcome], database: str
-) -> None:
+def test_backfill_prints_refused_rows_and_embeds_the_others(run: Callable[..., Outcome], database: str) -> None:
     for number in range(20):
         # A session each: a turn is embedded together with the one before it.
         add_turns(database, [f"{SPOILT if number in (3, 17) else 'horse'} number {number}"], session=f"s{number}")
@@ -399,7 +397,7 @@ def test_backfill_names_rows_that_the_embedder_refuses_and_does_the_others(
     )
 
 
-def test_backfill_stops_when_the_embedder_is_away_and_keeps_what_is_done(
+def test_backfill_stops_when_the_embedder_fails_and_keeps_finished_batches(
     run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
 ) -> None:
     add_turns(database, [f"turn number {number}" for number in range(9)])
@@ -424,7 +422,7 @@ def test_backfill_puts_no_vectors_of_another_model_into_a_database(run: Callable
     assert unembedded(database) == 1
 
 
-def test_backfill_goes_ahead_beside_an_agent_that_makes_no_progress(run: Callable[..., Outcome], database: str) -> None:
+def test_backfill_starts_beside_an_agent_that_makes_no_progress(run: Callable[..., Outcome], database: str) -> None:
     add_turns(database, ["a turn"])
     with psycopg.connect(database) as connection:
         connection.execute(
@@ -449,7 +447,7 @@ def test_backfill_waits_for_a_lease_that_runs_out(run: Callable[..., Outcome], d
     assert unembedded(database) == 0
 
 
-def test_an_interrupted_backfill_keeps_what_is_done_and_frees_its_lease(
+def test_an_interrupted_backfill_keeps_finished_batches_and_releases_its_lease(
     tmp_path: Path, database: str, endpoint: PickyEndpoint
 ) -> None:
     add_turns(database, [f"turn number {number}" for number in range(200)])
@@ -480,7 +478,7 @@ def test_an_interrupted_backfill_keeps_what_is_done_and_frees_its_lease(
 
 @pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 @pytest.mark.parametrize("command", [["history"], ["undo", "1"], ["backfill"], ["tune"], ["search", "x"]])
-def test_who_looks_or_mends_makes_no_memory(
+def test_a_command_creates_no_embedded_server_in_a_mistyped_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_DATA_DIR", str(tmp_path / "server"))
@@ -528,7 +526,7 @@ def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: p
 # tune
 
 
-def test_tune_proposes_and_builds_what_large_themes_earn(
+def test_tune_proposes_and_builds_indexes_for_large_themes(
     run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
@@ -558,7 +556,7 @@ def test_tune_proposes_and_builds_what_large_themes_earn(
     assert value(database, f"SELECT count(*) FROM pg_indexes WHERE indexname = '{index['name']}'") == 0
 
 
-def test_tune_needs_a_role_that_may_make_indexes(
+def test_tune_needs_a_role_that_may_create_indexes(
     run: Callable[..., Outcome], database: str, make_role: Callable[[], str]
 ) -> None:
     role = make_role()

@@ -1,4 +1,4 @@
-"""What the set-up saves, where, and that it is undone when the set-up does not come to its end."""
+"""Settings that the set-up saves, and their restoration when it does not finish."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def test_other_lines_of_the_env_file_stay_as_they_are(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_variable_that_stands_there_twice_is_there_once_afterwards(tmp_path: Path) -> None:
+def test_a_variable_that_is_set_twice_is_set_once_afterwards(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text(f"{DSN}=first\nOTHER=1\n{DSN}=second\n")
     change_env_file(path, {DSN: "third"})
     assert path.read_text() == f"{DSN}=third\nOTHER=1\n"
 
 
-def test_an_empty_value_takes_the_variable_away(tmp_path: Path) -> None:
+def test_an_empty_value_removes_the_variable(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text(f"A=1\n{DSN}=old\n")
     change_env_file(path, {DSN: ""})
     assert path.read_text() == "A=1\n"
 
 
-def test_nothing_to_save_makes_no_file(tmp_path: Path) -> None:
+def test_nothing_to_save_creates_no_file(tmp_path: Path) -> None:
     change_env_file(tmp_path / ".env", {DSN: ""})
     assert not (tmp_path / ".env").exists()
 
@@ -57,7 +57,7 @@ def test_a_link_to_an_env_file_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real").read_text() == f"A=1\n{DSN}=x\n"
 
 
-def test_a_value_of_two_lines_cannot_smuggle_a_variable_in(tmp_path: Path) -> None:
+def test_a_value_of_two_lines_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="line break"):
         change_env_file(tmp_path / ".env", {DSN: "a\nLD_PRELOAD=b"})
 
@@ -92,7 +92,7 @@ def test_what_is_saved_is_what_the_settings_say(tmp_path: Path) -> None:
     assert "postgresql" not in (tmp_path / "pgvector" / "config.json").read_text()
 
 
-def test_the_embedded_server_hides_an_address_that_counts_less(tmp_path: Path) -> None:
+def test_the_embedded_server_overrides_an_address_of_lower_precedence(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("plugins: {pgvector: {dsn: postgresql://old@host/db}}\n")
     (tmp_path / ".env").write_text(f"{DSN}=postgresql://older@host/db\n")
     with SavedSettings(tmp_path) as saved:
@@ -126,9 +126,7 @@ def test_without_keep_everything_is_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "pgvector" / "config.json").exists()
 
 
-def test_a_setting_that_the_environment_overrules_is_not_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_setting_that_the_environment_overrides_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "another")
     assert exported(tmp_path, ("dsn", "embed_model")) == ["embed_model"]
     with SavedSettings(tmp_path) as saved:

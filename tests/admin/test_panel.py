@@ -1,4 +1,4 @@
-"""What hosts show and save of our settings."""
+"""Settings that hosts show and save."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ def test_an_emptied_number_is_the_default_again(tmp_path: Path) -> None:
     assert load(tmp_path).prefetch_limit == Settings().prefetch_limit
 
 
-def test_a_value_that_is_not_allowed_is_told_and_not_saved(tmp_path: Path) -> None:
+def test_a_value_that_is_not_allowed_is_an_error_and_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="prefetch_limit"):
         panel.save({"prefetch_limit": 99}, tmp_path)
     assert not (tmp_path / "pgvector").exists()
 
 
-def test_a_value_that_another_place_hides_is_told(tmp_path: Path) -> None:
+def test_a_value_that_another_place_overrides_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("memory: {pgvector: {prefetch_limit: 1}}\n")
     with pytest.raises(ValueError, match="remove there: prefetch_limit"):
         panel.save({"prefetch_limit": 2}, tmp_path)
 
 
-def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_file_is_an_error_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "pgvector" / "config.json"
     path.parent.mkdir()
     path.write_text('{"prefetch_limit": 3,}')
-    with pytest.raises(ValueError, match=r"config\.json cannot be read.*correct"):
+    with pytest.raises(ValueError, match=r"config\.json cannot be read.*delete the file"):
         panel.save({"turn_min_chars": 50}, tmp_path)
     assert path.read_text() == '{"prefetch_limit": 3,}'
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_nothing_is_said_to_be_saved(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_and_nothing_is_reported_as_saved(tmp_path: Path) -> None:
     (tmp_path / "pgvector").write_text("a file where the folder belongs")
     with pytest.raises(ValueError, match=r"config\.json cannot be used") as caught:
         panel.save({"prefetch_limit": 3}, tmp_path)
@@ -102,7 +102,7 @@ def test_the_status_shows_no_secret_of_an_endpoint(tmp_path: Path, url: str) -> 
 
 
 @pytest.mark.parametrize("line", ["HERMES_PGVECTOR_POOL_MAX=0", "HERMES_PGVECTOR_DSN=hunter2 is no address"])
-def test_the_status_of_broken_settings_is_what_is_wrong(tmp_path: Path, line: str) -> None:
+def test_the_status_of_wrong_settings_is_the_problem_alone(tmp_path: Path, line: str) -> None:
     (tmp_path / ".env").write_text(f"{line}\n")
     shown = panel.status(tmp_path)
     assert list(shown) == ["problem"]
@@ -114,7 +114,7 @@ def test_the_status_of_broken_settings_is_what_is_wrong(tmp_path: Path, line: st
     "deciding",
     ["theme_aliases: {bills: billing}", "bench_themes: [trial-*]", "off_record: true", "recall_mode: tools"],
 )
-def test_the_identity_changes_with_the_settings_that_decide_whose_memory_it_is(tmp_path: Path, deciding: str) -> None:
+def test_the_identity_changes_with_the_settings_that_decide_on_themes_and_tools(tmp_path: Path, deciding: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("memory: {pgvector: {prefetch_limit: 1}}\n")
     first = panel.identity(tmp_path)
@@ -136,7 +136,7 @@ def test_the_identity_reads_no_file_that_did_not_change(tmp_path: Path) -> None:
     assert panel.identity(tmp_path) == first
 
 
-def test_another_postgres_is_not_ours_to_back_up(tmp_path: Path) -> None:
+def test_only_the_embedded_server_is_backed_up(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("HERMES_PGVECTOR_DSN=postgresql://me@host/db\n")
     assert panel.backups(tmp_path) == []
 

@@ -1,4 +1,4 @@
-"""How the memory of running processes fares, seen from another one."""
+"""The processes of a home, as status and doctor show them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_counters_add_up_in_the_middle_of_a_burst(
     wait_for(lambda: look().document["all_processes"]["counters"]["applied"] == 450)
 
 
-def test_a_writer_that_hangs_is_noticed_by_everybody_and_is_well_again_afterwards(
+def test_a_writer_that_hangs_is_stuck_for_every_command_and_well_again_afterwards(
     look: Callable[..., Outcome], agent: Callable[..., Agent], database: str
 ) -> None:
     one = agent(statement_timeout_s=60)
@@ -177,7 +177,7 @@ def test_a_stopped_process_with_events_is_stuck_and_one_without_is_not(
     wait_for(lambda: state_of(look, busy) == "well" and look().document["spool"]["events"] == 0)
 
 
-def test_a_writer_that_knows_what_is_wrong_is_not_stuck(
+def test_a_writer_that_reports_a_problem_is_failing_and_not_stuck(
     look: Callable[..., Outcome], agent: Callable[..., Agent]
 ) -> None:
     one = agent(dsn=DEAD_DSN, retry_max_s=600)
@@ -197,7 +197,7 @@ def test_a_writer_that_knows_what_is_wrong_is_not_stuck(
     assert "stuck" not in one.log()
 
 
-def test_a_killed_process_is_counted_among_the_dead_and_by_its_adopter_only(
+def test_a_killed_process_is_counted_as_dead_and_its_events_by_the_process_that_takes_them_over(
     look: Callable[..., Outcome], agent: Callable[..., Agent], home: Home, database: str
 ) -> None:
     killed = agent(dsn=DEAD_DSN)
@@ -225,7 +225,7 @@ def test_a_killed_process_is_counted_among_the_dead_and_by_its_adopter_only(
     assert [process.heartbeat.pid for process in processes(home.spool) if process.heartbeat] == [heir.pid]
 
 
-def test_healing_is_counted_by_the_process_that_does_it(
+def test_backfilled_rows_are_counted_by_the_process_that_does_it(
     look: Callable[..., Outcome], agent: Callable[..., Agent], endpoint: Endpoint
 ) -> None:
     one = agent(heal_interval_s=1)
@@ -242,7 +242,7 @@ def test_healing_is_counted_by_the_process_that_does_it(
     wait_for(lambda: look().document["all_processes"]["healed"] >= missing)
 
 
-def test_the_trace_of_a_process_goes_with_it(agent: Callable[..., Agent], home: Home) -> None:
+def test_the_heartbeat_of_a_process_is_removed_at_its_end(agent: Callable[..., Agent], home: Home) -> None:
     one = agent()
     wait_for(lambda: len(list(home.spool.glob(f"*/{FILE}"))) == 1)
     assert next(home.spool.glob(f"*/{FILE}")).stat().st_mode & 0o777 == 0o600
@@ -250,7 +250,9 @@ def test_the_trace_of_a_process_goes_with_it(agent: Callable[..., Agent], home: 
     assert list(home.spool.iterdir()) == []
 
 
-def test_people_can_read_it_too(home: Home, look: Callable[..., Outcome], agent: Callable[..., Agent]) -> None:
+def test_status_prints_a_row_for_each_process(
+    home: Home, look: Callable[..., Outcome], agent: Callable[..., Agent]
+) -> None:
     one = agent()
     one.take(3)
     wait_for(lambda: look().document["all_processes"]["counters"]["applied"] == 3)

@@ -1,4 +1,4 @@
-"""The set-up on real databases: what it finds, asks and makes, and that its trial leaves no trace."""
+"""The set-up on real databases: questions, choices, what it saves, and its test of the result."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def dimensions_in(dsn: str) -> int:
 # Without questions
 
 
-def test_a_database_and_an_endpoint_are_tried_saved_and_proved(home: Path, database: str, endpoint: Endpoint) -> None:
+def test_a_database_and_an_endpoint_are_tried_saved_and_tested(home: Path, database: str, endpoint: Endpoint) -> None:
     done = setup(home, "--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes", "--json")
     assert done.code == 0, done.shown
     document = json.loads(done.out)
@@ -134,7 +134,7 @@ def test_a_database_and_an_endpoint_are_tried_saved_and_proved(home: Path, datab
     assert (home / ".env").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_trial_leaves_no_trace(home: Path, database: str, endpoint: Endpoint) -> None:
+def test_the_round_trip_leaves_no_trace(home: Path, database: str, endpoint: Endpoint) -> None:
     done = setup(home, "--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes")
     assert done.code == 0, done.shown
     assert rows(database) == {}
@@ -152,7 +152,7 @@ def test_a_bare_database_gets_tables_for_the_vectors_of_the_embedder(
     assert dimensions_in(empty_database) == 512
 
 
-def test_an_administrator_makes_the_tables_for_a_role_that_may_not(
+def test_an_administrator_creates_the_tables_for_a_role_that_may_not(
     home: Path, empty_database: str, role: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = as_role(empty_database, role)
@@ -181,7 +181,7 @@ def test_an_embedder_that_does_not_fit_is_refused_and_nothing_is_saved(
     assert list(home.iterdir()) == []
 
 
-def test_a_dead_database_is_told_without_its_password_and_nothing_is_saved(home: Path) -> None:
+def test_an_unreachable_database_is_named_without_its_password_and_nothing_is_saved(home: Path) -> None:
     done = setup(home, "--dsn", DEAD_DSN, "--yes")
     assert done.code == 1
     assert "cannot be reached" in done.err
@@ -189,21 +189,21 @@ def test_a_dead_database_is_told_without_its_password_and_nothing_is_saved(home:
     assert list(home.iterdir()) == []
 
 
-def test_an_embedder_that_is_dead_is_told_and_nothing_is_saved(home: Path, database: str) -> None:
+def test_an_unreachable_embedder_is_named_and_nothing_is_saved(home: Path, database: str) -> None:
     done = setup(home, "--dsn", database, "--embed-url", "http://127.0.0.1:9", "--yes")
     assert done.code == 1
     assert "127.0.0.1:9 cannot be reached" in done.err
     assert list(home.iterdir()) == []
 
 
-def test_what_is_set_already_is_kept_when_it_is_not_given(home: Path, database: str, endpoint: Endpoint) -> None:
+def test_settings_that_are_not_given_are_kept(home: Path, database: str, endpoint: Endpoint) -> None:
     assert setup(home, "--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes").code == 0
     before = (home / ".env").read_text(), (home / "pgvector" / "config.json").read_text()
     assert setup(home, "--yes").code == 0
     assert ((home / ".env").read_text(), (home / "pgvector" / "config.json").read_text()) == before
 
 
-def test_a_value_of_the_environment_that_would_win_is_told_and_nothing_is_saved(
+def test_a_variable_that_would_take_precedence_is_named_and_nothing_is_saved(
     home: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "another")
@@ -213,7 +213,7 @@ def test_a_value_of_the_environment_that_would_win_is_told_and_nothing_is_saved(
     assert not (home / ".env").exists()
 
 
-def test_json_and_questions_do_not_go_together(home: Path) -> None:
+def test_json_without_yes_is_wrong_usage(home: Path) -> None:
     assert setup(home, "--json").code == 2
 
 
@@ -267,7 +267,9 @@ def test_tables_can_be_left_to_an_administrator(home: Path, empty_database: str,
         assert connection.execute("SELECT to_regclass('memory_entries')").fetchone() == (None,)
 
 
-def test_an_embedder_that_does_not_fit_can_be_taken_for_words(home: Path, database: str, endpoint: Endpoint) -> None:
+def test_an_embedder_that_does_not_fit_can_be_taken_for_word_search(
+    home: Path, database: str, endpoint: Endpoint
+) -> None:
     endpoint.dimensions = 512
     done = setup(home, answers=lines("2", database, *elsewhere(endpoint), "y"))
     assert done.code == 0, done.shown
@@ -322,7 +324,7 @@ def test_the_embedded_server_is_made_used_dumped_and_restored(
 
 
 @needs_wheel
-def test_an_interruption_stops_a_server_that_it_started(home: Path, outdoors: Path, endpoint: Endpoint) -> None:
+def test_an_interrupted_setup_stops_a_server_that_it_started(home: Path, outdoors: Path, endpoint: Endpoint) -> None:
     server = EmbeddedServer(home, str(outdoors / "server"))
     server.ensure_running()
     assert setup(home, answers=lines("1")).code == 130
@@ -369,7 +371,7 @@ def test_the_dump_finds_the_libraries_of_this_machine(
 # A first look
 
 
-def test_a_look_at_a_bare_database_says_what_is_lacking(empty_database: str) -> None:
+def test_a_probe_of_a_bare_database_names_the_missing_migrations(empty_database: str) -> None:
     found = probe(empty_database, 3)
     assert found.stored is None
     assert found.lacking == tuple(file.name for file in migration_files())
@@ -377,13 +379,13 @@ def test_a_look_at_a_bare_database_says_what_is_lacking(empty_database: str) -> 
     assert not found.ready
 
 
-def test_a_look_changes_nothing(empty_database: str) -> None:
+def test_a_probe_changes_nothing(empty_database: str) -> None:
     probe(empty_database, 3)
     with psycopg.connect(empty_database) as connection:
         assert connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'hermes%'").fetchone() == (0,)
 
 
-def test_a_role_that_may_not_read_the_tables_is_told_apart(database: str, role: str) -> None:
+def test_a_probe_names_the_privileges_that_a_role_lacks(database: str, role: str) -> None:
     found = probe(as_role(database, role), 3)
     assert found.stored is None
     assert found.lacking == ()
@@ -391,7 +393,7 @@ def test_a_role_that_may_not_read_the_tables_is_told_apart(database: str, role: 
     assert any(line.startswith("select on") for line in found.missing)
 
 
-def test_a_string_that_is_no_address_is_not_repeated() -> None:
+def test_a_string_that_is_not_a_dsn_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as raised:
         probe("hunter2 is not one", 3)
     assert "hunter2" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""What was set aside, and what dead processes left, settled by an operator on a real database."""
+"""Dead letters and orphaned spools, settled by an operator on a real database."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def themes_stored(dsn: str) -> list[Any]:
         return connection.execute("select distinct agent_identity from conversations order by 1").fetchall()
 
 
-def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
+def test_the_list_shows_no_text_of_a_user(home: Home, run: Run) -> None:
     event = turn(SECRET, "billing")
     put_aside(home, event)
     DeadLetters(home.state).keep("damaged-x-1-0", "the record in the spool is damaged", f"\x00{SECRET}\xff")
@@ -92,9 +92,7 @@ def test_the_list_tells_all_but_what_users_said(home: Home, run: Run) -> None:
     assert SECRET not in shown.out + shown.err + plain.out + plain.err
 
 
-def test_what_the_list_calls_an_event_on_a_narrow_terminal_is_enough_to_show_it(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ids_of_a_narrow_list_are_long_enough_to_show_an_event(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     names = [put_aside(home, turn(text, "billing")) for text in ("one", "two")]
     for number in range(2):
@@ -106,7 +104,7 @@ def test_what_the_list_calls_an_event_on_a_narrow_terminal_is_enough_to_show_it(
     assert {one.document["id"] for one in found} == {*names, "damaged-4f-100-0", "damaged-4f-100-1"}
 
 
-def test_one_is_shown_whole_and_can_do_nothing_to_a_terminal(home: Home, run: Run) -> None:
+def test_one_is_shown_whole_and_without_control_characters(home: Home, run: Run) -> None:
     name = put_aside(home, turn(f"{SECRET} \x1b[2J \x9b5m \u202e \udc80 \x7f two\nlines"))
     shown = hermes_pgvector("--home", str(home.path), "spool", "show", name[:8])
     assert SECRET in shown.out
@@ -116,14 +114,14 @@ def test_one_is_shown_whole_and_can_do_nothing_to_a_terminal(home: Home, run: Ru
 
 
 @pytest.mark.parametrize("name", ["nothing", "../../home_id", "abc", ""])
-def test_an_id_that_is_not_there_is_a_wrong_use(home: Home, run: Run, name: str) -> None:
+def test_an_unknown_id_is_wrong_usage(home: Home, run: Run, name: str) -> None:
     put_aside(home, turn("one"))
     for action in (["show"], ["retry"], ["drop"]):
         assert run(*action, name).code == 2
     assert len(DeadLetters(home.state).ids()) == 1
 
 
-def test_the_beginning_of_an_id_must_name_one_event(home: Home, run: Run) -> None:
+def test_the_start_of_an_id_must_name_one_event(home: Home, run: Run) -> None:
     DeadLetters(home.state).keep("abcdef1", "r", "x")
     DeadLetters(home.state).keep("abcdef2", "r", "x")
     refused = run("drop", "abcdef")
@@ -133,7 +131,7 @@ def test_the_beginning_of_an_id_must_name_one_event(home: Home, run: Run) -> Non
     assert DeadLetters(home.state).ids() == ["abcdef1"]
 
 
-def test_what_a_typo_set_aside_is_stored_once_the_theme_is_allowed(
+def test_a_dead_letter_is_stored_once_its_theme_is_allowed(
     home: Home, run: Run, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["ops"]')
@@ -152,7 +150,7 @@ def test_what_a_typo_set_aside_is_stored_once_the_theme_is_allowed(
     assert list(home.spool.iterdir()) == []
 
 
-def test_it_can_be_filed_under_the_theme_that_was_meant(
+def test_dead_letters_can_be_stored_under_another_theme(
     home: Home, run: Run, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["billing"]')
@@ -166,7 +164,7 @@ def test_it_can_be_filed_under_the_theme_that_was_meant(
     assert themes_stored(database) == [("billing",)]
 
 
-def test_trying_again_stores_nothing_twice(home: Home, run: Run, database: str) -> None:
+def test_a_retry_stores_nothing_twice(home: Home, run: Run, database: str) -> None:
     event = turn("one")
     for _ in range(3):
         name = put_aside(home, event)
@@ -174,7 +172,9 @@ def test_trying_again_stores_nothing_twice(home: Home, run: Run, database: str) 
     assert stored(database) == texts("one")
 
 
-def test_what_fails_again_is_set_aside_again_and_its_neighbours_are_stored(home: Home, run: Run, database: str) -> None:
+def test_an_event_that_fails_again_is_a_dead_letter_again_and_the_others_are_stored(
+    home: Home, run: Run, database: str
+) -> None:
     bad = Add(theme="ops", home="h", target="nowhere", content="x")  # type: ignore[arg-type]
     put_aside(home, bad, "target")
     put_aside(home, turn("one"))
@@ -187,7 +187,7 @@ def test_what_fails_again_is_set_aside_again_and_its_neighbours_are_stored(home:
     assert stored(database) == texts("one")
 
 
-def test_changes_are_filed_in_the_order_in_which_they_were_made(home: Home, run: Run, database: str) -> None:
+def test_changes_are_stored_in_the_order_in_which_they_were_made(home: Home, run: Run, database: str) -> None:
     common: dict[str, Any] = {"theme": "ops", "home": home.id, "target": "memory"}
     # By their ids the removal comes first.
     added = Add(content="the port is 5432", id="f" * 32, **common)
@@ -199,7 +199,7 @@ def test_changes_are_filed_in_the_order_in_which_they_were_made(home: Home, run:
         assert connection.execute("select content from memory_entries").fetchall() == []
 
 
-def test_a_damaged_one_cannot_be_filed_and_stays(home: Home, run: Run) -> None:
+def test_a_damaged_dead_letter_stays(home: Home, run: Run) -> None:
     DeadLetters(home.state).keep("damaged-x-1-0", "the record in the spool is damaged", "\x00\xff")
     outcome = run("retry", "--all")
     assert outcome.code == 1
@@ -207,7 +207,7 @@ def test_a_damaged_one_cannot_be_filed_and_stays(home: Home, run: Run) -> None:
     assert len(DeadLetters(home.state).ids()) == 1
 
 
-def test_all_are_dropped_only_when_the_operator_is_sure(home: Home, run: Run) -> None:
+def test_all_are_deleted_only_with_yes(home: Home, run: Run) -> None:
     for word in ("one", "two", "three"):
         put_aside(home, turn(word))
     refused = run("drop", "--all")
@@ -218,7 +218,7 @@ def test_all_are_dropped_only_when_the_operator_is_sure(home: Home, run: Run) ->
     assert DeadLetters(home.state).ids() == []
 
 
-def test_what_killed_agents_left_is_stored_without_an_agent(
+def test_flush_stores_the_events_of_killed_agents(
     home: Home, run: Run, agent: Callable[..., Agent], database: str
 ) -> None:
     for count in (3, 4):
@@ -235,7 +235,7 @@ def test_what_killed_agents_left_is_stored_without_an_agent(
     assert run("flush").document["stored"] == 0
 
 
-def test_the_spool_of_a_living_agent_is_left_to_it(home: Home, run: Run, agent: Callable[..., Agent]) -> None:
+def test_flush_leaves_the_spool_of_a_running_agent_alone(home: Home, run: Run, agent: Callable[..., Agent]) -> None:
     living = agent()
     living.take(3)
     outcome = run("flush")
@@ -244,7 +244,7 @@ def test_the_spool_of_a_living_agent_is_left_to_it(home: Home, run: Run, agent: 
     assert [spool["pid"] for spool in run("list").document["spools"]] == [living.pid]
 
 
-def test_several_at_once_store_everything_once(
+def test_several_commands_at_once_store_everything_once(
     home: Home, run: Run, agent: Callable[..., Agent], database: str
 ) -> None:
     for count in range(1, 7):
@@ -266,7 +266,7 @@ def test_several_at_once_store_everything_once(
     assert list(home.spool.iterdir()) == []
 
 
-def test_without_a_database_nothing_is_lost_and_nobody_waits_for_long(
+def test_without_a_database_nothing_is_lost_and_the_command_ends_in_time(
     home: Home, run: Run, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = Spool(home.spool, bytes_max=1 << 20, window_max=9)
@@ -284,7 +284,7 @@ def test_without_a_database_nothing_is_lost_and_nobody_waits_for_long(
     assert stored(database) == texts("left", "one")
 
 
-def test_a_record_that_was_torn_is_set_aside_and_told_by_doctor(home: Home, run: Run, database: str) -> None:
+def test_a_torn_record_is_a_dead_letter_that_doctor_sees(home: Home, run: Run, database: str) -> None:
     left = Spool(home.spool, bytes_max=1 << 20, window_max=9)
     assert left.append(turn("one"))
     assert left.append(turn(SECRET))
@@ -298,13 +298,13 @@ def test_a_record_that_was_torn_is_set_aside_and_told_by_doctor(home: Home, run:
     assert stored(database) == texts("one")
     assert [row["kind"] for row in run("list").document["aside"]] == ["damaged"]
     told = hermes_pgvector("--home", str(home.path), "--json", "doctor")
-    check = next(check for check in told.document["checks"] if check["name"] == "set aside")
+    check = next(check for check in told.document["checks"] if check["name"] == "dead letters")
     assert check["verdict"] == "warning"
     assert "spool list" in check["remedy"]
     assert SECRET not in told.out
 
 
-def test_without_room_for_a_spool_nothing_leaves_its_place(
+def test_without_a_writable_spool_a_dead_letter_stays(
     home: Home, run: Run, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("a file")
@@ -317,7 +317,7 @@ def test_without_room_for_a_spool_nothing_leaves_its_place(
     assert stored(database) == {}
 
 
-def test_a_command_waits_for_no_other(home: Home, run: Run) -> None:
+def test_a_second_command_fails_at_once(home: Home, run: Run) -> None:
     put_aside(home, turn("one"))
     with DeadLetters(home.state).locked():
         outcome = run("drop", "--all", "--yes")
@@ -326,6 +326,6 @@ def test_a_command_waits_for_no_other(home: Home, run: Run) -> None:
     assert len(DeadLetters(home.state).ids()) == 1
 
 
-def test_nothing_to_do_is_no_failure(home: Home, run: Run) -> None:
+def test_nothing_to_do_is_success(home: Home, run: Run) -> None:
     for arguments in (["list"], ["retry", "--all"], ["drop", "--all", "--yes"], ["flush"]):
         assert run(*arguments).code == 0

@@ -315,7 +315,7 @@ def test_undo_of_a_replace_reports_that_both_entries_exist(memory: Memory) -> No
     outcome = memory.command("undo", "1")
     assert sorted(memory.contents()) == ["tea at five", "tea at four"]
     assert "the entry that replaced it stays" in outcome.err
-    assert "no file was changed" in outcome.err
+    assert "MEMORY.md and USER.md are unchanged" in outcome.err
 
 
 def test_undo_of_an_edit_by_psql_and_of_one_already_undone_by_hand(memory: Memory) -> None:

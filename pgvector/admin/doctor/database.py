@@ -11,7 +11,7 @@ from ...settings import Settings
 from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
-from ..embedder import mismatch, response_ms
+from ..embedder import MISMATCH_REMEDY, mismatch, response_ms
 from ..overview import Overview
 from .check import Check
 from .files import disk
@@ -20,8 +20,8 @@ from .files import disk
 def database(found: Overview) -> Iterator[Check]:
     """The server, its versions, the schema, and the privileges of the role."""
     if found.server and not found.server.running:
-        remedy = "a session starts it, or: hermes-pgvector server start"
-        yield Check("database", "warning", f"{found.where} is stopped", remedy)
+        what, _, remedy = found.problem.partition("; ")
+        yield Check("database", "warning", f"{what}: {found.where}", remedy)
         return
     if not found.reachable or found.facts is None:
         remedy = "start Postgres or correct HERMES_PGVECTOR_DSN; until it answers, events wait in the spool"
@@ -121,4 +121,4 @@ def _model(model: str, dimensions: int | None, stored: SchemaState) -> Check:
     problem = mismatch(model, dimensions, stored)
     if not problem:
         return Check("model", "ok", f"{model} fits the database")
-    return Check("model", "problem", problem, "set embed_url and embed_model to the model that made the stored vectors")
+    return Check("model", "problem", problem, MISMATCH_REMEDY)

@@ -93,9 +93,9 @@ def _dead_letters(home: Home) -> Check:
         if item.reason not in reasons and len(reasons) < REASONS_SHOWN:
             reasons[item.reason] = safe_line(item.reason, REASON_CHARS_MAX)
     if not number:
-        return Check("set aside", "ok", "no events")
+        return Check("dead letters", "ok", "none")
     remedy = "see: hermes-pgvector spool list; then fix the reason and run `spool retry ID`, or run `spool drop ID`"
-    return Check("set aside", "warning", f"{counted(number, 'event')}: {'; '.join(reasons.values())}", remedy)
+    return Check("dead letters", "warning", f"{counted(number, 'event')}: {'; '.join(reasons.values())}", remedy)
 
 
 def _existing(folder: Path) -> Path:

@@ -80,22 +80,22 @@ class DatabaseQuestions:
 
     def _own(self) -> DatabaseChoice | None:
         question = (
-            "Its address, like postgresql://user@host:5432/database, without the password, which is asked for "
-            "separately (or type: back)"
+            "Its address, like postgresql://user@host:5432/database (or type: back). "
+            "Leave the password out: it is asked for separately, with hidden input"
         )
         for _ in range(TRIES_MAX):
             given = self._prompts.ask(question, self._current, shown=self._current and describe(self._current))
             if given in ("", "back"):
                 return None
             try:
-                dsn, found = self._try(given)
+                dsn, found = self._probe_with_password(given)
                 report(found, self._console)
                 return self._with_tables(dsn, found)
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
         raise too_many_answers()
 
-    def _try(self, dsn: str) -> tuple[str, Found]:
+    def _probe_with_password(self, dsn: str) -> tuple[str, Found]:
         try:
             return dsn, self._probe(dsn)
         except PasswordWanted as error:
@@ -114,7 +114,7 @@ class DatabaseQuestions:
             return DatabaseChoice(dsn, found, migrate=False)
         if not found.obstacle:
             return DatabaseChoice(
-                dsn, found, migrate=self._prompts.confirm("The database has no tables yet. Create them?")
+                dsn, found, migrate=self._prompts.confirm("Tables are missing or out of date. Create them?")
             )
         self._console.say(f"The tables cannot be used as {found.role}: {found.obstacle}")
         question = (
@@ -129,7 +129,7 @@ class DatabaseQuestions:
                 )
                 return DatabaseChoice(dsn, found, migrate=False)
             try:
-                admin_dsn, admin = self._try(given)
+                admin_dsn, admin = self._probe_with_password(given)
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
                 continue

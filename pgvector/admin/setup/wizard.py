@@ -14,7 +14,7 @@ from ...store.embedded.server import EmbeddedServer
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, SavedSettings, active_provider
 from ..console import Console
-from ..embedder import mismatch
+from ..embedder import MISMATCH_REMEDY, mismatch
 from . import database as databases
 from .database import DatabaseChoice, DatabaseQuestions
 from .embedder import EmbedderChoice, EmbedderQuestions, changed, tried
@@ -68,7 +68,7 @@ def setup(home: Path, console: Console, given: Given) -> int:
         raise BadArgument("--json excludes questions; add --yes")
 
     def activate(saved: Mapping[str, Any]) -> bool:
-        link.ensure(home)
+        link.change(home)
         return configuration.activate(home, saved)
 
     return _Setup(home, console, given, activate).run()
@@ -85,7 +85,7 @@ class _Setup:
         self._fixed = configuration.exported(home, ("dsn", *KEYS))
 
     def run(self) -> int:
-        """Choose, create the tables, save, and test. Before the settings are saved, a failure undoes everything."""
+        """Choose, create the tables, save, and test. An error before the end of saving changes no setting."""
         ran = self._server is not None and self._server.status().running
         try:
             database, embedder = self._choose()
@@ -131,7 +131,7 @@ class _Setup:
         choice = tried(changed(settings, **named), {}, self._console)
         problem = mismatch(choice.model, choice.dimensions, stored)
         if problem:
-            raise SettingsError(f"{problem}; set embed_url and embed_model to the model that made them")
+            raise SettingsError(f"{problem}; {MISMATCH_REMEDY}")
         return choice
 
     # Doing
