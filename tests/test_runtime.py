@@ -173,7 +173,7 @@ def test_the_model_of_the_database_stays_matched_while_it_does_not_answer(
 ) -> None:
     runtime = start()
     endpoint.close()
-    assert runtime.fitting.match(384)
+    assert runtime.compatibility.match(384)
 
 
 def test_a_background_job_that_fails_is_in_the_log(
@@ -321,15 +321,15 @@ def test_turns_of_a_shared_session_from_before_the_conversation_are_recalled(
 def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime], endpoint: Endpoint) -> None:
     runtime = start()
     deadline = time.monotonic() + 10
-    while runtime.fitting.floor is None and time.monotonic() < deadline:
+    while runtime.compatibility.floor is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert runtime.fitting.floor is not None
+    assert runtime.compatibility.floor is not None
     asked = endpoint.texts
     release(runtime)
     again = start()
     time.sleep(0.3)
     assert again is not runtime
-    assert again.fitting.floor == runtime.fitting.floor
+    assert again.compatibility.floor == runtime.compatibility.floor
     assert endpoint.texts <= asked + 1
 
 
@@ -342,9 +342,9 @@ def test_the_floor_is_measured_where_its_cache_is_damaged(
     (state / "calibration.json").write_text(content)
     runtime = start()
     deadline = time.monotonic() + 10
-    while runtime.fitting.floor is None and time.monotonic() < deadline:
+    while runtime.compatibility.floor is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert runtime.fitting.floor is not None
+    assert runtime.compatibility.floor is not None
 
 
 def test_another_database_is_another_runtime(
