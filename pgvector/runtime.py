@@ -99,13 +99,13 @@ class Runtime:
 
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
-        self.fitting = EmbedderCompatibility(self.settings, self.home.state, self.database)
+        self.compatibility = EmbedderCompatibility(self.settings, self.home.state, self.database)
         self.prefetch = Prefetch(
-            self.settings, self.recall, lambda: self.fitting.floor, lambda: bool(self.writer.health.problem)
+            self.settings, self.recall, lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
         )
         key = self.context.person_key
         refiling = Refiling(self.dead_letters, self.settings, NOT_MET, key.met, self.accept)
-        self._readiness = Readiness(self.database, self.fitting, refiling, key.settle, self.in_background)
+        self._readiness = Readiness(self.database, self.compatibility, refiling, key.settle, self.in_background)
 
     # Writing
 
@@ -175,7 +175,7 @@ class Runtime:
 
     def usable_embedder(self) -> Embedder | str:
         """The embedder whose vectors fit the database, or the reason why there is no vector search."""
-        return self.fitting.usable()
+        return self.compatibility.usable()
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
@@ -183,7 +183,7 @@ class Runtime:
         self.writer.stop(min(drain_s, AWAY_DRAIN_S) if self.writer.health.problem else drain_s)
         self._spool.close()
         self.database.close()
-        self.fitting.close()
+        self.compatibility.close()
         self.home.snapshot.close()
 
     def abandon(self) -> None:

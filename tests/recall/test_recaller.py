@@ -774,41 +774,41 @@ def test_a_floor_that_could_not_be_measured_is_due_again_after_a_while(
     with closing(Endpoint()) as endpoint:
         endpoint.status = 503
         chosen = Settings(dsn=memory.dsn, embed_url=endpoint.url, embed_model="m")
-        fitting = EmbedderCompatibility(chosen, tmp_path, memory.database)
-        assert not fitting.match(384)
-        assert not fitting.calibration_due()
+        compatibility = EmbedderCompatibility(chosen, tmp_path, memory.database)
+        assert not compatibility.match(384)
+        assert not compatibility.calibration_due()
         endpoint.status = 200
         later = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: later)
         for waited in (CALIBRATION_WAIT_S_MIN, 2 * CALIBRATION_WAIT_S_MIN):
             later += 3600
-            if not fitting.match(384):
-                pytest.fail(str(fitting.usable()))
-            assert fitting.calibration_due()
-            assert not fitting.calibration_due()
+            if not compatibility.match(384):
+                pytest.fail(str(compatibility.usable()))
+            assert compatibility.calibration_due()
+            assert not compatibility.calibration_due()
             endpoint.status = 503
-            fitting.calibrate()
-            assert fitting.floor is None
+            compatibility.calibrate()
+            assert compatibility.floor is None
             later += waited - 1
-            assert not fitting.calibration_due()
+            assert not compatibility.calibration_due()
             later += 1
             endpoint.status = 200
         later += 3600
-        assert fitting.calibration_due()
-        fitting.calibrate()
-        assert fitting.floor is not None
+        assert compatibility.calibration_due()
+        compatibility.calibrate()
+        assert compatibility.floor is not None
         later += 7200
-        assert not fitting.calibration_due()
-        fitting.close()
+        assert not compatibility.calibration_due()
+        compatibility.close()
 
 
 def test_no_floor_is_measured_where_one_is_chosen(memory: Memory, tmp_path: Path) -> None:
     with closing(Endpoint()) as endpoint:
         chosen = Settings(dsn=memory.dsn, embed_url=endpoint.url, embed_model="m", min_similarity=0.5)
-        fitting = EmbedderCompatibility(chosen, tmp_path, memory.database)
-        assert fitting.match(384)
-        assert not fitting.calibration_due()
-        fitting.close()
+        compatibility = EmbedderCompatibility(chosen, tmp_path, memory.database)
+        assert compatibility.match(384)
+        assert not compatibility.calibration_due()
+        compatibility.close()
 
 
 # --- worse, and saying so
