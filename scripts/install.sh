@@ -8,22 +8,22 @@ fail() { printf 'install.sh: %s\n' "$1" >&2; exit 1; }
 
 python=${PYTHON:-}
 if [ -z "$python" ]; then
-  hermes=$(command -v hermes) || fail "hermes is not on the PATH; run: PYTHON=/path/to/its/python $0"
-  # A script names its Python in the first line, or quoted in the second when the path is long or has blanks.
+  hermes=$(command -v hermes) || fail "hermes is not on the PATH; run: PYTHON=/path/to/python/of/hermes $0"
+  # The first line of a script names its Python; the second line does when the path is long or has blanks.
   python=$(sed -n "1s|^#! *\(/[^ ]*python[0-9.]*\).*|\1|p; 2s|^'''exec' \"\(/[^\"]*python[0-9.]*\)\".*|\1|p
     2s|^'''exec' \(/[^\" ]*python[0-9.]*\) .*|\1|p" "$hermes" | head -n 1)
-  [ -n "$python" ] || fail "$hermes does not tell its Python; run: PYTHON=/path/to/its/python $0"
+  [ -n "$python" ] || fail "cannot find the Python of $hermes; run: PYTHON=/path/to/python/of/hermes $0"
 fi
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is not a Python 3.11 or newer"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is not Python 3.11 or newer"
 
-# -P: from the root of the clone, our folder pgvector would hide the library of that name.
+# -P: in the root of the clone, our folder pgvector would hide the library pgvector.
 if "$python" -P -m pip --version >/dev/null 2>&1; then
   "$python" -P -m pip install --quiet --disable-pip-version-check "$root[embedded]"
 elif command -v uv >/dev/null; then
   uv pip install --quiet --python "$python" --reinstall-package hermes-memory-pgvector "$root[embedded]"
 else
-  fail "$python has no pip, and there is no uv; get one of them first"
+  fail "$python has no pip, and uv is not on the PATH; install one of them first"
 fi
 
 "$python" -P -m hermes_memory_pgvector install
-printf '%s\n' "then talk to hermes, and look with: hermes pgvector status" >&2
+printf '%s\n' "Installed. Start hermes, then see what is stored with: hermes pgvector status" >&2

@@ -1,4 +1,4 @@
-"""The write path and what it costs, measured: docs/benchmarks.md says how to read it."""
+"""Measures the write path: throughput, hook times, losses and resources. docs/benchmarks.md explains the figures."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from environment import Environment, Package, environment
 from report import goals, ratios, show
 from scenarios import SCENARIOS, Figures, Sizes
-from stage import Package, Stage, staged
 
 QUICK = 0.2
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)} (default: all)")
     parser.add_argument(
-        "--quick", action="store_true", help=f"about a minute, two beside a peer; the same as --scale {QUICK}"
+        "--quick", action="store_true", help=f"the same as --scale {QUICK}: about a minute, two with --peer"
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="how much of the work, from 0 to 1")
-    parser.add_argument("--peer", metavar="VENV", help="measure hermes-memory-pgvector 1.0 of this environment, too")
-    parser.add_argument("--dsn", default="", help="an administrator's connection; default: a Postgres of its own")
-    parser.add_argument("--request-ms", type=float, default=20.0, help="what the embedder takes for a request")
-    parser.add_argument("--text-ms", type=float, default=2.0, help="and for each text in it")
-    parser.add_argument("--json", metavar="FILE", help="where the figures go")
-    parser.add_argument("--plot", metavar="FILE", help="where a picture of the burst goes, e.g. burst.png")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the work, from 0 to 1")
+    parser.add_argument(
+        "--peer", metavar="VENV", help="also measure hermes-memory-pgvector 1.0 in this virtual environment"
+    )
+    parser.add_argument(
+        "--dsn", default="", help="connection of a role that may create databases (default: a throw-away Postgres)"
+    )
+    parser.add_argument("--request-ms", type=float, default=20.0, help="milliseconds of the embedder per request")
+    parser.add_argument("--text-ms", type=float, default=2.0, help="milliseconds of the embedder per text, in addition")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
+    parser.add_argument("--plot", metavar="FILE", help="plot the burst into this file, such as burst.png")
     given = parser.parse_args()
     unknown = set(given.scenarios) - set(SCENARIOS)
     if unknown:
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; choose from {', '.join(SCENARIOS)}")
     if given.plot and given.scenarios and "burst" not in given.scenarios:
-        parser.error("--plot shows the burst: name it, too")
+        parser.error("--plot needs the scenario burst")
     return given
 
 
 def machine(dsn: str) -> dict[str, Any]:
-    """What the figures depend on."""
+    """The hardware and software that the figures depend on."""
     with psycopg.connect(dsn) as connection:
         [postgres] = connection.execute("show server_version").fetchone() or [""]
     processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -58,17 +62,19 @@ def machine(dsn: str) -> dict[str, Any]:
     }
 
 
-def middle(runs: list[Figures]) -> Figures:
+def medians(runs: list[Figures]) -> Figures:
     """The median of each figure over several runs."""
     return {
-        name: middle([run[name] for run in runs]) if isinstance(value, dict)
+        name: medians([run[name] for run in runs]) if isinstance(value, dict)
         else statistics.median(run[name] for run in runs)
         for name, value in runs[0].items()
     }  # fmt: skip
 
 
-def measure(stage: Stage, packages: list[Package], sizes: Sizes, chosen: list[str]) -> dict[str, dict[str, Figures]]:
-    """Each scenario with each package in turn, so that a change of the machine's mood meets both."""
+def measure(
+    place: Environment, packages: list[Package], sizes: Sizes, chosen: list[str]
+) -> dict[str, dict[str, Figures]]:
+    """Figures by package and scenario. The packages alternate, so that other load on the machine affects both."""
     results: dict[str, dict[str, Figures]] = {package.name: {} for package in packages}
 
     for name in chosen:
@@ -76,30 +82,30 @@ def measure(stage: Stage, packages: list[Package], sizes: Sizes, chosen: list[st
         for _ in range(sizes.hook_runs if name == "hooks" else 1):
             for package in packages:
                 began = time.monotonic()
-                runs[package.name].append(SCENARIOS[name](stage, package, sizes))
+                runs[package.name].append(SCENARIOS[name](place, package, sizes))
                 print(f"{name}, {package.name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         for package, found in runs.items():
-            results[package][name] = middle(found) if len(found) > 1 else found[0]
+            results[package][name] = medians(found) if len(found) > 1 else found[0]
     return results
 
 
 def main() -> int:
     given = arguments()
     sizes = Sizes.scaled(QUICK if given.quick else given.scale)
-    with staged(given.dsn, given.request_ms, given.text_ms) as stage:
-        packages = [stage.package("ours", sys.executable)]
+    with environment(given.dsn, given.request_ms, given.text_ms) as place:
+        packages = [place.package("ours", sys.executable)]
         try:
             if given.peer:
-                packages.append(stage.package("peer", str(Path(given.peer, "bin", "python").absolute())))
+                packages.append(place.package("peer", str(Path(given.peer, "bin", "python").absolute())))
             about = {
-                "machine": machine(stage.dsn),
+                "machine": machine(place.dsn),
                 "sizes": vars(sizes),
                 "embedder_ms": [given.request_ms, given.text_ms],
             }
-            results = measure(stage, packages, sizes, given.scenarios or list(SCENARIOS))
+            results = measure(place, packages, sizes, given.scenarios or list(SCENARIOS))
         finally:
             for package in packages:
-                stage.drop(package.template)
+                place.drop(package.template)
     report = {**about, "results": results, "ratios": ratios(results), "goals": goals(results)}
     show(report)
     if given.json:

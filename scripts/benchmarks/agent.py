@@ -1,9 +1,9 @@
-"""An agent's process under test: providers of one package, driven by lines of JSON as a host drives them.
+"""Agent process of a benchmark: calls the providers of one package as a host does.
 
     agent.py ours|peer '{"dsn": …, "embed_url": …, "home": …, "settings": {…}}'
 
-Each line on stdin is the name of a method of `Agent` with its arguments, each line on stdout its answer. It runs under
-the Python of the package under test and needs nothing else.
+Each line on stdin is JSON with a method of `Agent` and its arguments, and each line on stdout is the answer. It runs in
+the Python of the package under test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILE_ENTRIES = 15
 
 
 def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
-    """A provider of this repository, set up by environment variables."""
+    """A provider of this repository, with settings from environment variables."""
     values = {"dsn": dsn, "embed_url": f"{embed_url}/v1", **settings}
     os.environ.update({f"HERMES_PGVECTOR_{name.upper()}": str(value) for name, value in values.items()})
     os.environ["HERMES_HOME"] = home
@@ -34,15 +34,15 @@ def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
 
 
 def peer(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
-    """A provider of hermes-memory-pgvector 1.0, set up as its register() does."""
+    """A provider of hermes-memory-pgvector 1.0, made as its register() makes it."""
     os.environ["HERMES_HOME"] = home
     from hermes_pgvector import PgvectorMemoryProvider
 
     return PgvectorMemoryProvider(config={"dsn": dsn, "embed_url": embed_url, **settings})
 
 
-def host() -> None:
-    """Load what the hooks need of hermes-agent, as a process of it has; where it is not installed, stand-ins for it."""
+def load_host() -> None:
+    """Import the modules of hermes-agent that the hooks use, or stubs where it is not installed."""
     try:
         import agent.memory_provider  # noqa: F401
         import gateway.session_context  # noqa: F401
@@ -56,47 +56,47 @@ def host() -> None:
 
 
 class Agent:
-    """The sessions of one process; session n has a thread of its own when several speak at a time."""
+    """The sessions of one process. With several sessions, each sends its turns in its own thread."""
 
     def __init__(self, make: Any, setup: dict[str, Any]) -> None:
         self._make, self._setup = make, setup
         self._sessions: list[Any] = []
         self._leaked: list[Any] = []
-        self._told: list[list[tuple[str, str]]] = []
+        self._turns: list[list[tuple[str, str]]] = []
         self._own_threads = threading.active_count()
         self._threads_max = 0
 
     def open(self, sessions: int = 1) -> None:
         self._sessions = [self._provider(f"session-{number}") for number in range(sessions)]
 
-    def learn(self, label: str, count: int) -> None:
-        """Make up so many turns for each session to say."""
-        self._told = [turns(f"{label} {number}", count) for number in range(len(self._sessions))]
+    def prepare(self, label: str, count: int) -> None:
+        """Generate `count` turns for each session."""
+        self._turns = [turns(f"{label} {number}", count) for number in range(len(self._sessions))]
 
-    def say(self, per_s: float = 0.0) -> dict[str, float]:
-        """Offer the turns that were learnt, at once or `per_s` a second; returns what the hook took."""
-        told, took = self._told, [list[int]() for _ in self._sessions]
+    def send(self, per_s: float = 0.0) -> dict[str, float]:
+        """Call `sync_turn` with the prepared turns, all at once or `per_s` a second; returns the hook's times."""
+        took = [list[int]() for _ in self._sessions]
         if len(self._sessions) == 1:
-            self._say(0, told[0], took[0], per_s)
+            self._send(0, took[0], per_s)
         else:
-            speakers = [
-                threading.Thread(target=self._say, args=(number, told[number], took[number], per_s))
+            senders = [
+                threading.Thread(target=self._send, args=(number, took[number], per_s))
                 for number in range(len(self._sessions))
             ]
-            self._own_threads += len(speakers)
-            for speaker in speakers:
-                speaker.start()
-            for speaker in speakers:
-                speaker.join()
-            self._own_threads -= len(speakers)
+            self._own_threads += len(senders)
+            for sender in senders:
+                sender.start()
+            for sender in senders:
+                sender.join()
+            self._own_threads -= len(senders)
         return spread([ns for each in took for ns in each])
 
-    def remember(self, count: int) -> dict[str, float]:
-        """Tell so many changes of a memory file that is full; returns what the hook took.
+    def change_entries(self, count: int) -> dict[str, float]:
+        """Call `on_memory_write` for about `count` changes of a full memory file; returns the times of the hook.
 
-        As in a host, whose files are small, an entry goes for each one that comes, and hermes-agent names only a part
-        of it: which one it was must be looked up in the file. The last entries stand there from the beginning: a host
-        that flushes the file to the disk for each of them makes no burst of it.
+        Each added entry replaces an old one, because a host limits the size of the file. As in hermes-agent, a removal
+        names only a part of the entry, so the provider has to look it up. The file has its final content from the
+        start, because a host's own write to disk is not measured.
         """
         hook, session = self._sessions[0].on_memory_write, {"session_id": "session-0"}
         entries = [user[:150] for user, _ in turns("entry", FILE_ENTRIES + count // 2)]
@@ -106,8 +106,8 @@ class Agent:
         for entry in entries[:FILE_ENTRIES]:
             hook("add", "memory", entry, session)
         changes: list[tuple[Any, ...]] = []
-        for gone, new in zip(entries, entries[FILE_ENTRIES:]):  # noqa: B905 - as many as are new
-            changes.append(("remove", "memory", "", {**session, "old_text": gone[:60]}))
+        for old, new in zip(entries, entries[FILE_ENTRIES:]):  # noqa: B905 - the shorter one sets the count
+            changes.append(("remove", "memory", "", {**session, "old_text": old[:60]}))
             changes.append(("add", "memory", new, session))
         took = []
         for change in changes:
@@ -117,18 +117,18 @@ class Agent:
         return spread(took)
 
     def leak(self, count: int) -> None:
-        """Make providers as a gateway makes one a request, each with one turn, and never shut them down."""
+        """Make `count` providers with one turn each and never shut them down, as a gateway may do for each request."""
         for number, turn in enumerate(turns("leaked", count)):
             provider = self._provider(f"request-{number}")
             provider.sync_turn(*turn, session_id=f"request-{number}")
             self._leaked.append(provider)
 
-    def watch(self) -> None:
-        """Begin to look for the most threads that the package under test has at a time."""
+    def watch_threads(self) -> None:
+        """Start to record the maximum number of threads of the package under test."""
         self._own_threads += 1
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def vitals(self) -> dict[str, float]:
+    def usage(self) -> dict[str, float]:
         """Memory in MB, open files, threads of the package now and at most, CPU seconds so far."""
         status = Path("/proc/self/status").read_text()
         used = os.times()
@@ -152,10 +152,10 @@ class Agent:
         )  # fmt: skip
         return provider
 
-    def _say(self, number: int, told: list[tuple[str, str]], took: list[int], per_s: float) -> None:
+    def _send(self, number: int, took: list[int], per_s: float) -> None:
         hook, session = self._sessions[number].sync_turn, f"session-{number}"
         began = time.monotonic()
-        for place, (user, assistant) in enumerate(told):
+        for place, (user, assistant) in enumerate(self._turns[number]):
             if per_s:
                 time.sleep(max(0.0, began + place / per_s - time.monotonic()))
             started = time.perf_counter_ns()
@@ -177,7 +177,7 @@ def spread(took_ns: list[int]) -> dict[str, float]:
 
 def main(package: str, setup: str) -> None:
     if package == "ours":
-        host()
+        load_host()
     under_test = Agent({"ours": ours, "peer": peer}[package], json.loads(setup))
     for line in sys.stdin:
         name, arguments = json.loads(line)

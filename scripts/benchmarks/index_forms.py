@@ -1,9 +1,9 @@
-"""Compare index forms on real vectors: recall@10 against exact search, milliseconds a query, cost of an insert.
+"""Compares index forms on given vectors: recall@10 against exact search, time of a query, CPU time of an insert.
 
-Makes and drops the tables `bench_staged` and `bench_items`; leave the machine alone meanwhile.
+It creates and drops the tables `bench_staged` and `bench_items`. Run it on an idle machine.
 """
 
-# ruff: noqa: S608  (the statements are put together from constants)
+# ruff: noqa: S608  (SQL is built from constants)
 from __future__ import annotations
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psycopg
 from pgvector.psycopg import register_vector
-from recall_corpus import blown_up
+from recall_corpus import enlarged
 
 from pgvector import HalfVector
 
@@ -22,7 +22,7 @@ TOP, BATCH, TIMED_ROWS = 10, 64, 6400
 
 
 def server_cpu_s(pid: int) -> float:
-    """CPU seconds of a local backend so far; wall time when it runs elsewhere."""
+    """CPU seconds that a local backend has used; wall time for a remote one."""
     stat = Path(f"/proc/{pid}/stat")
     if not stat.is_file():
         return time.perf_counter()
@@ -31,7 +31,7 @@ def server_cpu_s(pid: int) -> float:
 
 
 def forms(width: int, mean: str) -> dict[str, tuple[str, list[tuple[int, str]]]]:
-    """Name to index definition and (ef_search, query) pairs."""
+    """Index definition and (ef_search, query) pairs by the name of the form. `mean` is the mean vector, as SQL text."""
     near = f"SELECT id FROM bench_items ORDER BY embedding <=> %(q)s::halfvec({width}) LIMIT {TOP}"
     reranked = (
         "WITH near AS MATERIALIZED (SELECT id, embedding FROM bench_items ORDER BY {row} <~> {query} LIMIT {n}) "
@@ -57,7 +57,7 @@ def forms(width: int, mean: str) -> dict[str, tuple[str, list[tuple[int, str]]]]
 
 
 def ids(connection: psycopg.Connection, statement: str, queries: np.ndarray) -> tuple[list[set[int]], float]:
-    """The rows that each query finds, and the median milliseconds of one."""
+    """The ids that each query finds, and the median milliseconds of a query."""
     found, times = [], []
     for query in queries:
         started = time.perf_counter()
@@ -72,9 +72,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("dsn", help="a database whose role may create tables")
     parser.add_argument(
         "vectors", type=Path, metavar="VECTORS.npz",
-        help="`passages` and `queries`, float arrays of the same width, made by the embedder in question",
+        help="float arrays `passages` and `queries` of the same width, from the embedder to test",
     )  # fmt: skip
-    parser.add_argument("rows", type=int, nargs="?", default=0, help="mix passages until there are so many")
+    parser.add_argument(
+        "rows", type=int, nargs="?", default=0, help="mix passages into this many vectors (default: as given)"
+    )
     return parser.parse_args()
 
 
@@ -82,7 +84,7 @@ def compare(dsn: str, vectors: Path, rows: int) -> None:
     """Print a line for each form and number of candidates."""
     data = np.load(vectors)
     queries = data["queries"]
-    passages = blown_up(data["passages"], max(rows, len(data["passages"])))
+    passages = enlarged(data["passages"], max(rows, len(data["passages"])))
     width = passages.shape[1]
     mean = str([round(float(number), 4) for number in data["passages"].mean(axis=0)])
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -94,7 +96,7 @@ def compare(dsn: str, vectors: Path, rows: int) -> None:
         with connection.cursor().copy("COPY bench_staged FROM STDIN") as copy:
             for number, vector in enumerate(passages):
                 copy.write_row((number, str(vector.tolist())))
-        exact: list[set[int]] = []  # of the first form, which has no index
+        exact: list[set[int]] = []  # from the first form, which has no index
         for name, (definition, searches) in forms(width, mean).items():
             connection.execute("DROP TABLE IF EXISTS bench_items; CREATE TABLE bench_items (LIKE bench_staged)")
             connection.execute("ALTER TABLE bench_items ALTER COLUMN embedding SET STORAGE PLAIN")

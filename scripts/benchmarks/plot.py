@@ -1,4 +1,4 @@
-"""Rows a second and rows that wait, over the time of the burst, as a picture."""
+"""Plot of the burst: embedded rows per second and waiting rows over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW_S = 2.0
 
 
 def plot(report: dict[str, Any], path: str) -> None:
-    """Draw the burst of each package into a file, whose ending names the format."""
+    """Write the plot to `path`. The suffix selects the format."""
     figure = Figure(figsize=(9, 6), layout="constrained")
     speed, waiting = figure.subplots(2, sharex=True)
     for package, results in report["results"].items():
@@ -21,9 +21,9 @@ def plot(report: dict[str, Any], path: str) -> None:
         [line] = waiting.plot(seconds, [accepted - each for each in rows], label=f"{package}: not stored")
         waiting.plot(seconds, [accepted - each for each in embedded], "--", color=line.get_color(),
                      label=f"{package}: not embedded")  # fmt: skip
-    speed.set_ylabel("rows embedded in a second")
-    waiting.set_ylabel("rows")
-    waiting.set_xlabel("seconds since the first of the turns")
+    speed.set_ylabel("rows embedded per second")
+    waiting.set_ylabel("rows waiting")
+    waiting.set_xlabel("seconds since the first turn")
     for axes in (speed, waiting):
         axes.legend()
         axes.grid(alpha=0.3)
@@ -31,7 +31,7 @@ def plot(report: dict[str, Any], path: str) -> None:
 
 
 def _per_s(seconds: tuple[float, ...], counts: tuple[int, ...], at: int) -> float:
-    """The speed at a sample, over the last two seconds."""
+    """Rows per second at a sample, over the last WINDOW_S."""
     start = next(place for place, second in enumerate(seconds) if second >= seconds[at] - WINDOW_S)
     passed = seconds[at] - seconds[start]
     return (counts[at] - counts[start]) / passed if passed else 0.0

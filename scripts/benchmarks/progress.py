@@ -1,4 +1,4 @@
-"""What arrives in the tables, watched from outside."""
+"""Counts of rows, embeddings and connections in a database, over time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import psycopg
 
-LOOK_EVERY_S = 0.1
-_LOOK = """
+POLL_EVERY_S = 0.1
+_COUNTS = """
 select count(*), count(embedding),
   (select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())
 from conversations"""
 
 
 class Sample(NamedTuple):
-    """Seconds since the beginning, rows, rows with a vector, connections of others."""
+    """Seconds since the start, rows, rows with an embedding, connections of other clients."""
 
     second: float
     rows: int
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """What was seen of the turns in a database; the last sample is the end."""
+    """Samples of one database in order of time."""
 
     samples: list[Sample]
 
@@ -40,7 +40,7 @@ class Progress:
 
     @property
     def took_s(self) -> float:
-        """When the last change was seen."""
+        """Seconds until the last change of the counts."""
         last = self.samples[-1]
         return next(seen.second for seen in self.samples if seen[1:3] == last[1:3])
 
@@ -49,31 +49,31 @@ class Progress:
         return max(seen.connections for seen in self.samples)
 
 
-def look(dsn: str, since: float = 0.0) -> Sample:
-    """One look at a database."""
+def sample(dsn: str, since: float = 0.0) -> Sample:
+    """One sample of a database."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        return _look(connection, since)
+        return _sample(connection, since)
 
 
 def follow(dsn: str, expected: int, since: float, quiet_s: float, timeout_s: float = 300.0) -> Progress:
-    """Look until `expected` rows stand there with their vectors, or nothing has changed for `quiet_s` seconds.
+    """Sample until `expected` rows have embeddings, nothing has changed for `quiet_s`, or `timeout_s` is over.
 
-    Samples count from `since`, a moment of `time.monotonic`.
+    `since` is the start as of `time.monotonic`.
     """
     samples: list[Sample] = []
     changed = time.monotonic()
     with psycopg.connect(dsn, autocommit=True) as connection:
         while True:
-            seen = _look(connection, since)
+            seen = _sample(connection, since)
             now = time.monotonic()
             if not samples or seen[1:3] != samples[-1][1:3]:
                 changed = now
             samples.append(seen)
             if seen.embedded >= expected or now - changed > quiet_s or now - since > timeout_s:
                 return Progress(samples)
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_EVERY_S)
 
 
-def _look(connection: psycopg.Connection, since: float) -> Sample:
-    row = connection.execute(_LOOK).fetchone() or (0, 0, 0)
+def _sample(connection: psycopg.Connection, since: float) -> Sample:
+    row = connection.execute(_COUNTS).fetchone() or (0, 0, 0)
     return Sample(time.monotonic() - since, *map(int, row))

@@ -1,58 +1,48 @@
-"""Recall at size, through the product's own code: share of what exact search finds, rows, latency; the rival beside it.
+"""Measures recall in themes of many sizes: agreement with exact search, rows returned, latency.
 
-Leave the machine alone meanwhile. Figures of a busy machine are good for ratios only.
+Run it on an idle machine. On a busy one only ratios of latencies are meaningful.
 """
 
-# ruff: noqa: S608  (the statements are put together from constants)
+# ruff: noqa: S608  (SQL is built from constants)
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psycopg
-from recall_corpus import COMMON_WORD, DEEDS, TEXTS, THEMES, TOPICS, Array, Corpus, corpus, texts
-from throwaway import postgres, programs
+from psycopg.conninfo import make_conninfo
+from recall_comparison import TOP, compare, copy_to_peer, log, percentiles
+from recall_corpus import TEXTS, THEMES, Corpus, corpus, phrase, texts
+from servers import UNSYNCED, throwaway_postgres
 
-from hermes_memory_pgvector import runtime
-from hermes_memory_pgvector.model import Caller, RecallRequest, Scope, Vector
+from hermes_memory_pgvector.model import RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall.recaller import Recaller
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.schema import migrations
 from hermes_memory_pgvector.text import tokenizer
-from hermes_memory_pgvector.tools import toolset
 from pgvector import HalfVector
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TOP, DEEP, SESSION_ROWS = 10, 50, 20
-# A cosine this near to the tenth is as good: the database rounds.
+DEEP, SESSION_ROWS = 50, 20
+# A row this close to the tenth cosine counts as found, because the database rounds vectors.
 EQUAL = 2e-4
-FIRSTS = 10
-# The number of a question that is to be answered by meaning alone, as a word that no row holds.
+COLD_QUESTIONS = 10
+# A prefix for a question's number, written in letters. No row holds such a word, so only vectors find rows.
 MARK, LETTERS = "zqzq", "abcdefghij"
 DIGITS = str.maketrans(LETTERS, "0123456789")
-STARTED = time.monotonic()
 
 
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - STARTED:5.0f} s] {text}", file=sys.stderr, flush=True)
-
-
-class Asked:
-    """An embedder that gives each question one of the real vectors, by its number or by its text."""
+class QuestionEmbedder:
+    """Embedder that returns the vector of a numbered question, else one chosen by the hash of the text."""
 
     model, dimensions, seconds_per_text = "bench", 0, 1e-4
 
@@ -73,7 +63,7 @@ class Asked:
 
 
 def load(dsn: str, found: Corpus) -> None:
-    """The rows by COPY, then each index once."""
+    """Migrate the database, copy the rows, and build the indexes afterwards."""
     dimensions = found.vectors.shape[1]
     migrations.migrate(dsn, dimensions=dimensions)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -93,7 +83,7 @@ def load(dsn: str, found: Corpus) -> None:
                 "insert into bench_texts values (%s, %s, to_tsvector('english', %s))",
                 [(n, text, tokenizer.document(text)) for n, text in enumerate(pool)],
             )
-        say("texts are there")
+        log("texts are stored")
         _copy(connection, found)
         connection.execute(
             f"""insert into conversations (agent_identity, session_id, role, content, ts, embedding, search)
@@ -103,10 +93,10 @@ def load(dsn: str, found: Corpus) -> None:
             from bench_rows r join bench_texts t on t.number = r.number % {len(pool)} order by r.number""".encode()
         )
         connection.execute("drop table bench_texts, bench_rows")
-        say("rows are there")
+        log("rows are stored")
         for name, definition in later:
             connection.execute(definition)
-            say(f"index {name}")
+            log(f"index {name} is built")
         connection.execute("vacuum analyze conversations")
 
 
@@ -119,7 +109,7 @@ def _copy(connection: psycopg.Connection[Any], found: Corpus) -> None:
         for number, theme in enumerate(found.themes):
             copy.write_row((number, theme, HalfVector(found.vectors[number])))
             if number % 100_000 == 99_999:
-                say(f"{number + 1:,} rows copied")
+                log(f"{number + 1:,} rows copied")
 
 
 def scope_of(theme: str | None) -> Scope:
@@ -127,16 +117,16 @@ def scope_of(theme: str | None) -> Scope:
 
 
 def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any]) -> float:
-    """Print recall against brute force, rows returned, and latency on new and on used connections, by theme.
+    """Print by theme: recall@10 against exact search, rows returned, latency on new and on used connections.
 
-    Returns the recall of the worst theme, 0 when one got fewer rows than it has and were asked for.
+    Returns the lowest recall of a theme, or 0 when a theme returned fewer rows than it has and were requested.
     """
     worst = 1.0
     settings = Settings(dsn=dsn, recall_limit_max=DEEP, **changed)  # type: ignore[arg-type]
-    embedder = Asked(found)
+    embedder = QuestionEmbedder(found)
     print(
-        f"{'theme':<11} {'rows':>9}  {'recall@10':>9} {'least':>6} {'rows':>4}  "
-        f"{'first p50/p95':>14}  {'later p50/p95 ms':>17}  plan"
+        f"{'theme':<11} {'rows':>9}  {'recall@10':>9} {'min':>6} {'rows':>4}  "
+        f"{'cold p50/p95':>14}  {'warm p50/p95 ms':>17}  plan"
     )
     for theme in (*THEMES, None):
         rows = found.rows_of(theme)
@@ -151,22 +141,22 @@ def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any
                 plans[recall.explanation.plan] = plans.get(recall.explanation.plan, 0) + 1
                 assert not recall.degraded, recall.degraded
             for number in range(questions):
-                later.append(_timed(recaller, theme, _wording(number), TOP)[1])
+                later.append(_timed(recaller, theme, phrase(number), TOP)[1])
         complete = min(counts) >= min(DEEP, len(rows))
         worst = min(worst, float(np.mean(shares)) if complete else 0.0)
         first = []
-        for number in range(FIRSTS):
+        for number in range(COLD_QUESTIONS):
             with _recaller(settings, embedder) as recaller:
-                first.append(_timed(recaller, theme, _wording(number), TOP)[1])
+                first.append(_timed(recaller, theme, phrase(number), TOP)[1])
         print(
             f"{theme or '(all)':<11} {len(rows):>9,}  {np.mean(shares):>9.4f} {min(shares):>6.2f} {min(counts):>4}  "
-            f"{_percentiles(first):>14}  {_percentiles(later):>17}  {plans}", flush=True,
+            f"{percentiles(first):>14}  {percentiles(later):>17}  {plans}", flush=True,
         )  # fmt: skip
     return worst
 
 
 @contextmanager
-def _recaller(settings: Settings, embedder: Asked) -> Iterator[Recaller]:
+def _recaller(settings: Settings, embedder: QuestionEmbedder) -> Iterator[Recaller]:
     database = Database(settings, Path(tempfile.gettempdir()))
     try:
         yield Recaller(database, lambda: embedder, settings)
@@ -180,214 +170,62 @@ def _timed(recaller: Recaller, theme: str | None, query: str, limit: int) -> tup
     return recall, 1000 * (time.perf_counter() - started)
 
 
-def _wording(number: int, length: int = 8) -> str:
-    """A question of some words of the corpus, as they stand one behind the other."""
-    chance = random.Random(number)
-    words = texts(1, chance)[0].split()[4:]
-    at = chance.randrange(len(words) - length)
-    return " ".join(words[at : at + length])
-
-
-def _keywords(number: int) -> str:
-    """A question as a model puts it to a tool: two or three words that matter."""
-    chance = random.Random(number)
-    topic = chance.choice(TOPICS).split()[-2:]
-    return " ".join([*topic, chance.choice(DEEDS).split()[0]][: chance.choice((2, 3))])
-
-
 def _mark(number: int) -> str:
+    """A question that only vector search can answer, for `QuestionEmbedder`."""
     return MARK + str(number).translate(str.maketrans("0123456789", LETTERS))
-
-
-def _percentiles(times: Sequence[float]) -> str:
-    return f"{np.percentile(times, 50):.1f} / {np.percentile(times, 95):.1f}"
-
-
-def compare(
-    dsn: str, peer_dsn: str, venv: Path, found: Corpus, questions: int, block: int, changed: dict[str, Any]
-) -> None:
-    """The same questions to the same rows, through `recall_conversation` of both, in turns of `block` questions.
-
-    With several in a block each is measured as it is when it is busy, with one among the caches that the other has
-    just filled.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="hpgbench-home") as home,
-        _endpoint(found.questions) as url,
-        _runtime(Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), home) as running,  # type: ignore[arg-type]
-        _peer(venv, peer_dsn, url, home) as ask_peer,
-    ):
-        print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'theirs p50/p95 ms':>18}  {'p50 ratio':>9}")
-        of_theme: dict[str, tuple[list[float], list[float]]] = {}
-        for name, theme, wording in _comparisons():
-            of_all = of_theme.setdefault(theme or "", ([], []))
-            ours, theirs = [], []
-            for start in range(0, questions, block):
-                turn = [
-                    {"query": wording(number + 1000), "limit": TOP, "scope": "current" if theme else "all"}
-                    for number in range(start, min(start + block, questions))
-                ]
-                ours += [_ask_ours(running, theme or "other-0", arguments) for arguments in turn]
-                theirs += [_ask_theirs(ask_peer, theme or "other-0", arguments) for arguments in turn]
-            _print_beside(name, ours, theirs)
-            of_all[0].extend(ours)
-            of_all[1].extend(theirs)
-        for theme, (ours, theirs) in of_theme.items():
-            if theme:
-                _print_beside(f"{theme}, all of these", ours, theirs)
-
-
-def _ask_ours(running: runtime.Runtime, theme: str, arguments: dict[str, Any]) -> float:
-    """How many milliseconds the answer took."""
-    started = time.perf_counter()
-    answer = json.loads(toolset.call(running, "recall_conversation", arguments, Caller(theme=theme)))
-    took_ms = 1000 * (time.perf_counter() - started)
-    if not answer.get("hits") or answer.get("degraded"):
-        raise SystemExit(f"ours to {arguments}: {str(answer)[:300]}")
-    return took_ms
-
-
-def _ask_theirs(ask: Callable[[str, dict[str, Any]], dict[str, Any]], theme: str, arguments: dict[str, Any]) -> float:
-    answer = ask(theme, arguments)
-    if answer["error"]:
-        raise SystemExit(f"theirs to {arguments}: {answer['error']}")
-    return float(answer["ms"])
-
-
-def _print_beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
-    ratio = np.median(ours) / np.median(theirs)
-    print(f"{name:<24} {_percentiles(ours):>17}  {_percentiles(theirs):>18}  {ratio:>9.2f}", flush=True)
-
-
-@contextmanager
-def _runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
-    running = runtime.acquire(settings, home)
-    try:
-        if not running.wait_ready(30):
-            raise SystemExit(f"ours does not get ready: {running.writer.health.problem}")
-        yield running
-    finally:
-        runtime.release(running)
-
-
-def _comparisons() -> list[tuple[str, str | None, Callable[[int], str]]]:
-    shapes = [("eight words", _wording), ("five words", partial(_wording, length=5)), ("keywords", _keywords)]
-    return [
-        *((f"{theme or 'all'}, {name}", theme, wording) for name, wording in shapes for theme in (*THEMES, None)),
-        ("common word, all", None, lambda number: COMMON_WORD + "?" * (number % 100)),
-    ]
-
-
-@contextmanager
-def _peer(venv: Path, dsn: str, url: str, home: str) -> Iterator[Callable[[str, dict[str, Any]], dict[str, Any]]]:
-    script = Path(__file__).with_name("recall_of_peer.py")
-    environment = {"HERMES_HOME": home, "PATH": os.environ.get("PATH", "")}
-    process = subprocess.Popen(
-        [venv / "bin/python", "-P", script, dsn, url.removesuffix("/v1"), "hermes_pgvector"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip
-    assert process.stdin
-    assert process.stdout
-
-    def ask(theme: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        print(json.dumps([theme, arguments]), file=process.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(process.stdout.readline())  # type: ignore[union-attr]
-        return answer
-
-    try:
-        process.stdout.readline()
-        yield ask
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
-def _endpoint(questions: Array) -> Iterator[str]:
-    """The address of an embedder that answers at once, in a process of its own, as any is."""
-    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
-        np.save(file, questions.astype(np.float32))
-        file.flush()
-        script = Path(__file__).with_name("embedder.py")
-        process = subprocess.Popen(
-            [sys.executable, "-P", script, "0", "0", str(questions.shape[1]), file.name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout
-        try:
-            yield process.stdout.readline().strip() + "/v1"
-        finally:
-            process.kill()
-            process.wait()
-
-
-def copy_to_peer(dsn: str, peer_dsn: str, venv: Path) -> None:
-    """Our rows into the rival's tables; its indexes are made once, afterwards."""
-    folder = next((venv / "lib").glob("python3*/site-packages/hermes_pgvector/migrations"))
-    for file in sorted(folder.glob("*.sql")):
-        subprocess.run([programs() / "psql", "-q", "-d", peer_dsn, "-f", file], check=True, stdout=subprocess.DEVNULL)
-    with psycopg.connect(dsn) as ours, psycopg.connect(peer_dsn, autocommit=True) as theirs:
-        later = theirs.execute(
-            "select indexname, indexdef from pg_indexes where tablename = 'conversations' and indexdef !~ 'UNIQUE'"
-        ).fetchall()
-        for name, _ in later:
-            theirs.execute(f"drop index {name}".encode())
-        columns = "session_id, agent_identity, role, content, ts"
-        with (
-            ours.cursor().copy(
-                f"copy (select {columns}, embedding::vector from conversations) to stdout (format binary)".encode()
-            ) as source,
-            theirs.cursor().copy(
-                f"copy conversations ({columns}, embedding) from stdin (format binary)".encode()
-            ) as sink,
-        ):
-            for part in source:
-                sink.write(part)
-        say("the peer's rows are there")
-        for name, definition in later:
-            theirs.execute(definition)
-            say(f"index {name}")
-        theirs.execute("vacuum analyze conversations")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench recall", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000, help="rows in all (100000)")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows in total (default 100000)")
     parser.add_argument(
-        "--dimensions", type=int, help="width of the vectors: 384, with --peer 768, which is all it takes"
+        "--dimensions", type=int, help="dimensions of the vectors (default 384; 768 with --peer, which needs that)"
     )
-    parser.add_argument("--questions", type=int, default=100, help="questions a theme (100)")
-    parser.add_argument("--least", type=float, default=0.0, help="end with 1 when a theme's recall@10 is below it (0)")
+    parser.add_argument("--questions", type=int, default=100, help="questions for each theme (default 100)")
     parser.add_argument(
-        "--vectors", default="", metavar="NPZ", help="real `passages` and `queries` to mix, else our own"
+        "--least", type=float, default=0.0, help="exit with 1 when recall@10 of a theme is lower (default 0)"
     )
-    parser.add_argument("--peer", type=Path, metavar="VENV", help="compare with the rival that is installed there")
-    parser.add_argument("--only-compare", action="store_true", help="with --peer: leave the table of recall out")
     parser.add_argument(
-        "--block", type=int, default=20, help="with --peer: so many questions to one, then as many to the other (20)"
+        "--vectors",
+        default="",
+        metavar="NPZ",
+        help="arrays `passages` and `queries` to mix (default: from the bundled model)",
     )
-    parser.add_argument("--dsn", default="", help="an empty database to use, or with --keep one that was filled before")
-    parser.add_argument("--peer-dsn", default="", help="the same for the rival")
-    parser.add_argument("--keep", action="store_true", help="with --dsn: fill when empty, and leave the rows there")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours")
+    parser.add_argument(
+        "--peer", type=Path, metavar="VENV", help="compare with the earlier package in this virtual environment"
+    )
+    parser.add_argument("--only-compare", action="store_true", help="with --peer: skip the measurement of recall")
+    parser.add_argument(
+        "--block",
+        type=int,
+        default=20,
+        help="with --peer: questions to one package before those to the other (default 20)",
+    )
+    parser.add_argument(
+        "--dsn", default="", help="an empty database, or one filled by an earlier run (default: a throw-away Postgres)"
+    )
+    parser.add_argument("--peer-dsn", default="", help="the same for the peer")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of our package; repeatable"
+    )
     asked = parser.parse_args()
     if asked.block < 1:
-        parser.error(f"--block is {asked.block}; it must be at least 1")
+        parser.error(f"--block must be at least 1, not {asked.block}")
     return asked
 
 
 def measure(asked: argparse.Namespace, dsn: str, peer_dsn: str) -> None:
-    """Everything that was asked for. Ends the program with 1 when some theme's recall is below the least."""
+    """Run what the arguments select. Raises SystemExit when recall of a theme is below `--least`."""
     dimensions = asked.dimensions or (768 if asked.peer else 384)
     found = corpus(asked.rows, dimensions, asked.vectors, ROOT / ".cache" / "bench_vectors.npz")
     changed = dict(pair.split("=", 1) for pair in asked.set)
-    say(f"{asked.rows:,} rows of {dimensions} numbers to store")
+    log(f"{asked.rows:,} rows of {dimensions} dimensions")
     if not _filled(dsn):
         load(dsn, found)
     if not (asked.peer and asked.only_compare):
         worst = check_recall(dsn, found, asked.questions, changed)
         if worst < asked.least:
-            raise SystemExit(f"recall@10 of the worst theme is {worst:.4f}, wanted {asked.least}")
+            raise SystemExit(f"the lowest recall@10 of a theme is {worst:.4f}, below {asked.least}")
     if asked.peer:
         if not _filled(peer_dsn):
             copy_to_peer(dsn, peer_dsn, asked.peer)
@@ -407,11 +245,12 @@ def main() -> None:
         return
     megabytes = max(512, asked.rows * 6 // 1000)
     options = {"shared_buffers": f"{megabytes}MB", "maintenance_work_mem": f"{megabytes}MB"}
-    with postgres((megabytes << 20) * 2, **options, max_parallel_maintenance_workers="2") as dsn:
-        peer_dsn = dsn.replace("dbname=postgres", "dbname=peer")
-        with psycopg.connect(dsn, autocommit=True) as connection:
+    with throwaway_postgres(
+        (megabytes << 20) * 2, **UNSYNCED, **options, max_parallel_maintenance_workers="2"
+    ) as server:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("create database peer")
-        measure(asked, dsn, peer_dsn)
+        measure(asked, server.dsn, make_conninfo(server.dsn, dbname="peer"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows to search in: turns of about a kilobyte, vectors like those of the bundled model, themes of every size."""
+"""Test data for recall: turns of 1 kB, vectors like those of the bundled model, themes of many sizes, questions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# Shares of all rows; the rest is themes of OTHERS_ROWS rows each.
+# Share of all rows by theme. The other rows are in themes of OTHERS_ROWS rows each.
 THEMES = {"half": 0.5, "sixth": 0.17, "twentieth": 0.05, "medium": 0.0085, "small": 0.005, "smaller": 0.00085,
           "smallest": 0.0005}  # fmt: skip
 OTHERS_ROWS = 300
 TEXTS = 5000
 TEXT_CHARS = 1000
-# In every text: what a word costs that is everywhere.
+# A word of every text, to measure what very common words cost.
 COMMON_WORD = "server"
 SEEDS, QUESTIONS, SEED_CHARS = 1200, 200, 200
 
@@ -40,18 +40,18 @@ _WHY = ("because the lease ran out", "after the storm", "before anyone had notic
 
 @dataclass(frozen=True)
 class Corpus:
-    """Vectors of all rows, of the questions, and the theme of each row."""
+    """Vectors of the rows (rows × dimensions) and of the questions, and the theme of each row."""
 
     vectors: Array
     questions: Array
     themes: list[str]
 
     def rows_of(self, theme: str | None) -> Array:
-        """The numbers of the rows of a theme, of all rows for None."""
+        """The indices of the rows of a theme, or of all rows for None."""
         return np.array([n for n, name in enumerate(self.themes) if theme in (None, name)])
 
     def nearest(self, question: int, rows: Array, count: int = 10, step: int = 50_000) -> list[tuple[float, int]]:
-        """The rows nearest to a question with their cosine, by comparing all, in the precision of the database."""
+        """The `count` best (cosine, row) among `rows` by exact search, from vectors in half precision."""
         asked = self.questions[question].astype(np.float32)
         cosines = np.concatenate(
             [self.vectors[rows[n : n + step]].astype(np.float32) @ asked for n in range(0, len(rows), step)]
@@ -61,7 +61,7 @@ class Corpus:
 
 
 def texts(count: int, chance: random.Random) -> list[str]:
-    """Turns that somebody could have said, each of one topic, with names and numbers of its own."""
+    """Texts of TEXT_CHARS characters, each with one main topic, rare names and numbers."""
     letters = ("bdfgklmnprstvz", "aeiou", "lmnrst", "aeiou", "bdgkptx")
     rare = ["".join(map(chance.choice, letters)) + str(n % 97) for n in range(5000)]
     weights = [1 / (n + 5) for n in range(len(rare))]
@@ -79,21 +79,38 @@ def texts(count: int, chance: random.Random) -> list[str]:
     return made
 
 
+def phrase(number: int, length: int = 8) -> str:
+    """A question of consecutive words of a text."""
+    chance = random.Random(number)
+    words = texts(1, chance)[0].split()[4:]
+    at = chance.randrange(len(words) - length)
+    return " ".join(words[at : at + length])
+
+
+def keywords(number: int) -> str:
+    """A question of two or three keywords, as a model passes it to a tool."""
+    chance = random.Random(number)
+    topic = chance.choice(TOPICS).split()[-2:]
+    return " ".join([*topic, chance.choice(DEEDS).split()[0]][: chance.choice((2, 3))])
+
+
 def vectors(rows: int, dimensions: int, given: str, cache: Path) -> tuple[Array, Array]:
-    """Unit vectors of rows and of questions: real ones of the bundled model, blown up by mixing; see `blown_up`."""
+    """Unit vectors of rows and questions: from the file `given`, else from the bundled model; see `enlarged`."""
     if given:
         data = np.load(given)
     else:
         if not cache.is_file():
             _embed(cache)
         data = np.load(cache)
-    passages, questions = blown_up(data["passages"], rows), data["queries"]
+    passages, questions = enlarged(data["passages"], rows), data["queries"]
     chosen = questions[np.random.default_rng(3).permutation(len(questions))[:QUESTIONS]]
     return tuple(_widened(part, dimensions) for part in (passages, chosen))  # type: ignore[return-value]
 
 
-def blown_up(passages: Array, rows: int) -> Array:
-    """More vectors of the same shape: between two real ones, moved by a third of the way between two others."""
+def enlarged(passages: Array, rows: int) -> Array:
+    """The passages and mixtures of them, `rows` in all. A mixture is a point between two passages, shifted by a third
+    of the difference of two others.
+    """
     chance = np.random.default_rng(7)
     made = np.empty((rows, passages.shape[1]), np.float16)
     made[: len(passages)] = passages[:rows]
@@ -107,7 +124,7 @@ def blown_up(passages: Array, rows: int) -> Array:
 
 
 def themes(made: Array, rows: int) -> list[str]:
-    """A theme for each row. Those of one theme resemble each other a little, as topics do."""
+    """A theme for each row. Vectors of one theme are a little more similar, as texts on one topic are."""
     chance = np.random.default_rng(11)
     order = np.arange(rows)
     names: list[str] = [""] * rows
@@ -128,16 +145,16 @@ def themes(made: Array, rows: int) -> list[str]:
 
 
 def corpus(rows: int, dimensions: int, given: str, cache: Path) -> Corpus:
-    """All of it; the same for the same arguments."""
+    """The test data; the same for the same arguments."""
     made, questions = vectors(rows, dimensions, given, cache)
     return Corpus(made, questions, themes(made, rows))
 
 
 def _widened(part: Array, dimensions: int) -> Array:
-    """The vectors repeated to a greater width, which changes no cosine."""
+    """The vectors repeated to the given number of dimensions. Cosines stay the same."""
     times, rest = divmod(dimensions, part.shape[1])
     if rest:
-        raise SystemExit(f"--dimensions {dimensions} is no multiple of the {part.shape[1]} that the vectors have")
+        raise SystemExit(f"--dimensions {dimensions} is not a multiple of the vectors' {part.shape[1]} dimensions")
     return np.tile(part / np.sqrt(times), (1, times)).astype(np.float16) if times > 1 else part.astype(np.float16)
 
 
@@ -147,11 +164,11 @@ def _embed(cache: Path) -> None:
     model = LocalEmbedder()
     made = texts(SEEDS + QUESTIONS, random.Random(1))
     print(f"embedding {len(made)} texts with {model.model}, once …", file=sys.stderr, flush=True)
-    passages = _all(model.embed_passages([text[:SEED_CHARS] for text in made[:SEEDS]], 3600))
-    questions = _all([model.embed_query(text[25:100], 60) for text in made[SEEDS:]])
+    passages = _array(model.embed_passages([text[:SEED_CHARS] for text in made[:SEEDS]], 3600))
+    questions = _array([model.embed_query(text[25:100], 60) for text in made[SEEDS:]])
     cache.parent.mkdir(exist_ok=True)
     np.savez(cache, passages=passages, queries=questions)
 
 
-def _all(rows: Sequence[Sequence[float]]) -> Array:
+def _array(rows: Sequence[Sequence[float]]) -> Array:
     return np.array(rows, np.float32)

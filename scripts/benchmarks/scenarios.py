@@ -1,4 +1,4 @@
-"""The work that is measured, one function each: what a package made of it, as numbers with their units."""
+"""The scenarios, one function each. Each runs one package and returns its figures; their names hold the units."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bareloop import store
-from progress import follow, look
-from stage import Agent, Package, Stage
+from bare_loop import store
+from environment import AgentProcess, Environment, Package
+from progress import follow, sample
 
 Figures = dict[str, Any]
 SETTLE_S = 1.0
@@ -19,7 +19,7 @@ SETTLE_S = 1.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything; `scaled` makes less of it."""
+    """The amount of work of each scenario."""
 
     hook_turns: int = 1000
     hook_runs: int = 3
@@ -38,9 +38,9 @@ class Sizes:
 
     @classmethod
     def scaled(cls, share: float) -> Sizes:
-        """A share of the work, with so much of each kind left that it means something; idle times are shortened.
+        """A share of the work, from 0 to 1, with a minimum for each kind. Idle times are shortened, too.
 
-        Hooks are called as often as ever, which takes no time: of fewer calls the slowest hundredth says little.
+        The number of hook calls stays: they are fast, and a 99th percentile needs many of them.
         """
         full = cls()
         if share >= 1:
@@ -58,26 +58,29 @@ class Sizes:
         )  # fmt: skip
 
 
-def hooks(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """One hook thread in a burst of turns of 2 kB, of entries while those turns are stored, and of entries alone."""
-    with _warm(stage, package, sizes) as (agent, _, _):
-        agent("learn", label="hook", count=sizes.hook_turns)
-        found = {"sync_turn": agent("say"), "on_memory_write_meanwhile": agent("remember", count=sizes.hook_turns)}
-    with _warm(stage, package, sizes) as (agent, _, _):
-        return {**found, "on_memory_write": agent("remember", count=sizes.hook_turns)}
+def hooks(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """Hook times: turns of 2 kB, then entries while those turns are stored; in a new process, entries alone."""
+    with _warm(environment, package, sizes) as (agent, _, _):
+        agent("prepare", label="hook", count=sizes.hook_turns)
+        found = {
+            "sync_turn": agent("send"),
+            "on_memory_write_meanwhile": agent("change_entries", count=sizes.hook_turns),
+        }
+    with _warm(environment, package, sizes) as (agent, _, _):
+        return {**found, "on_memory_write": agent("change_entries", count=sizes.hook_turns)}
 
 
-def burst(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """All turns at once, until everything that will ever be stored is stored and embedded."""
-    with _warm(stage, package, sizes) as (agent, dsn, warm):
-        agent("learn", label="burst", count=sizes.burst_turns)
-        before, offered = agent("vitals"), 2 * sizes.burst_turns
+def burst(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """All turns without a pause; measured until the last row is stored and embedded."""
+    with _warm(environment, package, sizes) as (agent, dsn, warm):
+        agent("prepare", label="burst", count=sizes.burst_turns)
+        before, offered = agent("usage"), 2 * sizes.burst_turns
         began = time.monotonic()
-        agent.begin("say")
+        agent.begin("send")
         progress = follow(dsn, warm + offered, began, sizes.quiet_s)
         agent.end()
         stored, embedded = progress.rows - warm, progress.embedded - warm
-        cpu_s = agent("vitals")["cpu_s"] - before["cpu_s"]
+        cpu_s = agent("usage")["cpu_s"] - before["cpu_s"]
         return {
             "rows_offered": offered,
             "rows_lost": offered - stored,
@@ -89,20 +92,20 @@ def burst(stage: Stage, package: Package, sizes: Sizes) -> Figures:
         }
 
 
-def bare_loop(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """The turns of the burst, stored by a plain loop in the tables of the package: the yardstick."""
-    with stage.database(package) as dsn:
-        return store(dsn, package.name, stage.embed_url, sizes.burst_turns)
+def bare_loop(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """The turns of the burst, stored in the tables of the package by a plain loop, to compare with."""
+    with environment.database(package) as dsn:
+        return store(dsn, package.name, environment.embed_url, sizes.burst_turns)
 
 
-def steady(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """Turns at a pace that both packages can follow: how far behind the tables are, and what it costs the agent."""
+def steady(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """Turns at a rate that both packages keep up with: delay of the tables and CPU time of the agent."""
     turns = int(sizes.steady_per_s * sizes.steady_s)
-    with _warm(stage, package, sizes) as (agent, dsn, warm):
-        agent("learn", label="steady", count=turns)
-        before = agent("vitals")
+    with _warm(environment, package, sizes) as (agent, dsn, warm):
+        agent("prepare", label="steady", count=turns)
+        before = agent("usage")
         began = time.monotonic()
-        agent.begin("say", per_s=sizes.steady_per_s)
+        agent.begin("send", per_s=sizes.steady_per_s)
         progress = follow(dsn, warm + 2 * turns, began, sizes.quiet_s)
         took = agent.end()
         stored, embedded = progress.rows - warm, progress.embedded - warm
@@ -116,54 +119,56 @@ def steady(stage: Stage, package: Package, sizes: Sizes) -> Figures:
             "rows_without_vector": stored - embedded,
             # Little's law: how many are on their way, divided by how many come in a second.
             "seconds_behind": statistics.fmean(behind) / (2 * sizes.steady_per_s),
-            "agent_cpu_ms_per_row": 1000 * (agent("vitals")["cpu_s"] - before["cpu_s"]) / max(1, stored),
+            "agent_cpu_ms_per_row": 1000 * (agent("usage")["cpu_s"] - before["cpu_s"]) / max(1, stored),
             **took,
         }
 
 
-def fleet(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """Several processes with several sessions each, all speaking at once; then nobody speaks for a while."""
+def fleet(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """Several processes with several sessions each send turns at once, then stay idle."""
     offered = 2 * sizes.processes * sizes.sessions * sizes.fleet_turns
     with (
-        stage.database(package) as dsn,
-        # A pool closes what was idle for this time at a check it makes as often.
-        stage.agents(package, dsn, sizes.processes, **_only_ours(package, pool_idle_s=sizes.idle_s / 2)) as agents,
+        environment.database(package) as dsn,
+        # A pool checks once in this time for connections that were idle for this time.
+        environment.agents(
+            package, dsn, sizes.processes, **_only_ours(package, pool_idle_s=sizes.idle_s / 2)
+        ) as agents,
     ):
         for agent in agents:
-            agent("watch")
+            agent("watch_threads")
         _all(agents, "open", sessions=sizes.sessions)
         for number, agent in enumerate(agents):
-            agent("learn", label=f"process {number}", count=sizes.fleet_turns)
+            agent("prepare", label=f"process {number}", count=sizes.fleet_turns)
         began = time.monotonic()
         for agent in agents:
-            agent.begin("say")
+            agent.begin("send")
         progress = follow(dsn, offered, began, sizes.quiet_s)
         for agent in agents:
             agent.end()
         time.sleep(sizes.idle_s + 1)
-        vitals = _all(agents, "vitals")
+        usages = _all(agents, "usage")
         return {
             "rows_lost": offered - progress.rows,
             "rows_without_vector": progress.rows - progress.embedded,
             "rows_per_s": progress.embedded / progress.took_s,
             "connections_per_process": progress.connections_max / sizes.processes,
-            "connections_idle": look(dsn).connections,
+            "connections_idle": sample(dsn).connections,
             "idle_s": sizes.idle_s,
-            "threads_max": max(each["threads_max"] for each in vitals),
-            "rss_mb_per_process": statistics.fmean(each["rss_mb"] for each in vitals),
+            "threads_max": max(each["threads_max"] for each in usages),
+            "rss_mb_per_process": statistics.fmean(each["rss_mb"] for each in usages),
         }
 
 
-def outage(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """Postgres is stopped at once, turns go on, Postgres starts again."""
-    server, offered = stage.server, 2 * sizes.outage_turns
+def outage(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """Postgres is stopped in mode immediate, turns continue, and Postgres starts again."""
+    server, offered = environment.server, 2 * sizes.outage_turns
     if server is None:
-        return {"skipped": "a Postgres of somebody else is not stopped"}
-    with _warm(stage, package, sizes) as (agent, dsn, warm):
-        agent("learn", label="outage", count=sizes.outage_turns)
+        return {"skipped": "the server given by --dsn is not stopped"}
+    with _warm(environment, package, sizes) as (agent, dsn, warm):
+        agent("prepare", label="outage", count=sizes.outage_turns)
         server.stop(mode="immediate")
         try:
-            took = agent("say", per_s=sizes.outage_turns / sizes.outage_s)
+            took = agent("send", per_s=sizes.outage_turns / sizes.outage_s)
         finally:
             server.ensure_running()
         progress = follow(dsn, warm + offered, time.monotonic(), sizes.quiet_s + sizes.outage_s)
@@ -176,17 +181,17 @@ def outage(stage: Stage, package: Package, sizes: Sizes) -> Figures:
         }
 
 
-def footprint(stage: Stage, package: Package, sizes: Sizes) -> Figures:
-    """What one session costs a process, and what each provider costs that is never shut down."""
+def footprint(environment: Environment, package: Package, sizes: Sizes) -> Figures:
+    """Memory, files and threads of one session, and of providers that are never shut down."""
     leaked = sizes.leaked if package.name == "ours" else sizes.leaked_peer
-    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
-        bare = agent("vitals")
+    with environment.database(package) as dsn, environment.agents(package, dsn) as [agent]:
+        bare = agent("usage")
         warm = _first_turn(agent, dsn, sizes)
-        one = agent("vitals")
+        one = agent("usage")
         began = time.monotonic()
         agent("leak", count=leaked)
         progress = follow(dsn, warm + 2 * leaked, began, sizes.quiet_s)
-        many = agent("vitals")
+        many = agent("usage")
         kinds = ("rss_mb", "files", "threads")
         return {
             "providers_leaked": leaked,
@@ -199,23 +204,23 @@ def footprint(stage: Stage, package: Package, sizes: Sizes) -> Figures:
 
 
 @contextmanager
-def _warm(stage: Stage, package: Package, sizes: Sizes) -> Iterator[tuple[Agent, str, int]]:
-    """An agent with one session that is loaded, connected and calibrated, its database, and the rows in it."""
-    with stage.database(package) as dsn, stage.agents(package, dsn) as [agent]:
+def _warm(environment: Environment, package: Package, sizes: Sizes) -> Iterator[tuple[AgentProcess, str, int]]:
+    """An agent process with one session that is connected and calibrated, its DSN, and the number of its rows."""
+    with environment.database(package) as dsn, environment.agents(package, dsn) as [agent]:
         yield agent, dsn, _first_turn(agent, dsn, sizes)
 
 
-def _first_turn(agent: Agent, dsn: str, sizes: Sizes) -> int:
+def _first_turn(agent: AgentProcess, dsn: str, sizes: Sizes) -> int:
     agent("open", sessions=1)
-    agent("learn", label="warm", count=1)
-    agent("say")
+    agent("prepare", label="warm", count=1)
+    agent("send")
     if follow(dsn, 2, time.monotonic(), max(10.0, sizes.quiet_s), 30.0).embedded < 2:
         raise RuntimeError("the first turn was not stored and embedded within 10 s")
     time.sleep(SETTLE_S)
     return 2
 
 
-def _all(agents: list[Agent], method: str, **arguments: Any) -> list[Any]:
+def _all(agents: list[AgentProcess], method: str, **arguments: Any) -> list[Any]:
     for agent in agents:
         agent.begin(method, **arguments)
     return [agent.end() for agent in agents]
@@ -225,6 +230,6 @@ def _only_ours(package: Package, **settings: Any) -> dict[str, Any]:
     return settings if package.name == "ours" else {}
 
 
-SCENARIOS: dict[str, Callable[[Stage, Package, Sizes], Figures]] = {
+SCENARIOS: dict[str, Callable[[Environment, Package, Sizes], Figures]] = {
     function.__name__: function for function in (hooks, burst, bare_loop, steady, fleet, outage, footprint)
 }

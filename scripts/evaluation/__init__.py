@@ -1,3 +1,3 @@
-"""How well the memory recalls, measured from outside: in through the hook, out through the tool."""
+"""Measures recall from outside: turns are stored by the hook, questions are answered by the recall tool."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command: read cases, tell them, ask, measure, report."""
+"""Command line of scripts/eval: store conversations in a memory, ask questions, report measures of recall."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from .ablation import ablation
 from .cases import Case, flat, locomo, matched
+from .environment import Environment
 from .measures import means, measures
-from .stage import Stage
 
 LIMIT = 20
 SETS = Path(__file__).resolve().parents[2] / "tests" / "data"
@@ -21,20 +21,20 @@ SETS = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 def main() -> None:
     options = _options()
-    # Ended from outside, it still stops what it has started.
+    # On SIGTERM, too, stop the servers that this process started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cases = flat(SETS / f"{options.set}.json") if options.set else locomo(options.data)
     results: dict[str, Any] = {}
-    with Stage() as stage:
+    with Environment() as environment:
         for embedder in options.embedder or ["bundled"]:
-            endpoint = stage.endpoint(embedder)
+            endpoint = environment.endpoint(embedder)
             for peer in [None, options.peer] if options.peer else [None]:
-                told = stage.interview(cases, endpoint, LIMIT, peer)
-                results[f"{'peer' if peer else 'ours'}, {embedder}"] = _measured(cases, told)
+                run = environment.run(cases, endpoint, LIMIT, peer)
+                results[f"{'peer' if peer else 'ours'}, {embedder}"] = _measured(cases, run)
                 if options.ablation and not peer:
                     results |= {
                         f"{embedder}: {change}": {"all": figures}
-                        for change, figures in ablation(cases, told["dsn"], endpoint, LIMIT).items()
+                        for change, figures in ablation(cases, run["dsn"], endpoint, LIMIT).items()
                     }
     if options.json:
         print(json.dumps(results, indent=1))
@@ -44,28 +44,31 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="scripts/eval", description="How much of what was said the memory finds again, measured from outside."
+        prog="scripts/eval",
+        description="Stores conversations in a memory, asks it questions, and measures how well it recalls.",
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("data", type=Path, nargs="?", help="conversations in the shape of LoCoMo's JSON")
-    what.add_argument("--set", choices=("cjk", "identifiers"), help="a set of tests/data")
+    what.add_argument("data", type=Path, nargs="?", help="conversations in the JSON format of LoCoMo")
+    what.add_argument("--set", choices=("cjk", "identifiers"), help="documents and questions of tests/data instead")
     parser.add_argument(
         "--embedder", action="append", metavar="bundled|minilm|none|URL[#MODEL]",
-        help="may be given again; bundled if not; none is recall by words alone",
+        help="may be repeated (default: bundled); none recalls by words only",
     )  # fmt: skip
-    parser.add_argument("--peer", type=Path, metavar="VENV", help="the rival's environment, for the same run on it")
-    parser.add_argument("--ablation", action="store_true", help="also what is found without each part of a recall")
-    parser.add_argument("--json", action="store_true", help="the figures as JSON on stdout")
+    parser.add_argument(
+        "--peer", type=Path, metavar="VENV", help="also evaluate the earlier package in this virtual environment"
+    )
+    parser.add_argument("--ablation", action="store_true", help="also measure recall with each of its rules changed")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     if options.ablation and "none" in (options.embedder or ()):
-        parser.error("--ablation needs vectors, so no --embedder none")
+        parser.error("--ablation needs vectors and cannot run with --embedder none")
     return options
 
 
-def _measured(cases: Sequence[Case], told: Mapping[str, Any]) -> dict[str, Any]:
+def _measured(cases: Sequence[Case], run: Mapping[str, Any]) -> dict[str, Any]:
     by_category: dict[str, list[dict[str, float]]] = {}
     by_theme: dict[str, list[dict[str, float]]] = {}
-    for case, answers in zip(cases, told["answers"], strict=True):
+    for case, answers in zip(cases, run["answers"], strict=True):
         for question, contents in zip(case.questions, answers, strict=True):
             measured = measures(matched(case, contents), question.evidence)
             by_category.setdefault(question.category, []).append(measured)
@@ -74,9 +77,9 @@ def _measured(cases: Sequence[Case], told: Mapping[str, Any]) -> dict[str, Any]:
         "all": means([measured for group in by_category.values() for measured in group]),
         "by category": {name: means(group) for name, group in sorted(by_category.items())},
         "by conversation": {name: means(group) for name, group in by_theme.items()},
-        "rows": told["rows"],
-        "told_s": round(told["told_s"], 1),
-        "asked_s": round(told["asked_s"], 1),
+        "rows": run["rows"],
+        "told_s": round(run["stored_s"], 1),
+        "asked_s": round(run["asked_s"], 1),
     }
 
 

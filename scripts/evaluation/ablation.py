@@ -1,4 +1,4 @@
-"""What each part of a recall gives: stored rows are asked by the product's own rules, one of them changed."""
+"""Recall with one rule changed at a time, computed from stored rows by the functions of the package."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from hermes_memory_pgvector.recall.scan import Scan
 from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
 
 from .cases import Case, Question, matched
+from .environment import Endpoint
 from .measures import means, measures
-from .stage import Endpoint
 
 EMBED_S_MAX = 60.0
-# A change: the rule, by its module and name, and what it is instead.
+# Module and name of a constant, and its changed value.
 Change = tuple[ModuleType, str, float]
-ALONE = "turns embedded without what stands before them"
+NO_CONTEXT = "turns embedded without the turn before"
 CHANGES: dict[str, Sequence[Change]] = {
     "everything": (),
-    "without the meaning (weight 0)": ((fusion, "VECTOR_WEIGHT", 0.0),),
-    "without the words (weight 1)": ((fusion, "VECTOR_WEIGHT", 1.0),),
-    "weight of the meaning 0.2": ((fusion, "VECTOR_WEIGHT", 0.2),),
-    "weight of the meaning 0.4": ((fusion, "VECTOR_WEIGHT", 0.4),),
-    "weight of the meaning 0.5": ((fusion, "VECTOR_WEIGHT", 0.5),),
-    ALONE: (),
-    "neighbours share neither words nor scores": ((fusion, "CONTEXT_SHARE", 0.0), (fusion, "NEIGHBOUR_SHARE", 0.0)),
+    "without vector search (weight 0)": ((fusion, "VECTOR_WEIGHT", 0.0),),
+    "without word search (weight 1)": ((fusion, "VECTOR_WEIGHT", 1.0),),
+    "vector weight 0.2 instead of 0.3": ((fusion, "VECTOR_WEIGHT", 0.2),),
+    "vector weight 0.4": ((fusion, "VECTOR_WEIGHT", 0.4),),
+    "vector weight 0.5": ((fusion, "VECTOR_WEIGHT", 0.5),),
+    NO_CONTEXT: (),
+    "no words and no scores of neighbours": ((fusion, "CONTEXT_SHARE", 0.0), (fusion, "NEIGHBOUR_SHARE", 0.0)),
     "no words of neighbours": ((fusion, "CONTEXT_SHARE", 0.0),),
     "words of neighbours 0.2 instead of 0.4": ((fusion, "CONTEXT_SHARE", 0.2),),
     "words of neighbours 0.6": ((fusion, "CONTEXT_SHARE", 0.6),),
-    "no share of neighbours' scores": ((fusion, "NEIGHBOUR_SHARE", 0.0),),
-    "share of neighbours' scores 0.2 instead of 0.3": ((fusion, "NEIGHBOUR_SHARE", 0.2),),
-    "share of neighbours' scores 0.4": ((fusion, "NEIGHBOUR_SHARE", 0.4),),
+    "no scores of neighbours": ((fusion, "NEIGHBOUR_SHARE", 0.0),),
+    "scores of neighbours 0.2 instead of 0.3": ((fusion, "NEIGHBOUR_SHARE", 0.2),),
+    "scores of neighbours 0.4": ((fusion, "NEIGHBOUR_SHARE", 0.4),),
     "one step instead of three": ((fusion, "STEPS", 1),),
     "two steps": ((fusion, "STEPS", 2),),
     "four steps": ((fusion, "STEPS", 4),),
-    "the usual weight of rare words, not its square": ((word_search, "IDF_POWER", 1),),
-    "the cube of the weight of rare words": ((word_search, "IDF_POWER", 3),),
-    "50 rows a search instead of 100": ((recaller, "SEARCH_LIMIT", 50),),
-    "200 rows a search": ((recaller, "SEARCH_LIMIT", 200),),
+    "IDF instead of its square": ((word_search, "IDF_POWER", 1),),
+    "IDF to the power of 3": ((word_search, "IDF_POWER", 3),),
+    "50 rows from each search instead of 100": ((recaller, "SEARCH_LIMIT", 50),),
+    "200 rows from each search": ((recaller, "SEARCH_LIMIT", 200),),
     "BM25 b 0 instead of 0.4": ((word_search, "BM25_B", 0.0),),
     "BM25 b 0.75": ((word_search, "BM25_B", 0.75),),
     "BM25 k1 0.5 instead of 0.9": ((word_search, "BM25_K1", 0.5),),
@@ -56,47 +56,47 @@ CHANGES: dict[str, Sequence[Change]] = {
 
 @dataclass(frozen=True)
 class Stored:
-    """The stored rows of one case in their order, without a question, with their texts, vectors and terms."""
+    """The stored rows of one case in order, with their texts, vectors (rows × dimensions) and terms."""
 
     rows: ScannedRows
     contents: Mapping[Key, str]
     vectors: NDArray[np.float64]
     terms: Sequence[frozenset[str]]
 
-    def asked(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> Scan:
-        """The rows as a question sees them, whose terms are given with the word that each comes from."""
+    def scan(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> Scan:
+        """The rows with their similarity to a question and its terms that they hold. `terms` maps term to word."""
         held = np.array([[term in of_row for term in terms] for of_row in self.terms], dtype=bool)
         rows = self.rows._replace(cosines=self.vectors @ vector, held=held.reshape(len(self.terms), -1))
         return Scan.of(rows, list(terms.values()))
 
 
 def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) -> dict[str, dict[str, float]]:
-    """The measures by change, in the order of CHANGES, of what a memory has stored at `dsn`."""
+    """The mean measures for each change, in the order of CHANGES, computed from the rows at `dsn`."""
     with closing(HttpEmbedder(f"{endpoint.url}/v1", endpoint.model, api="openai")) as embedder:
         with psycopg.connect(dsn) as connection:
             stored = [_stored(connection, case.theme) for case in cases]
             terms = [[_terms(connection, question.text) for question in case.questions] for case in cases]
         vectors = [[np.array(embedder.embed_query(q.text, EMBED_S_MAX)) for q in case.questions] for case in cases]
-        alone = [
+        without_context = [
             replace(one, vectors=np.array(embedder.embed_passages(list(one.contents.values()), EMBED_S_MAX * 60)))
             for one in stored
         ]
 
     def asked(memories: Sequence[Stored]) -> list[tuple[Case, Question, Stored, Scan]]:
         return [
-            (case, question, one, one.asked(*given))
+            (case, question, one, one.scan(*given))
             for case, one, *of_case in zip(cases, memories, terms, vectors, strict=True)
             for question, *given in zip(case.questions, *of_case, strict=True)
         ]
 
-    as_stored, as_alone = asked(stored), asked(alone)
+    as_stored, as_no_context = asked(stored), asked(without_context)
     results = {}
     for name, changes in CHANGES.items():
         with _changed(changes):
             results[name] = means(
                 [
                     measures(matched(case, _found(one, rows, limit)), question.evidence)
-                    for case, question, one, rows in (as_alone if name == ALONE else as_stored)
+                    for case, question, one, rows in (as_no_context if name == NO_CONTEXT else as_stored)
                 ]
             )
     return results

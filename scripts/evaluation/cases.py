@@ -1,4 +1,4 @@
-"""What is told to a memory, what it is asked, and what it should find."""
+"""Conversations to store, questions to ask, and the texts that answer them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 
 @dataclass(frozen=True)
 class Question:
-    """A question of a category, and the ids of the texts that answer it."""
+    """A question, its category, and the ids of the texts that answer it."""
 
     text: str
     category: str
@@ -23,57 +23,57 @@ class Question:
 
 @dataclass(frozen=True)
 class Case:
-    """One conversation: a theme of its own, its sessions as (id, texts by their ids), and its questions."""
+    """One conversation: its theme, its sessions as (id, texts by id), and its questions."""
 
     theme: str
     sessions: tuple[tuple[str, dict[str, str]], ...]
     questions: tuple[Question, ...]
 
     def turns(self) -> Iterator[tuple[str, str, str]]:
-        """(session, user, assistant) in order. The texts of a session go in pairs; a last single one has no answer."""
+        """(session, user, assistant) in order. Texts of a session are paired; the last may have an empty answer."""
         for session, texts in self.sessions:
-            told = [*texts.values(), ""]
-            yield from ((session, *pair) for pair in zip(told[::2], told[1::2], strict=False))
+            sides = [*texts.values(), ""]
+            yield from ((session, *pair) for pair in zip(sides[::2], sides[1::2], strict=False))
 
 
 def locomo(path: Path) -> list[Case]:
-    """The conversations of a file in LoCoMo's shape, without speakers' names and adversarial questions."""
+    """The conversations of a file in LoCoMo's format, without speakers' names and adversarial questions."""
     return [_conversation(f"talk-{index}", document) for index, document in enumerate(json.loads(path.read_text()))]
 
 
 def flat(path: Path) -> list[Case]:
-    """A set of `tests/data`: documents that have nothing to do with each other, so each is a session of its own."""
+    """A set of `tests/data` as one case. The documents are unrelated, so each is a session."""
     data = json.loads(path.read_text())
     sessions = tuple((document["id"], {document["id"]: document["text"]}) for document in data["documents"])
-    questions = tuple(Question(asked["text"], path.stem, frozenset(asked["evidence"])) for asked in data["questions"])
+    questions = tuple(Question(item["text"], path.stem, frozenset(item["evidence"])) for item in data["questions"])
     return [Case(path.stem, sessions, questions)]
 
 
 def _conversation(theme: str, document: dict[str, Any]) -> Case:
-    told = document["conversation"]
-    numbers = sorted(int(key[8:]) for key in told if re.fullmatch(r"session_\d+", key))
+    conversation = document["conversation"]
+    numbers = sorted(int(key[8:]) for key in conversation if re.fullmatch(r"session_\d+", key))
     sessions = tuple(
-        (f"{theme}-session-{number}", {turn["dia_id"]: turn["text"] for turn in told[f"session_{number}"]})
+        (f"{theme}-session-{number}", {turn["dia_id"]: turn["text"] for turn in conversation[f"session_{number}"]})
         for number in numbers
     )
     known = {dia_id for _, texts in sessions for dia_id in texts}
     questions = []
-    for asked in document["qa"]:
-        # A few of the data's lists hold several ids in one string.
-        evidence = known & set(re.findall(r"D\d+:\d+", " ".join(asked.get("evidence") or ())))
-        if asked["category"] in CATEGORIES and evidence:
-            questions.append(Question(str(asked["question"]), CATEGORIES[asked["category"]], frozenset(evidence)))
+    for item in document["qa"]:
+        # Some lists of LoCoMo hold several ids in one string.
+        evidence = known & set(re.findall(r"D\d+:\d+", " ".join(item.get("evidence") or ())))
+        if item["category"] in CATEGORIES and evidence:
+            questions.append(Question(str(item["question"]), CATEGORIES[item["category"]], frozenset(evidence)))
     return Case(theme, sessions, tuple(questions))
 
 
 def matched(case: Case, contents: Sequence[str]) -> list[frozenset[str]]:
-    """For each recalled content the ids of the texts that it is, whatever the tool did to spaces and signs."""
+    """The ids of the texts that equal each recalled content, without regard to case, spaces and punctuation."""
     ids: dict[str, set[str]] = {}
     for _, texts in case.sessions:
         for name, text in texts.items():
-            ids.setdefault(_bare(text), set()).add(name)
-    return [frozenset(ids.get(_bare(content), ())) for content in contents]
+            ids.setdefault(_letters(text), set()).add(name)
+    return [frozenset(ids.get(_letters(content), ())) for content in contents]
 
 
-def _bare(text: str) -> str:
+def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()

@@ -1,4 +1,4 @@
-"""Recall, reciprocal rank and discounted gain. Pure."""
+"""Measures of a ranking: recall@k, mean reciprocal rank (MRR) and nDCG@10, with binary relevance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEPTHS = (5, 10, 20)
 
 
 def measures(found: Sequence[AbstractSet[str]], evidence: AbstractSet[str]) -> dict[str, float]:
-    """The measures of one question: `found` holds the ids that each hit stands for, best first.
+    """The measures of one question. `found` holds the ids that each hit contains, best first.
 
     recall@k is the share of the evidence among the first k hits. An id counts at its first hit only.
     """
@@ -28,6 +28,6 @@ def measures(found: Sequence[AbstractSet[str]], evidence: AbstractSet[str]) -> d
 
 
 def means(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each measure over questions, and how many there were."""
+    """The mean of each measure, and the number of questions."""
     names = measured[0] if measured else ()
     return {name: sum(one[name] for one in measured) / len(measured) for name in names} | {"questions": len(measured)}

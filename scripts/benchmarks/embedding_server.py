@@ -1,8 +1,8 @@
-"""An embedding endpoint on loopback, a program of its own: `embedder.py REQUEST_MS TEXT_MS DIMENSIONS [VECTORS.npy]`.
+"""Embedding server for benchmarks: `embedding_server.py REQUEST_MS TEXT_MS DIMENSIONS [VECTORS.npy]`.
 
-It answers OpenAI's `/v1/embeddings` after REQUEST_MS and TEXT_MS for each text, any number of requests at a time, and
-prints its address on the first line. Texts that share words get vectors that point the same way, so that a graph index
-has as much to do as with a model's; with a file of vectors each text gets one of these. It ends when its stdin does.
+It serves OpenAI's `/v1/embeddings` on loopback and prints its address as the first line. An answer takes REQUEST_MS
+plus TEXT_MS for each text; requests run in parallel. Texts that share words get similar vectors, so a graph index has
+as much work as with a model. With a file, each text gets one of the vectors in it. The server ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that was killed is part of the benchmark."""
+        """Print nothing: benchmarks kill clients."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -47,18 +47,20 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(head.encode() + answer)
 
     def vector(self, text: str, packed: bool) -> str | list[float]:
-        numbers = self.made(text) if self.given is None else self.given[crc32(text.encode()) % len(self.given)]
+        numbers = (
+            self.made_from_words(text) if self.given is None else self.given[crc32(text.encode()) % len(self.given)]
+        )
         if packed:
             return base64.b64encode(numbers.astype("<f4").tobytes()).decode()
         return list(np.round(numbers.astype(float), 7).tolist())
 
-    def made(self, text: str) -> np.ndarray:
-        picked = [crc32(word.encode()) % BUCKETS for word in re.findall(r"\w+", text.lower())]
-        numbers = self.words[picked or [0]].sum(axis=0)
+    def made_from_words(self, text: str) -> np.ndarray:
+        buckets = [crc32(word.encode()) % BUCKETS for word in re.findall(r"\w+", text.lower())]
+        numbers = self.words[buckets or [0]].sum(axis=0)
         return numbers / np.linalg.norm(numbers)
 
     def log_message(self, *args: object) -> None:
-        """Be quiet."""
+        """Print nothing."""
 
 
 def main(request_ms: str, text_ms: str, dimensions: str, vectors: str = "") -> None:

@@ -1,4 +1,7 @@
-"""The rival's provider behind a pipe: one JSON question a line in, one JSON answer a line out. Runs in its own venv."""
+"""Process that answers recall questions with the earlier package, in its virtual environment.
+
+One question a line on stdin and one answer a line on stdout, as JSON.
+"""
 
 from __future__ import annotations
 

