@@ -1,3 +1,3 @@
-"""Postgres: the only room with SQL and the driver."""
+"""Postgres: the only folder with SQL and the driver."""
 
 from __future__ import annotations
