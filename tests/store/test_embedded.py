@@ -27,7 +27,7 @@ from hermes_memory_pgvector.errors import DatabaseUnavailable, PgvectorError, Se
 from hermes_memory_pgvector.store.embedded import cluster, system
 from hermes_memory_pgvector.store.embedded.programs import program, wheel_folder
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
-from hermes_memory_pgvector.store.embedded.system import ACCOUNT, Account, locked, run_detached, runs
+from hermes_memory_pgvector.store.embedded.system import ACCOUNT, account_of, locked, run_detached, runs
 
 needs_wheel = pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -207,13 +207,13 @@ def test_the_status_tells_what_runs_where(shared: EmbeddedServer) -> None:
     assert status.running
     assert status.pid is not None
     assert runs(status.pid, str(status.data_dir))
-    assert status.version.startswith("18.")
+    assert status.version == "18"
     assert status.size_bytes > 10_000_000
     assert status.account == pwd.getpwuid(status.data_dir.stat().st_uid).pw_name != "root"
 
 
 def test_a_process_is_alive_also_in_the_middle_of_execve() -> None:
-    account, log = Account.of(os.geteuid()), os.open(os.devnull, os.O_RDWR)
+    account, log = account_of(os.geteuid()), os.open(os.devnull, os.O_RDWR)
     try:
         for _ in range(40):
             pid = run_detached(account, ["/usr/bin/env", "sleep", "61.25"], log, time.monotonic() + 10)
@@ -567,7 +567,7 @@ def test_a_start_that_hangs_ends_at_its_deadline_and_leaves_no_process(monkeypat
         return started[-1]
 
     monkeypatch.setattr(system, "_spawn", frozen_shell)
-    account = system.Account.of(os.geteuid())
+    account = account_of(os.geteuid())
     with pytest.raises(DatabaseUnavailable, match="did not finish in time"):
         system.run_detached(account, ["postgres"], 2, time.monotonic() + 0.2)
     assert started[0].returncode == -signal.SIGKILL

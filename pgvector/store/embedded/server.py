@@ -28,7 +28,7 @@ from psycopg.conninfo import make_conninfo
 from ...errors import DatabaseUnavailable, SettingsError
 from . import cluster, system
 from .programs import MAJOR, server_programs, wheel_folder
-from .system import Account, as_root
+from .system import Account, account_of, as_root
 
 _SOCKET_PATH_MAX = 100
 _POLL_S = 0.02
@@ -57,7 +57,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The state of a server now. `version` and `account` are empty while there is no data folder."""
+    """The state of a server now. `version` (the major one) and `account` are empty while there is no data folder."""
 
     running: bool
     pid: int | None
@@ -90,7 +90,7 @@ class EmbeddedServer:
             dbname=cluster.DATABASE,
             user=cluster.ROLE,
             # A folder below /tmp can be deleted and made again by another user while no server runs.
-            requirepeer=None if as_root() else Account.of(os.geteuid()).name,
+            requirepeer=None if as_root() else account_of(os.geteuid()).pw_name,
         )
 
     def check_made(self) -> None:
@@ -145,9 +145,9 @@ class EmbeddedServer:
             pid=self._pid_file()[0] if running else self._postmaster(),
             data_dir=data,
             socket_dir=self.paths.sockets,
-            version=(self._running_version() if running else "") or cluster.version_of(data),
+            version=cluster.version_of(data),
             size_bytes=_size_bytes(data),
-            account=Account.of(data.stat().st_uid).name if data.exists() else "",
+            account=account_of(data.stat().st_uid).pw_name if data.exists() else "",
         )
 
     def _answers(self) -> bool:
@@ -200,9 +200,8 @@ class EmbeddedServer:
         if paths.sockets.parent != paths.state:
             system.make_folder(paths.sockets.parent)
         system.make_private_folder(paths.sockets, account)
-        admitted = {Account.of(os.geteuid()).name, Account.of(0).name}
+        admitted = {account_of(os.geteuid()).pw_name, account_of(0).pw_name}
         cluster.write_authentication(paths.state, admitted, 0o644 if as_root() else 0o600)
-        cluster.remove_unfinished(paths.data)
         if not paths.data.exists():
             cluster.create(paths.data, account, programs, deadline)
         cluster.check_version(paths.data, MAJOR)
@@ -257,26 +256,16 @@ class EmbeddedServer:
             time.sleep(10 * _POLL_S)
         for name in (cluster.SOCKET, f"{cluster.SOCKET}.lock"):
             (self.paths.sockets / name).unlink(missing_ok=True)
-        pid, _ = self._pid_file()
-        if pid is None or not system.exists(pid):
+        try:
+            handle = os.open(self.paths.data / "postmaster.pid", os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
             return
         # The rest of the file stays: Postgres uses it to find backends of the dead server that still run.
-        handle = os.open(self.paths.data / "postmaster.pid", os.O_RDWR | os.O_NOFOLLOW)
         with open(handle, "r+") as file:
             rest = file.read(4096).partition("\n")[2]
             file.seek(0)
             file.truncate()
             file.write(f"{_NO_PROCESS}\n{rest}")
-
-    def _running_version(self) -> str:
-        import psycopg
-
-        try:
-            with psycopg.connect(self.dsn, connect_timeout=3, autocommit=True) as connection:
-                number = connection.info.server_version
-        except psycopg.Error:
-            return ""
-        return f"{number // 10_000}.{number % 10_000}"
 
 
 def _paths(home: Path, data_dir: str) -> Paths:

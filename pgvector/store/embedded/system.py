@@ -13,11 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from ...errors import DatabaseUnavailable, SettingsError
+
+# An account of the operating system.
+Account: TypeAlias = pwd.struct_passwd
 
 ACCOUNT = "hermes-pgvector"
 _EXECVE_S_MAX = 0.2
@@ -25,25 +28,15 @@ _EXECVE_S_MAX = 0.2
 _USERADD = ("--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", ACCOUNT)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The operating-system account that a server runs under."""
-
-    name: str
-    uid: int
-    gid: int
-
-    @classmethod
-    def of(cls, uid: int) -> Account:
-        """The account of a user id. Raises SettingsError for an id without a name: Postgres cannot run under one."""
-        try:
-            entry = pwd.getpwuid(uid)
-        except KeyError:
-            raise SettingsError(
-                f"user id {uid} has no name in the password database and Postgres needs one: "
-                "give it one there, or set dsn to a Postgres that runs elsewhere"
-            ) from None
-        return cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
+def account_of(uid: int) -> Account:
+    """The account of a user id. Raises SettingsError for an id without a name: Postgres cannot run under one."""
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        raise SettingsError(
+            f"user id {uid} has no name in the password database and Postgres needs one: "
+            "give it one there, or set dsn to a Postgres that runs elsewhere"
+        ) from None
 
 
 def as_root() -> bool:
@@ -63,12 +56,12 @@ def server_account(data: Path, deadline: float) -> Account:
     Raises SettingsError when no account can be used.
     """
     if not as_root():
-        return Account.of(os.geteuid())
+        return account_of(os.geteuid())
     if sys.platform != "linux":
         raise SettingsError("the embedded server cannot be started by root here: run as an ordinary user, or set dsn")
     if data.exists():
-        owner = Account.of(data.stat().st_uid)
-        if owner.uid == 0:
+        owner = account_of(data.stat().st_uid)
+        if owner.pw_uid == 0:
             raise SettingsError(
                 f"{data} belongs to root, under which Postgres refuses to run: remove it, or set data_dir"
             )
@@ -83,18 +76,16 @@ def server_account(data: Path, deadline: float) -> Account:
 
 
 def _named(name: str) -> Account | None:
-    try:
-        return Account.of(pwd.getpwnam(name).pw_uid)
-    except KeyError:
-        return None
+    with suppress(KeyError):
+        return pwd.getpwnam(name)
+    return None
 
 
 def _added() -> Account | None:
     program = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    if program is None:
-        return None
-    done = subprocess.run([program, *_USERADD], capture_output=True, timeout=30, check=False)
-    return _named(ACCOUNT) if done.returncode == 0 else None
+    if program:
+        subprocess.run([program, *_USERADD], capture_output=True, timeout=30, check=False)
+    return _named(ACCOUNT)
 
 
 def make_folder(path: Path) -> None:
@@ -125,14 +116,14 @@ def make_private_folder(path: Path, account: Account) -> None:
     except FileExistsError:
         found = path.lstat()
         # A folder of root is left when a process died between mkdir and chown.
-        ours = found.st_uid in (account.uid, os.geteuid())
+        ours = found.st_uid in (account.pw_uid, os.geteuid())
         if not stat.S_ISDIR(found.st_mode) or not ours or found.st_mode & 0o077:
             raise SettingsError(
-                f"{path} is not a folder that only {account.name} can enter (user id {found.st_uid}, "
+                f"{path} is not a folder that only {account.pw_name} can enter (user id {found.st_uid}, "
                 f"mode {found.st_mode & 0o7777:04o}): remove it, or set data_dir to another folder"
             ) from None
     if as_root():
-        os.chown(path, account.uid, account.gid, follow_symlinks=False)
+        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 
 def check_reachable(folder: Path, account: Account, deadline: float) -> None:
@@ -143,8 +134,8 @@ def check_reachable(folder: Path, account: Account, deadline: float) -> None:
     if code:
         closed = next((path for path in (*reversed(folder.parents), folder) if not path.stat().st_mode & 0o001), folder)
         raise SettingsError(
-            f"data_dir is {folder}: the account {account.name}, which Postgres must run under instead of root, cannot "
-            f"enter {closed}; name a folder that it can reach, or leave data_dir empty"
+            f"data_dir is {folder}: the account {account.pw_name}, which Postgres must run under instead of root, "
+            f"cannot enter {closed}; name a folder that it can reach, or leave data_dir empty"
         )
 
 
@@ -182,48 +173,46 @@ def clean_environment() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC", **kept}
 
 
-def _spawn(account: Account, arguments: list[str], stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+def _spawn(account: Account, arguments: list[str], stderr: int) -> subprocess.Popen[bytes]:
     switch = as_root()
     try:
         return subprocess.Popen(
             arguments,
             stdin=subprocess.PIPE,
-            stdout=stdout,
+            stdout=subprocess.PIPE,
             stderr=stderr,
             cwd="/",
             env=clean_environment(),
-            user=account.uid if switch else None,
-            group=account.gid if switch else None,
+            user=account.pw_uid if switch else None,
+            group=account.pw_gid if switch else None,
             extra_groups=[] if switch else None,
             umask=0o077,
             start_new_session=True,
         )
     except OSError as error:
         raise DatabaseUnavailable(
-            f"cannot run {arguments[0]} as {account.name}: {error}; if this machine forbids it, set dsn"
+            f"cannot run {arguments[0]} as {account.pw_name}: {error}; if this machine forbids it, set dsn"
         ) from error
 
 
-def run(account: Account, arguments: list[str], deadline: float, text: str = "") -> tuple[int, str]:
-    """Run a program with `text` as its input; returns its exit code and output (both streams).
+def run(
+    account: Account, arguments: list[str], deadline: float, *, text: str = "", stderr: int = subprocess.STDOUT
+) -> tuple[int, str]:
+    """Run a program with `text` as its input; returns its exit code and output, by default of both streams.
 
-    Raises DatabaseUnavailable when it cannot be started, or does not end before the deadline; it is killed then.
+    Raises DatabaseUnavailable when it cannot be started, or does not end before the deadline. Then it is killed
+    together with its children.
     """
-    process = _spawn(account, arguments, subprocess.PIPE, subprocess.STDOUT)
-    output = _output(process, arguments[0], deadline, text)
-    return process.returncode, output.decode(errors="replace")
-
-
-def _output(process: subprocess.Popen[bytes], name: str, deadline: float, text: str = "") -> bytes:
-    """The output of a program; one that does not end in time is killed together with its children."""
+    process = _spawn(account, arguments, stderr)
     try:
-        return process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))[0]
+        output, _ = process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        raise DatabaseUnavailable(f"{name} did not finish in time: try again with more time") from None
+        raise DatabaseUnavailable(f"{arguments[0]} did not finish in time: try again with more time") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+    return process.returncode, output.decode(errors="replace")
 
 
 def run_detached(account: Account, arguments: list[str], log: int, deadline: float) -> int:
@@ -233,19 +222,8 @@ def run_detached(account: Account, arguments: list[str], log: int, deadline: flo
     process kills its children.
     """
     script = '"$0" "$@" </dev/null >&2 & echo $!'
-    process = _spawn(account, ["/bin/sh", "-c", script, *arguments], subprocess.PIPE, log)
-    return int(_output(process, "/bin/sh", deadline))
-
-
-def exists(pid: int) -> bool:
-    """Whether a process has this id; a zombie counts, and so does a process of another user."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    _, pid = run(account, ["/bin/sh", "-c", script, *arguments], deadline, stderr=log)
+    return int(pid)
 
 
 def runs(pid: int, argument: str) -> bool:
