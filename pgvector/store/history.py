@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..model import Metadata
 from ..text import tokenizer
 from .connection.database import Connection
+from .entries import Entry
 from .queries import QUERIES
 
 # A restored entry may be in no file, so a change of a file means it only by its whole text.
@@ -16,21 +16,14 @@ RESTORED = {"origin": "undo"}
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """An entry as it was until `gone_at`. `how` is replaced, removed, edited (in place) or moved (to another theme).
+class Past(Entry):
+    """An entry as it was until `gone_at`; `id` is that in the history.
 
-    `session_id` is empty when no agent changed it.
+    `how` is replaced, removed, edited (in place) or moved (to another theme). `session_id` is empty when no agent
+    changed it.
     """
 
-    id: int
-    theme: str
     entry_id: int
-    home: str
-    target: str
-    content: str
-    created_at: datetime
-    updated_at: datetime
-    metadata: Metadata
     gone_at: datetime
     how: str
     session_id: str
@@ -59,12 +52,8 @@ def restore(connection: Connection, entry: Past) -> int | None:
     metadata = dict(entry.metadata)
     if metadata.get("origin") != "remember":
         metadata |= RESTORED
-    parameters = {
-        "theme": entry.theme,
-        "id": entry.id,
-        "words": tokenizer.document(entry.content),
-        "metadata": json.dumps(metadata),
-    }
+    words = tokenizer.document(entry.content)
+    parameters = {"theme": entry.theme, "id": entry.id, "words": words, "metadata": json.dumps(metadata)}
     row = connection.execute(QUERIES["restore_entry"], parameters).fetchone()
     return int(row["id"]) if row else None
 

@@ -51,7 +51,15 @@ def settle(connection: Connection, theme: str, turns: Sequence[TurnTaken]) -> No
                 "at": turn.at,
             }  # fmt: skip
             connection.execute(QUERIES["replace_replayed"], values)
-    _withdraw_again(connection, theme, turns)
+    parameters = {
+        "theme": theme,
+        "sessions": [turn.session_id for turn in turns],
+        "roles": ["assistant" if turn.assistant else "user" for turn in turns],
+        "contents": [turn.assistant or turn.user for turn in turns],
+        "times": [turn.at for turn in turns],
+    }
+    for found in connection.execute(QUERIES["find_withdrawals"], parameters).fetchall():
+        connection.execute(QUERIES["withdraw_turn"], {"theme": theme, **found})
 
 
 def withdraw(connection: Connection, event: Withdrawn) -> None:
@@ -64,15 +72,3 @@ def withdraw(connection: Connection, event: Withdrawn) -> None:
         # Not when a newer withdrawal has counted these turns already.
         if connection.execute(QUERIES["add_withdrawal"], values).rowcount:
             connection.execute(QUERIES["withdraw_turn"], values)
-
-
-def _withdraw_again(connection: Connection, theme: str, turns: Sequence[TurnTaken]) -> None:
-    parameters = {
-        "theme": theme,
-        "sessions": [turn.session_id for turn in turns],
-        "roles": ["assistant" if turn.assistant else "user" for turn in turns],
-        "contents": [turn.assistant or turn.user for turn in turns],
-        "times": [turn.at for turn in turns],
-    }
-    for found in connection.execute(QUERIES["find_withdrawals"], parameters).fetchall():
-        connection.execute(QUERIES["withdraw_turn"], {"theme": theme, **found})

@@ -9,6 +9,7 @@ recall may see, and `$narrow`, the further conditions of a question. `$held` dep
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -41,6 +42,11 @@ def _texts(folder: Path) -> dict[str, LiteralString]:
 
 
 QUERIES = _load()
+
+
+def index_name(kind: Kind, theme: str) -> str:
+    """The name of the graph index that a theme may have of its own."""
+    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from ..model import Hit, Row, Scope, Vector
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
-from .queries import KINDS, QUERIES, Kind, for_words
+from .queries import QUERIES, Kind, for_words, index_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,11 +118,6 @@ def count(connection: Connection, where: Where, limit: int) -> Size:
     parameters = {**where.parameters, "limit": limit, "own_index": own_index}
     row = connection.execute(QUERIES[f"count_{where.kind}"], parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"])
-
-
-def index_name(kind: Kind, theme: str) -> str:
-    """The name of the graph index that a theme may have of its own."""
-    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
 
 
 def scan(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from psycopg import sql
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow
 
 from ..errors import DatabaseUnavailable
-from .queries import KINDS, QUERIES, Kind
+from .queries import KINDS, QUERIES, Kind, index_name
 from .schema.preflight import Connection, fetch, set_timeouts
 
 Step: TypeAlias = Literal["keep", "build", "rebuild", "drop"]
@@ -33,16 +32,10 @@ class ThemeIndex:
     bytes: int = 0
 
 
-def index_name(kind: Kind, theme: str) -> str:
-    """The name of the index of one theme."""
-    return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"
-
-
 def plan(connection: Connection, *, rows_min: int, indexes_max: int) -> list[ThemeIndex]:
     """The steps by which the largest themes of at least `rows_min` rows get an index, at most `indexes_max` in all."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        sizes = cursor.execute(QUERIES["theme_sizes"]).fetchall()
-        existing = {row["name"]: row for row in cursor.execute(QUERIES["theme_indexes"])}
+    sizes = connection.execute(QUERIES["theme_sizes"]).fetchall()
+    existing = {row["name"]: row for row in connection.execute(QUERIES["theme_indexes"])}
     eligible = [row for row in sizes if row["rows"] >= rows_min and row["rows"] < SHARE_MAX * row["total"]]
     wanted = {index_name(row["kind"], row["theme"]): row for row in eligible[:indexes_max]}
     known = {index_name(row["kind"], row["theme"]): row for row in sizes}

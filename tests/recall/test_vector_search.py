@@ -24,10 +24,9 @@ from hermes_memory_pgvector.recall.scan import with_neighbours
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, theme_index
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.queries import QUERIES
+from hermes_memory_pgvector.store.queries import QUERIES, index_name
 from hermes_memory_pgvector.store.retrieval import Size, Where
 from hermes_memory_pgvector.store.schema.preflight import admin_connection
-from hermes_memory_pgvector.store.theme_index import index_name
 
 Connection = psycopg.Connection[Any]
 ROOT = Path(__file__).resolve().parent.parent.parent
