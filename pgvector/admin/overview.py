@@ -9,8 +9,8 @@ from ..errors import PgvectorError, explained
 from ..settings import Settings
 from ..store import statistics
 from ..store.connection.database import Database
-from ..store.connection.dsn import reachable
 from ..store.embedded.server import ServerStatus
+from ..store.probe import answer_seconds
 from ..store.schema.verification import SchemaState
 from ..store.statistics import Facts, ThemeTotals, Totals
 from .console import counted
@@ -61,11 +61,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
             if not found.server.running:
                 found.problem = STOPPED if found.server.account else ABSENT
                 return found
-        answers, why, seconds = reachable(database.dsn, settings.connect_timeout_s)
-        if not answers:
-            found.problem = f"Postgres does not answer: {why}"
-            return found
-        found.seconds = seconds
+        found.seconds = answer_seconds(database.dsn, settings.connect_timeout_s)
         with database.connection(settings.connect_timeout_s) as connection:
             found.facts = statistics.facts(connection)
             found.schema = database.verify(connection)

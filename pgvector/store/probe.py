@@ -5,20 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ..errors import DatabaseUnavailable, SchemaNotApplied
+from ..errors import SchemaNotApplied
 from . import statistics
 from .connection.database import Connection
 from .connection.driver_errors import wrap_errors
-from .connection.dsn import check_dsn, connect, describe
+from .connection.dsn import check_dsn, describe
 from .schema import migrations, verification
-from .schema.preflight import check_server, extension_refused, fetch, first_line
-
-
-class PasswordWanted(DatabaseUnavailable):
-    """The server asks for a password, or refuses the given one."""
+from .schema.preflight import check_server, connect, extension_refused, fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +21,20 @@ class Found:
     """The state of a database as one role sees it.
 
     `stored` is None until the migrations are applied. `lacking` names those that are not, and `obstacle` says why this
-    role cannot apply them; it is empty when it can. `missing` lists privileges on our tables that the role lacks.
+    role cannot apply them; it is empty when it can.
     """
 
     where: str
     connect_s: float
-    server_version: str
-    pgvector_version: str
-    role: str
-    owner: bool
+    facts: statistics.Facts
     stored: verification.SchemaState | None
     lacking: tuple[str, ...]
     obstacle: str
-    missing: tuple[str, ...]
 
     @property
     def ready(self) -> bool:
         """Whether agents can use the database now."""
-        return self.stored is not None and not self.missing
+        return self.stored is not None and not self.facts.missing
 
 
 def probe(dsn: str, timeout_s: float) -> Found:
@@ -54,22 +45,18 @@ def probe(dsn: str, timeout_s: float) -> Found:
     """
     check_dsn(dsn, "the address")
     started = time.monotonic()
-    with wrap_errors(), _connected(dsn, timeout_s) as connection:
+    with wrap_errors(), connect(dsn, timeout_s) as connection:
         connect_s = time.monotonic() - started
         facts = statistics.facts(connection)
-        stored, lacking, obstacle = _schema(connection, readable=not facts.missing)
-        return Found(
-            where=describe(dsn),
-            connect_s=connect_s,
-            server_version=facts.server_version,
-            pgvector_version=facts.pgvector_version,
-            role=facts.role,
-            owner=facts.owner or facts.superuser,
-            stored=stored,
-            lacking=lacking,
-            obstacle=obstacle,
-            missing=facts.missing,
-        )
+        return Found(describe(dsn), connect_s, facts, *_schema(connection, readable=not facts.missing))
+
+
+def answer_seconds(dsn: str, timeout_s: float) -> float:
+    """The seconds until a new connection has answered a statement. Raises DatabaseUnavailable."""
+    started = time.monotonic()
+    with wrap_errors(), connect(dsn, timeout_s) as connection:
+        connection.execute("select 1")
+    return time.monotonic() - started
 
 
 def has_password(dsn: str) -> bool:
@@ -80,16 +67,6 @@ def has_password(dsn: str) -> bool:
 def with_password(dsn: str, password: str) -> str:
     """The DSN with this password, as key=value pairs."""
     return make_conninfo(dsn, password=password)
-
-
-def _connected(dsn: str, timeout_s: float) -> Connection:
-    try:
-        return connect(dsn, timeout_s)
-    except psycopg.OperationalError as error:
-        failed = error.pgconn
-        wanted = failed is not None and (failed.needs_password or failed.used_password)
-        kind = PasswordWanted if wanted else DatabaseUnavailable
-        raise kind(f"Postgres cannot be reached: {first_line(error)}") from None
 
 
 def _schema(connection: Connection, *, readable: bool) -> tuple[verification.SchemaState | None, tuple[str, ...], str]:

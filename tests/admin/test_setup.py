@@ -27,8 +27,9 @@ from hermes_memory_pgvector.errors import DatabaseUnavailable, SettingsError
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store.embedded.programs import program
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
-from hermes_memory_pgvector.store.probe import PasswordWanted, probe
+from hermes_memory_pgvector.store.probe import probe
 from hermes_memory_pgvector.store.schema.migrations import migration_files
+from hermes_memory_pgvector.store.schema.preflight import PasswordWanted
 from hermes_memory_pgvector.store.schema.verification import TABLES
 
 DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
@@ -165,7 +166,7 @@ def test_an_administrator_creates_the_tables_for_a_role_that_may_not(
         assert done.code == 0, done.shown
         found = probe(own, 3)
         assert found.ready
-        assert not found.owner
+        assert not found.facts.owner
     finally:
         with psycopg.connect(empty_database, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
@@ -390,7 +391,7 @@ def test_a_probe_names_the_privileges_that_a_role_lacks(database: str, role: str
     assert found.stored is None
     assert found.lacking == ()
     assert "may not read" in found.obstacle
-    assert any(line.startswith("select on") for line in found.missing)
+    assert any(line.startswith("select on") for line in found.facts.missing)
 
 
 def test_a_string_that_is_not_a_dsn_is_not_repeated() -> None:

@@ -12,9 +12,9 @@ from ...settings import Settings
 from ...store.connection.database import no_database, unusable
 from ...store.connection.dsn import describe
 from ...store.embedded.server import EmbeddedServer, available
-from ...store.probe import Found, PasswordWanted, has_password, probe, with_password
+from ...store.probe import Found, has_password, probe, with_password
 from ...store.schema import migrations
-from ...store.schema.preflight import migrate_command
+from ...store.schema.preflight import PasswordWanted, migrate_command
 from ..console import Console
 from ..database import ADMIN_DSN
 from .prompts import TRIES_MAX, Prompts, too_many_answers
@@ -43,14 +43,14 @@ class DatabaseChoice:
             server.ensure_running()
         if not self.migrate:
             return []
-        role = self.found.role if self.found and self.admin_dsn else None
+        role = self.found.facts.role if self.found and self.admin_dsn else None
         target = server.dsn if server is not None else self.admin_dsn or self.dsn
         applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
         if server is None:
             now = probe(self.dsn, 10)
             if not now.ready:
-                lacks = ", ".join((*now.lacking, *now.missing)[:4])
-                raise SettingsError(f"the tables are created, but {now.role} at {now.where} lacks {lacks}")
+                lacks = ", ".join((*now.lacking, *now.facts.missing)[:4])
+                raise SettingsError(f"the tables are created, but {now.facts.role} at {now.where} lacks {lacks}")
         return applied
 
 
@@ -116,17 +116,16 @@ class DatabaseQuestions:
             return DatabaseChoice(
                 dsn, found, migrate=self._prompts.confirm("Tables are missing or out of date. Create them?")
             )
-        self._console.say(f"The tables cannot be used as {found.role}: {found.obstacle}")
+        role = found.facts.role
+        self._console.say(f"The tables cannot be used as {role}: {found.obstacle}")
         question = (
-            f"An administrator's address of the same database, to create them and let {found.role} use them. "
+            f"An administrator's address of the same database, to create them and let {role} use them. "
             "It is used once and not saved (Enter: an administrator does it later)"
         )
         for _ in range(TRIES_MAX):
             given = self._prompts.ask(question)
             if not given:
-                self._console.say(
-                    f"! events wait in the spool until an administrator has run: {migrate_command(found.role)}"
-                )
+                self._console.say(f"! events wait in the spool until an administrator has run: {migrate_command(role)}")
                 return DatabaseChoice(dsn, found, migrate=False)
             try:
                 admin_dsn, admin = self._probe_with_password(given)
@@ -135,7 +134,7 @@ class DatabaseQuestions:
                 continue
             if not admin.obstacle:
                 return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
-            self._console.say(f"✗ {admin.role}: {admin.obstacle}")
+            self._console.say(f"✗ {admin.facts.role}: {admin.obstacle}")
         raise too_many_answers()
 
 
@@ -170,19 +169,16 @@ def own(dsn: str, settings: Settings, console: Console) -> DatabaseChoice:
 
 def report(found: Found, console: Console) -> None:
     """Print what was found."""
-    extension = (
-        f"pgvector {found.pgvector_version}"
-        if found.pgvector_version
-        else "pgvector not installed in this database yet"
-    )
+    facts = found.facts
+    installed = f"pgvector {facts.pgvector_version}" if facts.pgvector_version else "no pgvector in this database yet"
     console.say(
-        f"✓ {found.where} answers in {1000 * found.connect_s:.0f} ms: Postgres {found.server_version}, {extension}"
+        f"✓ {found.where} answers in {1000 * found.connect_s:.0f} ms: Postgres {facts.server_version}, {installed}"
     )
     if found.stored:
         model = f" from {found.stored.embedding_model}" if found.stored.embedding_model else ""
         console.say(f"✓ it has the tables, for vectors of {found.stored.dimensions} dimensions{model}")
-    if found.owner and not found.obstacle:
+    if (facts.owner or facts.superuser) and not found.obstacle:
         console.say(
-            f"! {found.role} may change tables; agents need a role that reads and writes rows only. To let one in: "
+            f"! {facts.role} may change tables; agents need a role that reads and writes rows only. To let one in: "
             "hermes-pgvector migrate --runtime-role ROLE"
         )

@@ -7,12 +7,11 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
@@ -112,17 +111,14 @@ class Database:
                 row = connection.execute(QUERIES["claim_setting"], {"name": name, "value": offer}).fetchone()
         return str(row["value"]) if row else offer
 
-    @contextmanager
-    def connection(self, timeout_s: float, *, within_s: float = math.inf) -> Iterator[Connection]:
+    def connection(self, timeout_s: float, *, within_s: float = math.inf) -> AbstractContextManager[Connection]:
         """A connection of the pool in autocommit mode.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
         the driver's errors, also for statements in the block. A note tells why a connection could not be made.
         """
-        with self._connection(timeout_s, within_s, self._settings.statement_timeout_s + ANSWER_S_MAX) as connection:
-            yield connection
+        return self._connection(timeout_s, within_s, self._settings.statement_timeout_s + ANSWER_S_MAX)
 
-    @contextmanager
     def transaction(
         self,
         timeout_s: float,
@@ -130,21 +126,19 @@ class Database:
         *,
         within_s: float = math.inf,
         **local: LiteralString,
-    ) -> Iterator[Connection]:
+    ) -> AbstractContextManager[Connection]:
         """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does."""
         answer_s = statement_timeout_s + ANSWER_S_MAX
         settings: dict[str, LiteralString | int] = {
             "idle_in_transaction_session_timeout": int(answer_s * 1000),
             **local,
         }
-        opening = b"begin; " + _set_local(statement_timeout_s, settings)
-        with self._connection(timeout_s, within_s, answer_s, opening) as connection:
-            yield connection
+        return self._connection(timeout_s, within_s, answer_s, b"begin; " + _set_local(statement_timeout_s, settings))
 
     @contextmanager
     def _connection(
         self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b""
-    ) -> Iterator[TimedConnection]:
+    ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
         deadline = time.monotonic() + within_s
         pool, connection = self._opened_pool(), None
@@ -186,15 +180,13 @@ class Database:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
-                    make_conninfo(
-                        self.dsn,
-                        connect_timeout=max(2, int(self._settings.connect_timeout_s)),
-                        application_name="hermes-pgvector",
-                    ),
+                    self.dsn,
                     kwargs={
                         "autocommit": True,
                         "row_factory": dict_row,
                         "prepare_threshold": None,
+                        "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
+                        "application_name": "hermes-pgvector",
                         "report": self._note_connecting,
                     },
                     connection_class=TimedConnection,

@@ -1,17 +1,14 @@
-"""Connection strings: checked, parsed, shown without password, and tried."""
+"""Connection strings: checked, parsed, and shown without password."""
 
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import DictRow, dict_row
 
 from ...errors import SettingsError
-from ..schema.preflight import first_line
 
 _URL = ("postgresql://", "postgres://")
 
@@ -45,24 +42,6 @@ def describe(dsn: str) -> str:
     values = parsed(dsn)
     host = values.get("host") or values.get("hostaddr") or "local socket"
     return f"{values.get('user') or ''}@{host}:{values.get('port') or 5432}/{values.get('dbname') or ''}"
-
-
-def connect(dsn: str, timeout_s: float) -> psycopg.Connection[DictRow]:
-    """A connection outside of the pool, in autocommit mode. Raises psycopg.OperationalError."""
-    return psycopg.connect(
-        dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row
-    )
-
-
-def reachable(dsn: str, timeout_s: float) -> tuple[bool, str, float]:
-    """Try one connection; returns whether it worked, why not, and the seconds that it took."""
-    started = time.monotonic()
-    try:
-        with connect(dsn, timeout_s) as connection:
-            connection.execute("select 1")
-    except psycopg.Error as error:
-        return False, first_line(error), time.monotonic() - started
-    return True, "", time.monotonic() - started
 
 
 def _password_unquoted(dsn: str, port: str) -> bool:

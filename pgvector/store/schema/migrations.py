@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from .preflight import (
     Connection,
     admin_connection,
     check_direct,
-    check_role,
     check_server,
     extension_refused,
     fetch,
@@ -48,14 +46,6 @@ class Migration:
     @property
     def checksum(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
-
-    @property
-    def statements(self) -> list[str]:
-        """The strings to send one by one: the whole file, or each statement of a file with CONCURRENTLY."""
-        code = re.sub(r"--[^\n]*", "", self.text)
-        if not re.search(r"\bINDEX\s+CONCURRENTLY\b", code):
-            return [self.text]
-        return [statement.strip() for statement in code.split(";") if statement.strip()]
 
 
 def pending(connection: Connection) -> list[str]:
@@ -94,10 +84,12 @@ def migrate(
     with admin_connection(dsn) as connection:
         check_direct(connection, dsn)
         check_server(connection)
-        if runtime_role is not None:
-            check_role(connection, runtime_role)
+        if runtime_role and not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [runtime_role]):
+            raise SettingsError(
+                f"runtime role {runtime_role!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN"
+            )
         connection.add_notice_handler(report)
-        set_timeouts(connection, LOCK_TIMEOUT_S)
+        set_timeouts(connection)
         if dimensions is not None:
             fetch(connection, "SELECT set_config('hermes_pgvector.dimensions', %s, false)", [str(dimensions)])
         _lock(connection, lock_wait_s, progress)
@@ -160,10 +152,7 @@ def _apply_missing(connection: Connection, migrations: Sequence[Migration], prog
 def _apply(connection: Connection, migration: Migration) -> None:
     """Run one file as it is; it contains its own BEGIN and COMMIT."""
     try:
-        for statement in migration.statements:
-            if index := _CONCURRENT_INDEX.match(statement):
-                _drop_invalid(connection, index[1])
-            connection.execute(statement.encode())
+        connection.execute(migration.text.encode())
     except psycopg.errors.LockNotAvailable:
         raise DatabaseUnavailable(
             f"{migration.name}: a table was in use for {LOCK_TIMEOUT_S} s; nothing is changed, stop the agents "
@@ -177,22 +166,6 @@ def _apply(connection: Connection, migration: Migration) -> None:
             raise refused from error
         hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
         raise SchemaNotApplied(f"{migration.name} failed and changed nothing: {first_line(error)}{hint}") from error
-    if migration.version not in _ledger(connection):
-        raise SchemaNotApplied(
-            f"{migration.name} ran but left no row in hermes_pgvector_migrations; is the file whole?"
-        )
-
-
-_CONCURRENT_INDEX = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)")
-
-
-def _drop_invalid(connection: Connection, index: str) -> None:
-    """Drop the invalid index that an interrupted concurrent build has left."""
-    left_over = fetch(
-        connection, "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid", [index]
-    )
-    if left_over:
-        connection.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
 
 
 def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
@@ -205,9 +178,9 @@ def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
 
 
 def _lock(connection: Connection, wait_s: float, progress: Progress) -> None:
-    """Take the advisory lock of the session, by polling. Raises DatabaseUnavailable after `wait_s` seconds.
+    """Take the advisory lock of the session. Raises DatabaseUnavailable after `wait_s` seconds.
 
-    A session that blocks in pg_advisory_lock has a snapshot, and CREATE INDEX CONCURRENTLY in another one waits for it.
+    It polls, because CREATE INDEX CONCURRENTLY of `tune` waits for every session that blocks in a statement.
     """
     deadline = time.monotonic() + wait_s
     reported = False

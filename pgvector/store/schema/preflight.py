@@ -9,7 +9,7 @@ from typing import Any, LiteralString, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import tuple_row
+from psycopg.rows import DictRow, dict_row, tuple_row
 
 from ...errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 
@@ -31,6 +31,23 @@ def migrate_command(role: str = "ROLE") -> str:
     return f"hermes-pgvector migrate --dsn {ADMINISTRATOR} --runtime-role {role}"
 
 
+class PasswordWanted(DatabaseUnavailable):
+    """The server asks for a password, or refuses the given one."""
+
+
+def connect(dsn: str, timeout_s: float = CONNECT_TIMEOUT_S) -> psycopg.Connection[DictRow]:
+    """An autocommit connection outside of the pool. Raises PasswordWanted or another DatabaseUnavailable."""
+    try:
+        return psycopg.connect(
+            dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row
+        )
+    except psycopg.OperationalError as error:
+        failed = error.pgconn
+        wanted = failed is not None and (failed.needs_password or failed.used_password)
+        kind = PasswordWanted if wanted else DatabaseUnavailable
+        raise kind(f"Postgres cannot be reached: {first_line(error)}") from None
+
+
 @contextmanager
 def admin_connection(dsn: str) -> Iterator[Connection]:
     """An autocommit connection for an administrator, in which the driver's errors become ours; none shows the DSN.
@@ -42,11 +59,7 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
     except psycopg.ProgrammingError:
         raise SettingsError("the DSN is neither a postgresql:// URL nor key=value pairs (not shown here)") from None
     try:
-        connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT_S)
-    except psycopg.OperationalError as error:
-        raise DatabaseUnavailable(f"Postgres cannot be reached: {first_line(error)}") from None
-    try:
-        with connection:
+        with connect(dsn) as connection:
             yield connection
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"Postgres gave up: {first_line(error)}; run migrate again") from error
@@ -58,10 +71,9 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
         raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
 
 
-def set_timeouts(connection: Connection, lock_s: int = LOCK_TIMEOUT_S) -> None:
-    """Wait at most `lock_s` seconds for a lock, and let statements run without a limit, until the connection closes."""
-    fetch(connection, "SELECT set_config('lock_timeout', %s, false)", [f"{lock_s}s"])
-    fetch(connection, "SELECT set_config('statement_timeout', '0', false)")
+def set_timeouts(connection: Connection) -> None:
+    """Bound waits for locks to LOCK_TIMEOUT_S and let statements run without a limit, until the connection closes."""
+    connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'; SET statement_timeout = 0".encode())
 
 
 def check_direct(connection: Connection, dsn: str) -> None:
@@ -72,7 +84,7 @@ def check_direct(connection: Connection, dsn: str) -> None:
     """
     if connection.info.backend_pid in fetch(connection, "SELECT pg_backend_pid()"):
         return
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT_S) as another:
+    with connect(dsn) as another:
         for _ in range(POOLER_TRIES):
             # Two sessions have two server processes, unless a pooler shares one.
             if fetch(connection, "SELECT pg_backend_pid()") == fetch(another, "SELECT pg_backend_pid()"):
@@ -134,12 +146,6 @@ def extension_refused(connection: Connection) -> SchemaNotApplied | None:
         f"role {connection.info.user!r} may not create the extension; as a superuser run in database "
         f"{connection.info.dbname!r}: CREATE EXTENSION vector; then run migrate again"
     )
-
-
-def check_role(connection: Connection, role: str) -> None:
-    """Raise SettingsError when the role does not exist."""
-    if not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [role]):
-        raise SettingsError(f"runtime role {role!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN")
 
 
 def fetch(connection: Connection, statement: LiteralString, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:

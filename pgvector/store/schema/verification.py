@@ -42,20 +42,16 @@ class SchemaState:
 def verify(connection: Connection, command: str = "") -> SchemaState:
     """Check with one SELECT that the database has all migrations of this package; it may have newer ones.
 
-    Call it outside a transaction. Raises SchemaNotApplied that names the `command` to run, by default `migrate`.
+    The connection is in autocommit mode. Raises SchemaNotApplied that names the `command` to run, by default `migrate`.
     """
     command = command or migrate_command(connection.info.user)
     try:
         applied, model, dimensions = fetch(connection, _STATE)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-        if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-            connection.rollback()
-        where = f"database {connection.info.dbname!r}"
+        problem = f"database {connection.info.dbname!r} has no memory schema on its search_path"
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            raise SchemaNotApplied(
-                f"role {connection.info.user!r} may not read the memory in {where}; run: {command}"
-            ) from None
-        raise SchemaNotApplied(f"{where} has no memory schema on its search_path; run: {command}") from None
+            problem = f"role {connection.info.user!r} may not read the memory in database {connection.info.dbname!r}"
+        raise SchemaNotApplied(f"{problem}; run: {command}") from None
     missing = sorted(set(range(1, LATEST + 1)) - set(applied or ()))
     if missing or dimensions is None:
         raise SchemaNotApplied(
