@@ -30,28 +30,22 @@ def apply(connection: Connection, event: Add | Replace | Remove, vector: HalfVec
                 key = {"theme": event.theme, "home": event.home, "target": event.target, "content": event.content}
                 for row in connection.execute(QUERIES["delete_entry_of_other_themes"], key).fetchall():
                     _complete_history(connection, row, event, "moved")
-            _add_entry(connection, event.theme, event, event.at, vector, from_file=event.from_file)
+            _add_entry(connection, event.theme, event, event.at, vector)
         case Replace():
             found = _remove_entry(connection, event)
             theme, created_at = found or (event.theme, event.at)
-            _add_entry(connection, theme, event, created_at, vector, from_file=False)
+            _add_entry(connection, theme, event, created_at, vector)
         case Remove():
             _remove_entry(connection, event)
 
 
 def _add_entry(
-    connection: Connection,
-    theme: str,
-    event: Add | Replace,
-    created_at: datetime,
-    vector: HalfVector | None,
-    *,
-    from_file: bool,
+    connection: Connection, theme: str, event: Add | Replace, created_at: datetime, vector: HalfVector | None
 ) -> None:
     parameters = {
         "theme": theme, "home": event.home, "target": event.target, "content": event.content, "embedding": vector,
         "words": tokenizer.document(event.content), "created_at": created_at, "at": event.at,
-        "metadata": json.dumps(dict(event.metadata)), "from_file": from_file,
+        "metadata": json.dumps(dict(event.metadata)), "from_file": isinstance(event, Add) and event.from_file,
     }  # fmt: skip
     connection.execute(QUERIES["add_entry"], parameters)
 
@@ -83,12 +77,7 @@ def _remove_entry(connection: Connection, event: Replace | Remove) -> tuple[str,
     return row["agent_identity"], row["created_at"]
 
 
-def _complete_history(
-    connection: Connection,
-    row: Mapping[str, Any],
-    event: Add | Replace | Remove,
-    how: str,
-) -> None:
+def _complete_history(connection: Connection, row: Mapping[str, Any], event: Add | Replace | Remove, how: str) -> None:
     """Add how, when and from which session a row was deleted to the history row that a trigger has just inserted."""
     parameters = {
         "theme": row["agent_identity"], "id": row["id"], "how": how, "session": event.session_id, "at": event.at,

@@ -11,9 +11,6 @@ from .connection.database import Connection
 from .entries import Entry
 from .queries import QUERIES
 
-# A restored entry may be in no file, so a change of a file means it only by its whole text.
-RESTORED = {"origin": "undo"}
-
 
 @dataclass(frozen=True, slots=True)
 class Past(Entry):
@@ -51,7 +48,8 @@ def restore(connection: Connection, entry: Past) -> int | None:
     """
     metadata = dict(entry.metadata)
     if metadata.get("origin") != "remember":
-        metadata |= RESTORED
+        # It may be in no file, so a change of a file means it only by its whole text.
+        metadata["origin"] = "undo"
     words = tokenizer.document(entry.content)
     parameters = {"theme": entry.theme, "id": entry.id, "words": words, "metadata": json.dumps(metadata)}
     row = connection.execute(QUERIES["restore_entry"], parameters).fetchone()

@@ -84,15 +84,11 @@ def _schema(connection: Connection, *, readable: bool) -> tuple[verification.Sch
         check_server(connection)
     except SchemaNotApplied as error:
         return None, lacking, str(error)
-    refused = None if _may_create_extension(connection) else extension_refused(connection)
-    return None, lacking, str(refused) if refused else ""
-
-
-def _may_create_extension(connection: Connection) -> bool:
-    may, *_ = fetch(
+    (may_create,) = fetch(
         connection,
         """SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
                OR (has_database_privilege(current_database(), 'CREATE')
                    AND EXISTS (SELECT FROM pg_available_extension_versions WHERE name = 'vector' AND trusted))""",
     )
-    return bool(may)
+    refused = None if may_create else extension_refused(connection)
+    return None, lacking, str(refused) if refused else ""

@@ -33,9 +33,8 @@ class Unembedded:
 
 def claim(connection: Connection, name: str, holder: str, seconds: float) -> bool:
     """Take or renew a lease for so many seconds; False while another `holder` has it."""
-    return (
-        connection.execute(QUERIES["claim_lease"], {"name": name, "holder": holder, "seconds": seconds}).rowcount == 1
-    )
+    lease = {"name": name, "holder": holder, "seconds": seconds}
+    return connection.execute(QUERIES["claim_lease"], lease).rowcount == 1
 
 
 def release(connection: Connection, name: str, holder: str) -> None:
