@@ -225,7 +225,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a recall was answered: rows in scope (counted up to a bound), the plan, what each search found, milliseconds."""
+    """How a recall was answered: rows in scope (counted up to a bound), plan, what each search found, milliseconds."""
 
     rows: int = 0
     plan: str = "none"
