@@ -237,6 +237,26 @@ def test_a_failing_file_changes_nothing_and_its_error_names_it(empty_database: s
     ]
 
 
+def test_a_concurrent_build_replaces_an_invalid_left_over(server: Any, empty_database: str, copied_files: Path) -> None:
+    migrations.migrate(empty_database, folder=copied_files)
+    version, name = verification.LATEST + 1, f"{verification.LATEST + 1:03}_by_role"
+    run(empty_database, "INSERT INTO conversations (role, content) VALUES ('user', 'a'), ('user', 'b')")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        run(empty_database, "CREATE UNIQUE INDEX CONCURRENTLY conversations_by_role ON conversations (role)")
+    file = copied_files / f"{name}.sql"
+    file.write_text(
+        "-- Built while agents run; see CONCURRENTLY in the manual.\n"
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS conversations_by_role ON conversations (role);\n"
+        f"INSERT INTO hermes_pgvector_migrations (version, name) VALUES ({version}, '{name}');\n"
+    )
+    assert migrations.migrate(empty_database, folder=copied_files) == [name]
+    valid = "SELECT indisvalid, indisunique FROM pg_index WHERE indexrelid = 'conversations_by_role'::regclass"
+    assert rows(empty_database, valid) == [(True, False)]
+    assert rows(
+        empty_database, "SELECT checksum IS NOT NULL FROM hermes_pgvector_migrations WHERE version = %s", version
+    )
+
+
 # --- roles
 
 

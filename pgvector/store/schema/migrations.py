@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,14 @@ class Migration:
     @property
     def checksum(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def statements(self) -> list[str]:
+        """The strings to send one by one: the whole file, or each statement of a file with CONCURRENTLY."""
+        code = re.sub(r"--[^\n]*", "", self.text)
+        if not re.search(r"\bINDEX\s+CONCURRENTLY\b", code):
+            return [self.text]
+        return [statement.strip() for statement in code.split(";") if statement.strip()]
 
 
 def pending(connection: Connection) -> list[str]:
@@ -152,7 +161,10 @@ def _apply_missing(connection: Connection, migrations: Sequence[Migration], prog
 def _apply(connection: Connection, migration: Migration) -> None:
     """Run one file as it is; it contains its own BEGIN and COMMIT."""
     try:
-        connection.execute(migration.text.encode())
+        for statement in migration.statements:
+            if index := _CONCURRENT_INDEX.match(statement):
+                _drop_invalid(connection, index[1])
+            connection.execute(statement.encode())
     except psycopg.errors.LockNotAvailable:
         raise DatabaseUnavailable(
             f"{migration.name}: a table was in use for {LOCK_TIMEOUT_S} s; nothing is changed, stop the agents "
@@ -166,6 +178,22 @@ def _apply(connection: Connection, migration: Migration) -> None:
             raise refused from error
         hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
         raise SchemaNotApplied(f"{migration.name} failed and changed nothing: {first_line(error)}{hint}") from error
+    if migration.version not in _ledger(connection):
+        raise SchemaNotApplied(
+            f"{migration.name} ran but left no row in hermes_pgvector_migrations; is the file whole?"
+        )
+
+
+_CONCURRENT_INDEX = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)")
+
+
+def _drop_invalid(connection: Connection, index: str) -> None:
+    """Drop the invalid index that an interrupted concurrent build has left."""
+    left_over = fetch(
+        connection, "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid", [index]
+    )
+    if left_over:
+        connection.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
 
 
 def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
