@@ -69,21 +69,17 @@ class BackgroundExecutor:
         return None
 
     def _work(self) -> None:
-        while self._run_next():
-            pass
-
-    def _run_next(self) -> bool:
-        """Run the next call; False when none came for `IDLE_S_MAX` seconds, and the thread ends."""
-        with self._ready:
-            if not self._ready.wait_for(lambda: self._calls, IDLE_S_MAX):
-                self._threads -= 1
-                return False
-            self._running += 1
-            run = self._calls.popleft()
-        run()
-        with self._ready:
-            self._running -= 1
-        return True
+        while True:
+            with self._ready:
+                if not self._ready.wait_for(lambda: self._calls, IDLE_S_MAX):
+                    self._threads -= 1
+                    return
+                self._running += 1
+                run = self._calls.popleft()
+            run()
+            del run  # an idle thread keeps nothing of its last call
+            with self._ready:
+                self._running -= 1
 
 
 class Watchdog:

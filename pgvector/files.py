@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-READ_BYTES = 1 << 16
-
 
 def make_private(folder: Path) -> None:
     """Make a folder and its missing parents, readable by this user only. Raises OSError."""
@@ -47,16 +45,9 @@ def append(path: Path, text: str) -> None:
 
 def read(path: str, bytes_max: int) -> bytes | None:
     """The whole file; None when it is larger than `bytes_max`. Raises OSError."""
-    content = bytearray()
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        while chunk := os.read(fd, READ_BYTES):
-            content += chunk
-            if len(content) > bytes_max:
-                return None
-    finally:
-        os.close(fd)
-    return bytes(content)
+    with open(path, "rb") as file:
+        content = file.read(bytes_max + 1)
+    return content if len(content) <= bytes_max else None
 
 
 @contextlib.contextmanager
