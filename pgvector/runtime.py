@@ -104,7 +104,7 @@ class Runtime:
             self.settings, self.recall, lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
         )
         key = self.context.person_key
-        refiling = Refiling(self.dead_letters, self.settings, NOT_MET, key.met, self.accept)
+        refiling = Refiling(self.dead_letters, self.settings.adopt_interval_s, NOT_MET, key.met, self.accept)
         self._readiness = Readiness(self.database, self.compatibility, refiling, key.settle, self.in_background)
 
     # Writing

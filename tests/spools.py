@@ -9,9 +9,9 @@ from typing import Any
 
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.orphans import orphans
-from hermes_memory_pgvector.outbox.protocol import Source
 from hermes_memory_pgvector.outbox.segments import Record
 from hermes_memory_pgvector.outbox.spool import Spool
+from hermes_memory_pgvector.write.sources import Source
 
 
 def turn(number: int, size: int = 10) -> TurnTaken:

@@ -11,8 +11,6 @@ from datetime import datetime
 from ..errors import BadEvent
 from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 
-_ENCODER = json.JSONEncoder(default=str)
-
 MAGIC = b"\xf5hm1"
 HEADER = struct.Struct("<4sII")
 
@@ -29,7 +27,7 @@ def encode(event: Event) -> bytes:
     values = {item.name: getattr(event, item.name) for item in fields(event)}
     values = {"kind": type(event).__name__, **values, "at": event.at.isoformat()}
     try:
-        text = _ENCODER.encode(values)
+        text = json.dumps(values, default=str)
     except (TypeError, ValueError, RuntimeError) as error:
         text = json.dumps({**values, "metadata": {"dropped": f"not JSON ({type(error).__name__})"}})
     return text.encode("ascii")

@@ -23,7 +23,7 @@ log = logging.getLogger("hermes.pgvector")
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 # A killed process leaves a temporary file behind; a younger one may still be in use.
 TEMPORARY_AGE_S_MAX = 3600.0
-SAME_TIME_NS = 100_000_000
+COUNT_INTERVAL_S = 1.0
 UNREADABLE = "the file in which it was kept cannot be read"
 PREFIX_CHARS_MIN = 4
 
@@ -53,8 +53,8 @@ class DeadLetters:
     def __init__(self, state: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self.folder = state / "aside"
         self._files_max, self._bytes_max = files_max, bytes_max
-        self._used: tuple[int, int] | None = None
-        self._counted_ns = 0
+        # As if it was full, so that the first letter has them counted.
+        self._files, self._bytes, self._count_at = files_max, bytes_max, 0.0
 
     def keep(self, event_id: str, reason: str, raw: str, share: float = 1.0) -> bool:
         """Keep an event with the reason, in place of an earlier letter with the same id.
@@ -64,15 +64,15 @@ class DeadLetters:
         text = json.dumps({"reason": reason, "event": raw})
         try:
             make_private(self.folder)
-            files, size = self._used or self._count()
-            if not self._fits(files + 1, size + len(text), share) and self._changed():
-                files, size = self._count()
-            if not self._fits(files + 1, size + len(text), share):
+            # Counting takes longer than a hook may wait for each event.
+            if not self._fits(len(text), share) and time.monotonic() >= self._count_at:
+                self._count()
+            if not self._fits(len(text), share):
                 return False
             overwrite(self._path(event_id), text)
         except OSError:
             return False
-        self._used = files + 1, size + len(text)
+        self._files, self._bytes = self._files + 1, self._bytes + len(text)
         return True
 
     def __iter__(self) -> Iterator[DeadLetter]:
@@ -105,13 +105,11 @@ class DeadLetters:
         ids = self.ids()
         matching = [known for known in ids if known.startswith(prefix)] if len(prefix) >= PREFIX_CHARS_MIN else []
         found = [prefix] if prefix in ids else matching
-        if not found:
-            raise BadArgument(f"no dead letter {prefix!r}; see: hermes-pgvector spool list")
         if len(found) > 1:
             raise BadArgument(f"{len(found)} dead letters begin with {prefix!r}; give more of the id")
-        letter = self.read(found[0])
+        letter = self.read(found[0]) if found else None
         if letter is None:
-            raise BadArgument(f"dead letter {found[0]} does not exist any more")
+            raise BadArgument(f"no dead letter {prefix!r}; see: hermes-pgvector spool list")
         return letter
 
     def forget(self, event_id: str) -> bool:
@@ -123,6 +121,7 @@ class DeadLetters:
             return False
         except OSError as error:
             raise Unavailable(f"{path} cannot be deleted: {error.strerror}") from None
+        self._count_at = 0.0
         return True
 
     @contextlib.contextmanager
@@ -145,18 +144,11 @@ class DeadLetters:
     def _path(self, event_id: str) -> Path:
         return self.folder / f"{event_id}.json"
 
-    def _fits(self, files: int, size: int, share: float) -> bool:
-        return files <= share * self._files_max and size <= share * self._bytes_max
+    def _fits(self, size: int, share: float) -> bool:
+        return self._files + 1 <= share * self._files_max and self._bytes + size <= share * self._bytes_max
 
-    def _changed(self) -> bool:
-        """Whether letters may have been deleted since the last count. Counting takes longer than a hook may wait."""
-        changed_ns = self.folder.stat().st_mtime_ns
-        # A change right after another one may bear the same time.
-        return changed_ns != self._counted_ns or time.time_ns() - changed_ns < SAME_TIME_NS
-
-    def _count(self) -> tuple[int, int]:
-        """The number of letters and their bytes. Old temporary files are removed."""
-        self._counted_ns = self.folder.stat().st_mtime_ns
+    def _count(self) -> None:
+        """Count the letters and their bytes. Old temporary files are removed."""
         files = size = 0
         with os.scandir(self.folder) as found:
             for file in found:
@@ -166,8 +158,8 @@ class DeadLetters:
                         files, size = files + 1, size + status.st_size
                     elif ".json." in file.name and time.time() - status.st_mtime > TEMPORARY_AGE_S_MAX:
                         os.unlink(file.path)
-        self._used = files, size
-        return files, size
+        self._files, self._bytes = files, size
+        self._count_at = time.monotonic() + COUNT_INTERVAL_S
 
 
 def _event(raw: str) -> Event | None:

@@ -9,13 +9,14 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..files import overwrite
 from ..model import Counters, now
+from .counters import Health
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -27,7 +28,7 @@ HEARTBEAT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The state of a process's memory at `at`, as seen by its writer's thread.
+    """Counters and health of a process at `at`, as seen by its writer's thread.
 
     `progress` is the last time at which events were settled or none was pending. `healed` counts the rows that this
     process gave a vector after they were stored.
@@ -83,13 +84,11 @@ class HeartbeatWriter:
 
     def __init__(self, folder: Callable[[], Path | None], stuck_after_s: float) -> None:
         self._folder, self._stuck_after_s = folder, stuck_after_s
-        self._last: Heartbeat | None = None
         self._started = self._progress = now()
         self._settled = 0
-        self._next_write_at = 0.0
-        self._write_by = 0.0
+        self._last: object = None
+        self._written_at = self._overdue_at = math.inf
         self._warned = False
-        self._overdue_at = math.inf
 
     @property
     def overdue(self) -> bool:
@@ -111,32 +110,23 @@ class HeartbeatWriter:
                 pending,
             )
 
-    def update(self, heartbeat: Heartbeat) -> None:
+    def update(self, counts: Counters, health: Health, healed: int) -> None:
         """Note the state, and write it when it has changed or was last written `HEARTBEAT_S` seconds ago."""
-        counts, moment = heartbeat.counters, time.monotonic()
         settled = counts.applied + counts.already_there + counts.set_aside
-        if counts.pending == 0 or settled != self._settled:
-            self._progress, self._settled = heartbeat.at, settled
-            self._made_progress()
-        elif heartbeat.problem:
-            self._made_progress()
-        heartbeat = replace(heartbeat, started=self._started, progress=self._progress)
-        unchanged = self._last is not None and _same_but_times(self._last, heartbeat)
-        if moment < self._next_write_at or (moment < self._write_by and unchanged):
+        progress = counts.pending == 0 or settled != self._settled
+        if progress:
+            self._progress, self._settled = now(), settled
+        if progress or health.problem:
+            self.start()
+            if self._warned:
+                self._warned = False
+                log.warning("the writer is not stuck any more")
+        state = counts, health.failing_since, health.problem, healed
+        interval_s = HEARTBEAT_S if state == self._last else WRITE_INTERVAL_S
+        if self._last is not None and time.monotonic() < self._written_at + interval_s:
             return
-        self._last = heartbeat
-        self._next_write_at, self._write_by = moment + WRITE_INTERVAL_S, moment + HEARTBEAT_S
+        self._last, self._written_at = state, time.monotonic()
         with contextlib.suppress(OSError):
-            folder = self._folder()
-            if folder is not None:
-                write(folder, heartbeat)
-
-    def _made_progress(self) -> None:
-        self._overdue_at = time.monotonic() + self._stuck_after_s
-        if self._warned:
-            self._warned = False
-            log.warning("the writer is not stuck any more")
-
-
-def _same_but_times(before: Heartbeat, after: Heartbeat) -> bool:
-    return replace(before, at=after.at, progress=after.progress, last_success=after.last_success) == after
+            if folder := self._folder():
+                times = {"started": self._started, "progress": self._progress, **asdict(health)}
+                write(folder, Heartbeat(counters=counts, healed=healed, **times))

@@ -7,10 +7,10 @@ import os
 import threading
 from collections import deque
 from pathlib import Path
+from typing import TypeAlias
 
 from ..files import make_private
 from ..model import Event
-from .protocol import Outbox
 from .segments import Position, Record
 from .spool import Spool
 
@@ -18,7 +18,7 @@ log = logging.getLogger("hermes.pgvector")
 
 
 class MemoryQueue:
-    """A queue of at most `events_max` events in memory; they are lost when the process ends. Implements `Outbox`."""
+    """A queue of at most `events_max` events in memory, used like a `Spool`. They are lost when the process ends."""
 
     folder = None
     left_behind = 0
@@ -30,9 +30,8 @@ class MemoryQueue:
         self._taken: deque[Record] = deque()
         self.appended = self.pending = 0
 
-    def ensure_folder(self) -> Path | None:
-        """None: there is no folder."""
-        return None
+    def ensure_folder(self) -> None:
+        """Do nothing: there is no folder."""
 
     def append(self, event: Event) -> bool:
         """Keep the event in memory; False when the queue is full."""
@@ -74,6 +73,9 @@ class MemoryQueue:
         self._waiting.clear()
         self._taken.clear()
         self.pending = 0
+
+
+Outbox: TypeAlias = Spool | MemoryQueue
 
 
 def open_outbox(folder: Path, *, bytes_max: int, window_max: int, fsync: bool) -> Outbox:

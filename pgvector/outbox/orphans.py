@@ -32,13 +32,13 @@ _SPOOL_NAME = re.compile(f"({re.escape(UNFINISHED)})?[0-9a-f]{{32}}")
 
 
 class OrphanSpool:
-    """The folder of a dead process, locked by this one. Implements `Source`.
+    """The folder of a dead process, locked by this one. For the writer's thread alone, but for `pending`.
 
     `pending` counts the records that were taken and are not acknowledged.
     """
 
     def __init__(self, folder: Path, lock_fd: int) -> None:
-        self.folder: Path | None = folder
+        self.folder = folder
         self.pending = 0
         self._lock_fd = lock_fd
         heartbeat.take_over(folder)
@@ -53,7 +53,7 @@ class OrphanSpool:
 
     def take(self, limit: int) -> list[Record]:
         """The next records in order; an empty list means that no readable record is left."""
-        if self.folder is None or self._cursor == self._end:
+        if self._cursor == self._end:
             return []
         try:
             batch = read_records(self.folder, self._cursor, self._end, limit)
@@ -69,24 +69,21 @@ class OrphanSpool:
     def acknowledge(self, batch: list[Record]) -> None:
         """Forget these records, which must be the oldest that were taken."""
         if batch:
-            self.pending = max(0, self.pending - len(batch))
+            self.pending -= len(batch)
             self._acknowledged = batch[-1].position
-            if self.folder is not None:
-                with contextlib.suppress(OSError):
-                    save_acknowledged(self.folder, self._acknowledged)
+            with contextlib.suppress(OSError):
+                save_acknowledged(self.folder, self._acknowledged)
 
     def close(self) -> None:
         """Remove the folder when all of it has been stored, else leave it to the next process."""
-        if self.folder is not None:
-            remove_if_empty(self.folder, self._acknowledged, self._end)
+        remove_if_empty(self.folder, self._acknowledged, self._end)
         self.abandon()
 
     def abandon(self) -> None:
         """Release the lock, or in a forked child the inherited descriptor of it."""
-        if self._lock_fd >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._lock_fd)
-        self._lock_fd, self.folder = -1, None
+        with contextlib.suppress(OSError):
+            os.close(self._lock_fd)
+        self._lock_fd = -1
 
 
 def orphans(folder: Path) -> Iterator[OrphanSpool]:
@@ -99,9 +96,7 @@ def orphans(folder: Path) -> Iterator[OrphanSpool]:
         if path.name.startswith(UNFINISHED):
             if time.time() - _created_at(path) > _UNFINISHED_AGE_S_MAX:
                 remove_folder(path)
-            continue
-        orphan = _take_over(path)
-        if orphan is not None:
+        elif orphan := _take_over(path):
             yield orphan
 
 

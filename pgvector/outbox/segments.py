@@ -10,7 +10,9 @@ import fcntl
 import json
 import os
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
@@ -78,23 +80,20 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
 
 def read_records(folder: Path, start: Position, end: Position, limit: int) -> list[Record]:
     """Up to `limit` records after `start`. A damaged stretch is one record without an event. Raises OSError."""
-    batch: list[Record] = []
+    return list(islice(_records(folder, start, end), limit))
+
+
+def _records(folder: Path, start: Position, end: Position) -> Iterator[Record]:
     for number, path in segments(folder):
-        if number < start.segment:
-            continue
-        if number > end.segment:
-            break
-        offset = start.offset if number == start.segment else 0
-        stop = end.offset if number == end.segment else path.stat().st_size
-        with path.open("rb") as file:
-            file.seek(offset)
-            while offset < stop and len(batch) < limit:
-                record = _read_record(file, number, offset, stop)
-                batch.append(record)
-                offset = record.position.offset
-        if len(batch) >= limit:
-            break
-    return batch
+        if start.segment <= number <= end.segment:
+            offset = start.offset if number == start.segment else 0
+            stop = end.offset if number == end.segment else path.stat().st_size
+            with path.open("rb") as file:
+                file.seek(offset)
+                while offset < stop:
+                    record = _read_record(file, number, offset, stop)
+                    yield record
+                    offset = record.position.offset
 
 
 def _read_record(file: BinaryIO, number: int, offset: int, stop: int) -> Record:

@@ -40,11 +40,14 @@ REFUSALS_LOGGED_EVERY_S = 60.0
 
 
 class Spool:
-    """The queue of one process. Implements `Outbox`: `append` is for any thread, the rest for the writer's thread.
+    """The queue of one process. `append` and the counts are for any thread, the rest is for the writer's thread.
 
-    `window_max` bounds the events held in memory, `bytes_max` the bytes on disk that are not acknowledged. When
-    somebody deletes the folder, the next call makes another one: events in memory are still given out, the others are
-    lost, and their number is logged.
+    `window_max` bounds the events held in memory, `bytes_max` the bytes on disk that are not acknowledged. `folder` is
+    None before the first event. When somebody deletes it, the next call makes another one: events in memory are still
+    given out, the others are lost, and their number is logged.
+
+    Of the `appended` events, `pending` are not acknowledged, and `left_behind` are not for this process to store any
+    more: they wait in a closed folder for the next process, or were lost with a deleted one.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
@@ -53,7 +56,7 @@ class Spool:
         self._window_max = window_max
         self._fsync = fsync
         self._lock = threading.Lock()
-        self._folder: Path | None = None
+        self.folder: Path | None = None
         self._lock_fd = self._fd = -1
         # The records in order: taken, in the window, only on disk. `_read` is the last one that is in memory.
         self._taken: deque[Record] = deque()
@@ -63,11 +66,6 @@ class Spool:
         self._closed_segments: dict[int, int] = {}
         self._log_at = 0.0
         self.appended = self.pending = self.left_behind = 0
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of this process; None before the first event."""
-        return self._folder
 
     def ensure_folder(self) -> Path | None:
         """The folder, made now if it does not exist, so that other processes see this one. Raises OSError."""
@@ -100,13 +98,13 @@ class Spool:
         with self._lock:
             batch = [self._window.popleft() for _ in range(min(limit, len(self._window)))]
             self._taken.extend(batch)
-            folder, start, end = self._folder, self._read, self._end
+            folder, start, end = self.folder, self._read, self._end
             if batch or not self._on_disk or folder is None or self._check_folder() is None:
                 return batch
         # Hooks go on appending behind `end` while the disk is read.
         batch = read_records(folder, start, end, limit)
         with self._lock:
-            if self._folder != folder or (not batch and self._check_folder() is None):
+            if self.folder != folder or (not batch and self._check_folder() is None):
                 return []  # closed or deleted meanwhile
             self._taken.extend(batch)
             self._read = batch[-1].position if batch else end
@@ -127,7 +125,7 @@ class Spool:
             if self._acknowledged == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
                 with contextlib.suppress(OSError):
                     self._leave_segment()
-            folder = self._folder
+            folder = self.folder
         if folder is not None:
             # Deleting comes first: on a full disk it makes room for saving.
             with contextlib.suppress(OSError):
@@ -149,8 +147,8 @@ class Spool:
             if lost:
                 self._leave_behind(lost)
                 log.error("%d events were not stored in time and are lost with the deleted spool folder", lost)
-            if self._folder is not None:
-                remove_if_empty(self._folder, self._acknowledged, self._end)
+            if self.folder is not None:
+                remove_if_empty(self.folder, self._acknowledged, self._end)
             self._taken.clear()
             self._window.clear()
             self._release()
@@ -165,12 +163,12 @@ class Spool:
 
     def _check_folder(self) -> Path | None:
         """The folder; None when there is none. Lets go of one that was deleted."""
-        if self._folder is None:
+        if self.folder is None:
             return None
         try:
-            os.stat(segment_path(self._folder, self._end.segment))
+            os.stat(segment_path(self.folder, self._end.segment))
         except FileNotFoundError:
-            deleted = self._folder
+            deleted = self.folder
             lost = self._on_disk
             self._release()
             self._leave_behind(lost)
@@ -181,7 +179,7 @@ class Spool:
                 lost,
                 self.pending,
             )
-        return self._folder
+        return self.folder
 
     def _leave_behind(self, events: int) -> None:
         self.pending -= events
@@ -190,11 +188,10 @@ class Spool:
     def _release(self) -> None:
         """Close the files and forget what only the disk holds."""
         for fd in (self._fd, self._lock_fd):
-            if fd >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
+            with contextlib.suppress(OSError):
+                os.close(fd)
         self._fd = self._lock_fd = -1
-        self._folder = None
+        self.folder = None
         self._on_disk = 0
         self._closed_segments = {}
         # A position is never used twice, so that a late acknowledgement cannot count for another folder.
@@ -222,10 +219,10 @@ class Spool:
 
     def _begin(self) -> Path:
         make_private(self._parent)
-        self._folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment)
+        self.folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment)
         # Events that were pending when an earlier folder was closed wait there.
         self._leave_behind(self.pending - len(self._taken) - len(self._window))
-        return self._folder
+        return self.folder
 
     def _leave_segment(self) -> None:
         """Begin another segment when everything in this one is acknowledged."""
@@ -235,9 +232,9 @@ class Spool:
         self._acknowledged = self._read = self._end
 
     def _open_next_segment(self) -> None:
-        assert self._folder is not None
+        assert self.folder is not None
         number = self._end.segment + 1
-        fd = open_segment(self._folder, number)
+        fd = open_segment(self.folder, number)
         os.close(self._fd)
         self._closed_segments[self._end.segment] = self._end.offset
         self._fd = fd
@@ -266,6 +263,6 @@ class Spool:
         self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= number}
 
     def _drop_segments(self) -> None:
-        for number, path in segments(self._folder) if self._folder else ():
+        for number, path in segments(self.folder) if self.folder else ():
             if number < self._acknowledged.segment:
                 path.unlink(missing_ok=True)

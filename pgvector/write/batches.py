@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,13 +18,13 @@ from ..model import Event, TurnTaken, Vector
 from ..outbox.codec import encode
 from ..outbox.counters import WriterStatus
 from ..outbox.dead_letters import DeadLetters
-from ..outbox.protocol import Outbox, Source
+from ..outbox.memory_queue import Outbox
 from ..outbox.segments import Record
 from ..settings import Settings
 from ..store import rows
 from ..store.connection.database import Database
 from ..store.passages import CONTEXT_CHARS_MAX, Passage, PreparedEvent, prepare
-from .sources import Sources
+from .sources import Source, Sources
 from .validation import validate
 
 log = logging.getLogger("hermes.pgvector")
@@ -66,7 +65,6 @@ class Batch:
     prepared: list[PreparedEvent] = field(default_factory=list)
     rejected: deque[tuple[str, str, str]] = field(default_factory=deque)
     request: Future[list[Vector]] | None = None
-    embed_by: float = 0.0
     # How many events one transaction may have.
     part_max: int = sys.maxsize
     unexpected: int = 0
@@ -84,6 +82,14 @@ class Batch:
     def reject_event(self, event: Event, reason: str) -> None:
         """Make a dead letter of an event."""
         self.rejected.append((event.id, reason, encode(event).decode("ascii")))
+
+    def isolate(self) -> None:
+        """Have the events tried one by one, and reject the one that fails alone: it would block the queue for ever."""
+        if self.unprepared:
+            self.reject(self.unprepared.popleft(), UNEXPECTED)
+        elif self.part_max == 1 and self.prepared:
+            self.reject_event(self.prepared.pop(0).event, UNEXPECTED)
+        self.part_max, self.unexpected = 1, 0
 
 
 class BatchProcessor:
@@ -113,12 +119,17 @@ class BatchProcessor:
             self._status.notify()
             return self.sources.more_later
         batch = self._batches[0]
+        if batch.unexpected >= UNEXPECTED_MAX:
+            batch.isolate()
+        batch.unexpected += 1
         try:
-            self._settle(batch, embedder)
+            if batch.unprepared:
+                self._prepare(batch, embedder)
+            self._collect_vectors(batch)
+            self._write(batch)
+            self._keep_rejected(batch)
         except (PgvectorError, OSError):
-            raise
-        except Exception:
-            _count_unexpected(batch)
+            batch.unexpected -= 1
             raise
         self._batches.popleft()
         self._status.add(**batch.counts)
@@ -130,13 +141,6 @@ class BatchProcessor:
         """Leave everything that is not acknowledged to the next run, in this process or another."""
         self._batches.clear()
         self.sources.give_back()
-
-    def _settle(self, batch: Batch, embedder: Embedder | None) -> None:
-        if batch.unprepared:
-            self._prepare(batch, embedder)
-        self._collect_vectors(batch)
-        self._write(batch)
-        self._keep_rejected(batch)
 
     def _prepare(self, batch: Batch, embedder: Embedder | None) -> None:
         """Validate the records and request the vectors of their passages."""
@@ -173,17 +177,15 @@ class BatchProcessor:
         wait_s = self._settings.embed_wait_s
         if embedder is None or not self._settings.embed_on_write or not texts:
             return
-        if embedder.seconds_per_text * len(texts) > wait_s:
-            return
-        batch.embed_by = time.monotonic() + 2 * wait_s
-        batch.request = self._executor.submit(embedder.embed_passages, texts, 2 * wait_s)
+        if embedder.seconds_per_text * len(texts) <= wait_s:
+            batch.request = self._executor.submit(embedder.embed_passages, texts, 2 * wait_s)
 
     def _collect_vectors(self, batch: Batch) -> None:
         request, batch.request = batch.request, None
         if request is None:
             return
         try:
-            vectors = request.result(timeout=max(0.0, batch.embed_by - time.monotonic()))
+            vectors = request.result(timeout=2 * self._settings.embed_wait_s)
         except (Unavailable, Refused, FutureTimeout) as error:
             log.info("rows are stored without vectors, which follow later: %s", str(error) or "the embedder is slow")
             return
@@ -192,20 +194,20 @@ class BatchProcessor:
 
     def _to_embed(self, batch: Batch) -> list[Passage]:
         """The passages that are embedded before they are stored; those of many chunks are left to the backfill."""
-        passages = [passage for prepared in batch.prepared for passage in prepared.passages]
-        return [passage for passage in passages if not passage.chunks(self._settings)]
+        return [passage for passage in _passages(batch.prepared) if not passage.chunks(self._settings)]
 
     def _write(self, batch: Batch) -> None:
         """Write the batch; when Postgres refuses it, in halves, until the bad event is alone and is rejected.
 
         What is too slow as a whole is tried in halves at the next attempt: it may only have waited for a lock.
         """
+        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         size = batch.part_max
         while batch.prepared:
             part = batch.prepared[:size]
-            passages = [passage for prepared in part for passage in prepared.passages]
             try:
-                fresh = self._apply(part)
+                with self._path.database.transaction(*limits) as connection:
+                    fresh = rows.apply(connection, part)
             except TooSlow:
                 batch.part_max = max(1, len(part) // 2)
                 raise
@@ -213,23 +215,17 @@ class BatchProcessor:
                 if len(part) > 1:
                     size = len(part) // 2
                     continue
-                if any(passage.vector for passage in passages):
+                if any(passage.vector for passage in part[0].passages):
                     # The vectors may be what does not fit; then those of the whole batch do not.
-                    for prepared in batch.prepared:
-                        for passage in prepared.passages:
-                            passage.vector = None
+                    for passage in _passages(batch.prepared):
+                        passage.vector = None
                     continue
                 batch.reject_event(part[0].event, str(error))
             else:
                 batch.counts.update(applied=fresh, already_there=len(part) - fresh)
-                self.unembedded |= any(passage.vector is None for passage in passages)
+                self.unembedded |= any(passage.vector is None for passage in _passages(part))
             del batch.prepared[: len(part)]
             size = batch.part_max
-
-    def _apply(self, part: list[PreparedEvent]) -> int:
-        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
-        with self._path.database.transaction(*limits) as connection:
-            return rows.apply(connection, part)
 
     def _keep_rejected(self, batch: Batch) -> None:
         while batch.rejected:
@@ -242,17 +238,5 @@ class BatchProcessor:
             batch.rejected.popleft()
 
 
-def _count_unexpected(batch: Batch) -> None:
-    """After some unexpected errors try the events one by one, and reject the one that still fails.
-
-    Else it would block the queue for ever.
-    """
-    batch.unexpected += 1
-    if batch.unexpected < UNEXPECTED_MAX:
-        return
-    batch.unexpected = 0
-    if batch.unprepared:
-        batch.reject(batch.unprepared.popleft(), UNEXPECTED)
-    elif batch.part_max == 1 and batch.prepared:
-        batch.reject_event(batch.prepared.pop(0).event, UNEXPECTED)
-    batch.part_max = 1
+def _passages(events: list[PreparedEvent]) -> list[Passage]:
+    return [passage for event in events for passage in event.passages]

@@ -5,50 +5,46 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
 from ..model import Event
 from ..outbox.dead_letters import DeadLetters
-from ..settings import Settings
 from ..store.connection.database import Database
 
 
+@dataclass
 class Refiling:
     """Files dead letters again once the person or room that they belong to is known.
 
-    Those with `reason` and a theme in `known()` are given to `accept`. `due` is for the writer thread, `run` for any.
+    Those with `reason` and a theme in `known()` are given to `accept`, every `interval_s` seconds.
     """
 
-    def __init__(
-        self,
-        dead_letters: DeadLetters,
-        settings: Settings,
-        reason: str,
-        known: Callable[[], frozenset[str]],
-        accept: Callable[[Event], bool],
-    ) -> None:
-        self._letters, self._settings, self._reason = dead_letters, settings, reason
-        self._known, self._accept = known, accept
-        self._check_at = 0.0
+    letters: DeadLetters
+    interval_s: float
+    reason: str
+    known: Callable[[], frozenset[str]]
+    accept: Callable[[Event], bool]
+    _next_at: float = 0.0
 
     def due(self) -> bool:
-        """Whether to call `run` now: some themes are known, and the last time is `adopt_interval_s` seconds ago."""
-        if not self._known() or time.monotonic() < self._check_at:
+        """Whether to call `run` now. For the writer thread."""
+        if not self.known() or time.monotonic() < self._next_at:
             return False
-        self._check_at = time.monotonic() + self._settings.adopt_interval_s
+        self._next_at = time.monotonic() + self.interval_s
         return True
 
     def run(self) -> None:
         """Accept the dead letters of known themes, and delete them. Other processes may do the same."""
-        themes = self._known()
-        for letter in self._letters:
-            event = letter.event if letter.reason == self._reason else None
-            if event is not None and event.theme in themes and self._accept(event):
+        themes = self.known()
+        for letter in self.letters:
+            event = letter.event if letter.reason == self.reason else None
+            if event is not None and event.theme in themes and self.accept(event):
                 # The writer may have made it a dead letter again already, for another reason.
-                now = self._letters.read(letter.id)
-                if now is not None and now.reason == self._reason:
-                    self._letters.forget(letter.id)
+                now = self.letters.read(letter.id)
+                if now is not None and now.reason == self.reason:
+                    self.letters.forget(letter.id)
 
 
 class Readiness:

@@ -7,17 +7,20 @@ import time
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import TypeAlias
 
 from ..model import Delegated, TurnTaken
 from ..outbox.counters import WriterStatus
+from ..outbox.memory_queue import Outbox
 from ..outbox.orphans import OrphanSpool, orphans
-from ..outbox.protocol import Outbox, Source
 from ..outbox.segments import Record
 from ..settings import Settings
 
 log = logging.getLogger("hermes.pgvector")
 
 ORPHANS_OPEN_MAX = 4
+
+Source: TypeAlias = Outbox | OrphanSpool
 
 
 class Sources:
@@ -59,12 +62,11 @@ class Sources:
             self._found = orphans(self._folder)
             self._look_at = time.monotonic() + self._settings.adopt_interval_s
         while self._found is not None and len(self._open) < ORPHANS_OPEN_MAX:
-            found = next(self._found, None)
-            if found is None:
-                self._found = None
-            else:
-                log.info("taking over the spool of a dead process: %s", found.folder and found.folder.name)
+            if found := next(self._found, None):
+                log.info("taking over the spool of a dead process: %s", found.folder.name)
                 self._open.append(found)
+            else:
+                self._found = None
 
     def take(self) -> tuple[Source, list[Record]] | None:
         """The next records and the spool they are from; None when there are none now."""
@@ -82,8 +84,7 @@ class Sources:
 
     def _take_orphaned(self) -> tuple[Source, list[Record]] | None:
         for orphan in self._open:
-            taken = orphan.take(self._settings.batch_max)
-            if taken:
+            if taken := orphan.take(self._settings.batch_max):
                 self._status.add(adopted=len(taken))
                 return orphan, taken
         return None

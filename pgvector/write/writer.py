@@ -17,7 +17,7 @@ from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
 from ..outbox.codec import encode
 from ..outbox.counters import Health, WriterStatus
-from ..outbox.heartbeat import Heartbeat, HeartbeatWriter
+from ..outbox.heartbeat import HeartbeatWriter
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from .backfill import Backfill
 from .batches import BatchProcessor, WritePath
@@ -146,11 +146,6 @@ class AsyncWriter:
         return self._status.health
 
     @property
-    def stuck(self) -> bool:
-        """Whether events are pending, none was settled for `stuck_after_s` seconds, and no error explains it."""
-        return self.pending() > 0 and self._heartbeat.overdue
-
-    @property
     def backfilled(self) -> int:
         """Rows that got their vector after they were stored."""
         return self._backfill.rows_done
@@ -178,25 +173,18 @@ class AsyncWriter:
         while self._goes_on():
             self._woken.clear()
             flushes = self._flushes
-            busy = False
             try:
                 self._write_heartbeat()
                 busy = self._step()
                 pause_s = 0.0
-            except (PgvectorError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - logged with its problem
                 pause_s = self._failed(error, pause_s)
-            except Exception as error:
-                log.warning("the writer met an unexpected %s", type(error).__name__)
-                log.debug("the writer met an unexpected error", exc_info=error)
-                pause_s = self._failed(error, pause_s)
-            if pause_s:
                 self._pause(pause_s, flushes)
-            elif busy:
-                self._yield_to_hooks()
-            elif self._woken.wait(IDLE_S_MAX):
+                continue
+            if not busy and self._woken.wait(IDLE_S_MAX):
                 # The first event waits for others, also when a batch is full before.
                 self._status.wait_until(self._hurried, self._settings.batch_linger_s)
-                self._yield_to_hooks()
+            self._yield_to_hooks()
 
     def _goes_on(self) -> bool:
         with self._lock:
@@ -224,11 +212,8 @@ class AsyncWriter:
         """Fill in vectors and words. An error here is no problem of the writer, which goes on storing events."""
         try:
             return self._backfill.step(embedder)
-        except PgvectorError as error:
-            log.info("rows wait for their vectors and words: %s", error)
-        except Exception as error:
-            log.warning("filling in vectors and words met an unexpected %s", type(error).__name__)
-            log.debug("filling in vectors and words met an unexpected error", exc_info=error)
+        except Exception as error:  # noqa: BLE001 - logged with its problem
+            log.info("rows wait for their vectors and words: %s", _problem(error))
         self._backfill.back_off()
         return False
 
@@ -240,16 +225,7 @@ class AsyncWriter:
             counts = self.counters
             if counts.balanced:
                 break
-        health = self._status.health
-        self._heartbeat.update(
-            Heartbeat(
-                counters=counts,
-                last_success=health.last_success,
-                failing_since=health.failing_since,
-                problem=health.problem,
-                healed=self.backfilled,
-            )
-        )
+        self._heartbeat.update(counts, self._status.health, self.backfilled)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""
@@ -275,7 +251,17 @@ class AsyncWriter:
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note the problem; returns the seconds to wait before the next try."""
-        problem = str(error) if isinstance(error, OSError) else f"unexpected {type(error).__name__}; see the log"
-        self._status.failed(explained(error) if isinstance(error, PgvectorError) else problem)
+        self._status.failed(_problem(error))
         base = SCHEMA_RETRY_S_MIN if isinstance(error, SchemaNotApplied) else RETRY_S_MIN
         return min(self._settings.retry_max_s, max(base, pause_s * 2)) * random.uniform(0.8, 1.0)
+
+
+def _problem(error: Exception) -> str:
+    """What an operator reads about an error. The message of an unexpected one is only in the log, for debugging."""
+    if isinstance(error, PgvectorError):
+        return explained(error)
+    if isinstance(error, OSError):
+        return str(error)
+    log.warning("the writer met an unexpected %s", type(error).__name__)
+    log.debug("the writer met an unexpected error", exc_info=error)
+    return f"unexpected {type(error).__name__}; see the log"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,17 +48,16 @@ def test_the_number_of_dead_letters_is_bounded_and_deleting_one_makes_room(tmp_p
     assert letters.ids() == ["1", "2", "3", "5"]
 
 
-def test_a_full_folder_is_counted_again_only_when_it_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_folder_is_counted_again_after_a_while_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     letters, counts = DeadLetters(tmp_path, files_max=2), []
     count = DeadLetters._count
     monkeypatch.setattr(DeadLetters, "_count", lambda self: counts.append(self) or count(self))
-    monkeypatch.setattr(dead_letters, "SAME_TIME_NS", 0)
+    moment = time.monotonic()
+    monkeypatch.setattr(dead_letters.time, "monotonic", lambda: moment)
     assert [letters.keep(str(number), "r", "e") for number in range(50)] == [True] * 2 + [False] * 48
-    assert len(counts) == 2
+    assert len(counts) == 1
     (tmp_path / "aside" / "0.json").unlink()
-    os.utime(tmp_path / "aside")
+    moment += dead_letters.COUNT_INTERVAL_S
     assert letters.keep("5", "r", "e")
 
 

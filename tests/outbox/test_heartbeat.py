@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Counters, now
 from hermes_memory_pgvector.outbox import heartbeat
+from hermes_memory_pgvector.outbox.counters import Health
 from hermes_memory_pgvector.outbox.heartbeat import FILE, Heartbeat, HeartbeatWriter, read, write
 from hermes_memory_pgvector.outbox.inspection import Backlog, Process
 
@@ -63,7 +64,7 @@ def test_a_heartbeat_that_cannot_be_read_is_none(tmp_path: Path, content: str) -
 def send(writer: HeartbeatWriter, clock: Clock, seconds: int, *, changes: bool) -> None:
     for step in range(seconds * 10):
         clock.seconds += 0.1
-        writer.update(Heartbeat(counters=Counters(offered=step if changes else 0, pending=1)))
+        writer.update(Counters(offered=step if changes else 0, pending=1), Health(), 0)
 
 
 @pytest.mark.parametrize(("changes", "least", "most"), [(True, 55, 61), (False, 5, 7)])
@@ -90,21 +91,21 @@ def test_a_writer_is_overdue_when_it_settles_nothing_and_names_no_problem(
 ) -> None:
     writer = HeartbeatWriter(lambda: None, 10.0)
     writer.start()
-    waiting = Heartbeat(counters=Counters(offered=2, accepted=2, pending=2))
+    waiting = Counters(offered=2, accepted=2, pending=2)
     for _ in range(9):
         clock.seconds += 1
-        writer.update(waiting)
+        writer.update(waiting, Health(), 0)
         assert not writer.overdue
     clock.seconds += 2
     assert writer.overdue, "it settles nothing"
     writer.warn(2)
     writer.warn(2)
     assert caplog.text.count("stuck") == 1
-    writer.update(Heartbeat(counters=Counters(offered=2, accepted=2, pending=2), problem="Postgres is away"))
+    writer.update(waiting, Health(problem="Postgres is away"), 0)
     assert not writer.overdue, "it names a problem"
     clock.seconds += 11
     assert writer.overdue, "the problem is old"
-    writer.update(Heartbeat(counters=Counters(offered=2, accepted=2, applied=1, pending=1)))
+    writer.update(Counters(offered=2, accepted=2, applied=1, pending=1), Health(), 0)
     assert not writer.overdue
 
 
