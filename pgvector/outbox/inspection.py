@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from ..model import Counters, now
 from . import heartbeat
 from .codec import HEADER, MAGIC
 from .heartbeat import HEARTBEAT_S, Heartbeat
-from .segments import Position, Record, read_acknowledged, read_records, segments
+from .segments import Position, read_acknowledged, read_records, segments
 
 Condition: TypeAlias = Literal["well", "failing", "stuck", "dead"]
 
@@ -110,16 +111,15 @@ def summed(counters: Iterable[Counters]) -> Counters:
 def waiting(path: Path) -> Backlog:
     """The pending events in the folder of one process. Holds no lock, so the answer may be a moment old."""
     start = read_acknowledged(path)
-    first: list[Record] = []
     events = size = 0
+    oldest = None
     with contextlib.suppress(OSError):  # a living process may remove segments meanwhile
         for number, segment in segments(path):
             if number >= start.segment:
                 data = segment.read_bytes()[start.offset if number == start.segment else 0 :]
                 events, size = events + _count_records(data), size + len(data)
-                end = Position(number, segment.stat().st_size)
-                first = first or read_records(path, start, end, 1)
-    oldest = first[0].event.at if first and first[0].event else None
+        first = read_records(path, start, Position(sys.maxsize, 0), 1)
+        oldest = first[0].event.at if first and first[0].event else None
     return Backlog(1, events, size, oldest) if events else Backlog()
 
 

@@ -73,7 +73,8 @@ class Backfill:
 
     def back_off(self) -> None:
         """Drop the work in progress after an error, and start again a little later."""
-        self._work, self._next_at = None, self._retry_at()
+        self._work = None
+        self._next_at = time.monotonic() + min(RETRY_S, self._settings.heal_interval_s)
 
     def stop(self) -> None:
         """Release the lease for another process of the fleet, at once if Postgres answers."""
@@ -113,7 +114,7 @@ class Backfill:
                 return
             self._holds_lease = self._claim(connection)
         if not self._holds_lease:
-            self._next_at = self._retry_at()
+            self.back_off()
             return
         work = _Work([])
         for row in found:
@@ -164,7 +165,7 @@ class Backfill:
             self._isolate(work.rows, error)
             if len(work.rows) == 1:
                 # The column may fit no vector at all: pause, so that each row does not get a warning at once.
-                self._next_at = self._retry_at()
+                self.back_off()
             return len(work.rows) > 1
         self._texts_max = min(2 * self._texts_max, REQUEST_TEXTS_MAX)
         return True
@@ -219,9 +220,6 @@ class Backfill:
         if self._holds_lease:
             self._holds_lease = False
             upkeep.release(connection, upkeep.VECTORS_LEASE, self._holder)
-
-    def _retry_at(self) -> float:
-        return time.monotonic() + min(RETRY_S, self._settings.heal_interval_s)
 
     def _request_texts(self, embedder: Embedder) -> int:
         """How many texts one request may have: it must not keep the embedder from new rows for long."""

@@ -86,7 +86,7 @@ class AsyncWriter:
     def wake(self) -> None:
         """Have the thread look for work now: connect, take over orphans, write, fill in vectors."""
         self._woken.set()
-        if self._thread is None or not self._thread.is_alive() or self._stopping:
+        if not self.alive() or self._stopping:
             self._start()
 
     def flush(self, timeout_s: float, *, orphans: bool = False) -> bool:
@@ -163,7 +163,7 @@ class AsyncWriter:
     def _start(self) -> None:
         with self._lock:
             self._stopping = False
-            if self._thread is None or not self._thread.is_alive():
+            if not self.alive():
                 self._heartbeat.start()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
                 self._thread.start()
@@ -187,9 +187,8 @@ class AsyncWriter:
             self._yield_to_hooks()
 
     def _goes_on(self) -> bool:
-        with self._lock:
-            if not self._stopping:
-                return True
+        if not self._stopping:
+            return True
         # Outside the lock, which hooks take, because it may wait for Postgres.
         self._backfill.stop()
         with self._lock:
