@@ -17,9 +17,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
-from .admin import arguments, commands
+from .admin import commands
 from .errors import BadArgument, PgvectorError, explained
 from .hosts.environment import hermes_home
 from .hosts.installation import pip_install
@@ -48,7 +49,7 @@ def register_cli(parser: argparse.ArgumentParser) -> None:
     """Add the commands to a parser: that of `main`, or the one that a host made for `hermes pgvector`."""
     parser.add_argument("--version", action="version", version=f"hermes-pgvector {__version__}")
     parser.set_defaults(pgvector_job=None, pgvector_help=parser.format_help)
-    arguments.add_common(parser, default=True)
+    commands.add_common(parser, default=True)
     commands.add_commands(parser)
 
 
@@ -66,8 +67,9 @@ def run(args: argparse.Namespace) -> int:
         _load_environment(home)
         from .admin.console import Console
 
-        job: commands.Job = args.pgvector_job
-        return job(args, home, Console(args.pgvector_json))
+        module, _, function = args.pgvector_job.partition(":")
+        job = getattr(import_module(f".admin.{module}", __package__), function)
+        return int(job(home, Console(args.pgvector_json), args))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from pathlib import Path
 from uuid import uuid4
-
-from rich.progress import Progress, TaskID
 
 from ..embedding import factory
 from ..embedding.protocol import Embedder
@@ -17,7 +18,7 @@ from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from ..settings import Settings, load
 from ..store import statistics, upkeep
-from ..store.connection.database import Database
+from ..store.connection.database import Connection, Database
 from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted
@@ -47,27 +48,33 @@ class _Job:
     refused: dict[tuple[Kind, int], str] = field(default_factory=dict)
 
     @property
-    def asked(self) -> int:
-        """Rows that were tried."""
+    def tried(self) -> int:
         return self.done + len(self.refused)
 
+    def connection(self) -> AbstractContextManager[Connection]:
+        return self.database.connection(self.settings.connect_timeout_s)
 
-def backfill(home: Path, console: Console, *, batch: int | None, limit: int | None, wait_s: float) -> int:
+    def missing(self) -> int:
+        """The number of rows without a vector."""
+        with self.connection() as connection:
+            return statistics.totals(connection).without_vector
+
+
+def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Embed rows without a vector, lowest ids first. Every batch is stored when it is done.
 
-    `batch` is the largest number of texts in a request, `limit` that of rows. While an agent does the same work, wait
-    until it makes no progress for `wait_s` seconds. Returns 1 when the embedder refused rows. Raises EmbedderMismatch,
-    EmbedderUnavailable, DatabaseUnavailable, and KeyboardInterrupt after the result is printed.
+    Returns 1 when the embedder refused rows. Raises EmbedderMismatch, EmbedderUnavailable, DatabaseUnavailable, and
+    KeyboardInterrupt after the result is printed.
     """
     settings = load(home)
     database = Database(settings, home)
     embedder = factory.build(settings)
-    job = _Job(database, embedder, settings, batch or settings.embed_batch_max, limit or 1 << 62)
+    job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
     try:
         _check_model(job)
-        total = min(_missing(database), job.limit)
-        interrupted = total > 0 and not _run(job, console, total, wait_s)
-        left = _missing(database)
+        total = min(job.missing(), job.limit)
+        interrupted = total > 0 and not _run(job, console, total, args.wait)
+        left = job.missing()
     finally:
         embedder.close()
         database.close()
@@ -81,7 +88,7 @@ def _check_model(job: _Job) -> None:
     """Claim the database for the embedder's model. Raise EmbedderMismatch when it holds vectors of another one."""
     database, embedder = job.database, job.embedder
     start_server(database)
-    with database.connection(job.settings.connect_timeout_s) as connection:
+    with job.connection() as connection:
         state = database.verify(connection)
     if embedder.dimensions is None or state.embedding_model is None:
         # A model is recorded in the database only after it has answered.
@@ -97,56 +104,52 @@ def _check_model(job: _Job) -> None:
 def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
     """Embed until nothing is left or the limit is reached; False after Ctrl-C."""
     try:
-        with console.progress() as progress:
-            bar = progress.add_task("embedding", total=total)
-            if _take_lease(job, console, progress, bar, wait_s):
-                while job.asked < job.limit and _step(job):
-                    progress.update(bar, completed=job.asked, total=max(total, job.asked))
+        if _take_lease(job, console, wait_s):
+            with console.progress() as progress:
+                bar = progress.add_task("embedding", total=total)
+                while job.tried < job.limit and _step(job):
+                    progress.update(bar, completed=job.tried, total=max(total, job.tried))
     except KeyboardInterrupt:
         return False
     finally:
-        with job.database.connection(job.settings.connect_timeout_s) as connection:
+        with job.connection() as connection:
             upkeep.release(connection, upkeep.VECTORS_LEASE, job.holder)
     return True
 
 
-def _take_lease(job: _Job, console: Console, progress: Progress, bar: TaskID, wait_s: float) -> bool:
+def _take_lease(job: _Job, console: Console, wait_s: float) -> bool:
     """Take the lease for backfilling, or wait for the agent that holds it; False when it left nothing to do.
 
     Two processes at once are safe but do the same work twice, so this waits only while the agent makes progress.
     """
-    before = left = _missing(job.database)
-    quiet_since = time.monotonic()
-    watching = False
-    while not _claim(job):
-        if not watching:
-            watching = True
-            console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
-        if left == 0:
-            return False
+    if _claim(job):
+        return True
+    console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
+    left, quiet_since = job.missing(), time.monotonic()
+    while left:
         if time.monotonic() - quiet_since >= wait_s:
             console.say(f"the agent made no progress for {wait_s:g} s; starting beside it")
             return True
         time.sleep(POLL_S)
-        now = _missing(job.database)
-        if now < left:
+        if _claim(job):
+            return True
+        before, left = left, job.missing()
+        if left < before:
             quiet_since = time.monotonic()
-        left = now
-        progress.update(bar, completed=max(0, before - left))
-    return True
+    return False
 
 
 def _claim(job: _Job) -> bool:
     seconds = job.settings.embed_timeout_s + LEASE_MARGIN_S
-    with job.database.connection(job.settings.connect_timeout_s) as connection:
+    with job.connection() as connection:
         return upkeep.claim(connection, upkeep.VECTORS_LEASE, job.holder, seconds)
 
 
 def _step(job: _Job) -> bool:
     """Embed and store one batch; False when no row is left. Raises EmbedderUnavailable or EmbedderMismatch."""
     fits = int(BATCH_S / max(job.embedder.seconds_per_text, 1e-4))
-    most = max(1, min(job.batch, fits, job.limit - job.asked))
-    with job.database.connection(job.settings.connect_timeout_s) as connection:
+    most = max(1, min(job.batch, fits, job.limit - job.tried))
+    with job.connection() as connection:
         found = upkeep.unembedded(connection, most, list(job.refused))
     if not found:
         return False
@@ -196,11 +199,6 @@ def _vectors(job: _Job, texts: list[str]) -> list[Vector]:
         except TextRefused as error:
             raise TextRefused(str(error), start + error.index) from None
     return vectors
-
-
-def _missing(database: Database) -> int:
-    with database.connection(10.0) as connection:
-        return statistics.totals(connection).without_vector
 
 
 def _report(job: _Job, console: Console, left: int, interrupted: bool) -> None:

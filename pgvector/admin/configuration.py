@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from uuid import uuid4
 
 from ..errors import SettingsError
+from ..files import make_private, overwrite
 from ..settings import ENV_PREFIX, config_file, host_section, load, read_config
 
 PROVIDER = "pgvector"
@@ -32,17 +32,17 @@ class SavedSettings:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._before: dict[Path, tuple[bytes, int] | None] = {}
+        self._before: dict[Path, tuple[str, int] | None] = {}
         self._environment: dict[str, str] = {}
         self._kept = False
 
     def __enter__(self) -> SavedSettings:
         for path in (self.env, self.config, self._home / "config.yaml"):
             try:
-                self._before[path] = (path.read_bytes(), path.stat().st_mode & 0o777)
+                self._before[path] = (_text(path), path.stat().st_mode & 0o777)
             except FileNotFoundError:
                 self._before[path] = None
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise _unusable(path, error) from None
         return self
 
@@ -52,10 +52,10 @@ class SavedSettings:
         for path, before in self._before.items():
             if before is None:
                 path.unlink(missing_ok=True)
-            elif not path.exists() or path.read_bytes() != before[0]:
-                _write(path, before[0], before[1])
-        for name, value in self._environment.items():
-            os.environ[name] = value
+            elif not path.exists() or _text(path) != before[0]:
+                overwrite(path.resolve(), before[0])
+                path.chmod(before[1])
+        os.environ.update(self._environment)
 
     @property
     def env(self) -> Path:
@@ -105,8 +105,8 @@ def write_config(home: Path, document: Mapping[str, Any]) -> None:
     """Replace the saved settings; the file gets mode 0600. Raises SettingsError."""
     path = config_file(home)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(path, f"{json.dumps(document, indent=2)}\n".encode(), 0o600)
+        make_private(path.parent)
+        overwrite(path.resolve(), f"{json.dumps(document, indent=2)}\n")
     except OSError as error:
         raise _unusable(path, error) from None
 
@@ -130,7 +130,9 @@ def change_env_file(path: Path, values: Mapping[str, str]) -> None:
             changed.append(f"{name}={quoted(left.pop(name))}")
     changed += [f"{name}={quoted(value)}" for name, value in left.items()]
     if changed != lines:
-        _write(path, "".join(f"{line}\n" for line in changed).encode(), 0o600)
+        make_private(path.parent)
+        # A `.env` may be a link; its target is written.
+        overwrite(path.resolve(), "".join(f"{line}\n" for line in changed))
 
 
 def quoted(value: str) -> str:
@@ -210,18 +212,8 @@ def _name_of(line: str) -> str:
     return found[1] if found else ""
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A `.env` may be a link; its target is written.
-    path = path.resolve()
-    fresh = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-            file.write(content)
-        fresh.chmod(mode)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+def _text(path: Path) -> str:
+    return path.read_bytes().decode()
 
 
 def _unusable(path: Path, error: Exception) -> SettingsError:

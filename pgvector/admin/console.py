@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console as RichConsole
@@ -16,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import PgvectorError
+from ..version import __version__
 
 PIPED_COLUMNS = 160
 
@@ -65,6 +68,13 @@ class Console:
             console=self._err,
             disable=not self._err.is_terminal,
         )
+
+
+def version(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
+    """The `version` command."""
+    console.data({"version": __version__})
+    console.show(f"hermes-pgvector {__version__}")
+    return 0
 
 
 def facts_table(rows: Iterable[tuple[str, str]]) -> Table:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 
 from rich.text import Text
@@ -14,6 +14,7 @@ from ..settings import load
 from ..store import entries
 from ..store.connection.database import Connection
 from ..store.history import Past, past_entries, restore
+from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
 from .console import Console, local_time, rows_table
@@ -22,11 +23,12 @@ from .database import connection
 TEXT_CHARS_MAX = 300
 
 
-def history(home: Path, console: Console, *, theme: str, target: str, limit: int, since: datetime | None) -> int:
+def history(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print earlier versions of entries, newest first, of one theme or all. Returns 0."""
-    own = aliased(normalise(theme), load(home).theme_aliases) if theme else ""
+    since = times.since(args.since, "--since", zone=None)
+    own = aliased(normalise(args.theme), load(home).theme_aliases) if args.theme else ""
     with connection(home) as reading:
-        found = past_entries(reading, limit, theme=own, target=target, since=since)
+        found = past_entries(reading, args.limit, theme=own, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
     if found:
         rows = [(str(entry.id), local_time(entry.gone_at), entry.how, _described(entry)) for entry in found]
@@ -36,12 +38,12 @@ def history(home: Path, console: Console, *, theme: str, target: str, limit: int
     return 0
 
 
-def undo(home: Path, console: Console, *, number: int) -> int:
+def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Restore the entry with this number in the history. Raises Refused when its theme has the same entry now."""
     with connection(home) as writing:
-        found = past_entries(writing, 1, number=number)
+        found = past_entries(writing, 1, number=args.id)
         if not found:
-            raise BadArgument(f"the history has no entry {number}; see: hermes-pgvector history")
+            raise BadArgument(f"the history has no entry {args.id}; see: hermes-pgvector history")
         entry = found[0]
         restored = restore(writing, entry)
         if restored is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -18,9 +19,9 @@ from .console import Console
 ENTRY_POINTS = "hermes_agent.memory_providers"
 
 
-def install(home: Path, console: Console, *, remove: bool = False) -> int:
-    """Link the package into the home, or with `remove` delete the link. Returns 0, also when nothing had to change."""
-    link = place(home)
+def install(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Link the package into the home, or with `--remove` delete it. Returns 0, also when nothing had to change."""
+    link, remove = place(home), args.remove
     changed = change(home, remove=remove)
     active = active_provider(home) == PROVIDER
     console.data(

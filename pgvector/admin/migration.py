@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from ..settings import load
@@ -13,21 +14,24 @@ from .database import administrators_dsn
 from .embedder import vector_length
 
 
-def migrate(home: Path, console: Console, *, dsn: str, role: str | None, dimensions: int | None) -> int:
-    """Apply the missing migrations and grant `role` what agents need. Returns 0."""
+def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Apply the missing migrations and grant `--runtime-role` what agents need. Returns 0."""
     settings = load(home)
-    target, embedded = administrators_dsn(settings, home, console, dsn, create=True)
+    target, embedded = administrators_dsn(settings, home, console, args.dsn, create=True)
     with admin_connection(target) as connection:
         pending = migrations.pending(connection)
+    dimensions: int | None = args.dimensions
     if dimensions is None and pending == [migration.name for migration in migrations.migration_files()]:
         dimensions = vector_length(settings)
         if dimensions is not None:
             console.say(f"vectors get {dimensions} dimensions, as this home's embedder makes them; see --dimensions")
-    applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
+    applied = migrations.migrate(target, runtime_role=args.runtime_role, dimensions=dimensions, progress=console.say)
     with admin_connection(target) as connection:
         stored = verification.verify(connection).dimensions
     where = "the embedded server" if embedded else describe(target)
-    console.data({"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": role})
+    console.data(
+        {"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": args.runtime_role}
+    )
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")
     else:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from ..errors import BadArgument, DatabaseUnavailable
-from ..model import Hit, Recall, RecallRequest, Target
+from ..model import Hit, Recall, RecallRequest
 from ..runtime import Runtime, acquire, release
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
@@ -32,86 +32,57 @@ _KINDS: dict[str, tuple[Kind, ...]] = {"memory": ("entries",), "turns": ("turns"
 _TITLES = {"entries": "Memory", "turns": "Turns"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """The arguments of a search. An empty `theme` or `scope` means the default."""
-
-    query: str
-    top_k: int
-    theme: str
-    scope: str
-    session: str
-    kind: str
-    target: Target | None
-    role: str
-    since: datetime | None
-    until: datetime | None
-    context: int
-
-    def check(self, settings: Settings) -> None:
-        """Raise BadArgument when the arguments are wrong or contradict each other."""
-        if not 1 <= self.top_k <= settings.recall_limit_max:
-            raise BadArgument(f"--top-k is {self.top_k}; it must be from 1 to {settings.recall_limit_max}")
-        if not self.query.strip():
-            raise BadArgument("the query is empty; give a text to search for")
-        if self.target and self.role:
-            raise BadArgument("--target selects entries and --role selects turns; give one of them")
-        if self.target and self.kind == "turns":
-            raise BadArgument("--target selects entries and excludes --kind turns")
-        if self.role and self.kind == "memory":
-            raise BadArgument("--role selects turns and excludes --kind memory")
-        times.check_order(self.since, self.until, "--until")
-        theme = self.own_theme(settings)
-        if not allowed(theme, settings.allowed_themes):
-            raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
-
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of rows to search: only entries have a target, only turns have a role."""
-        return ("entries",) if self.target else ("turns",) if self.role else _KINDS[self.kind]
-
-    def own_theme(self, settings: Settings) -> str:
-        """The theme that asks."""
-        return aliased(normalise(self.theme or DEFAULT_THEME), settings.theme_aliases)
-
-    def request(self, runtime: Runtime) -> RecallRequest:
-        """The request of an agent with this question, with a longer time limit."""
-        scope = runtime.scope(self.own_theme(runtime.settings), self.scope, self.session)
-        return RecallRequest(
-            query=self.query,
-            scope=replace(scope, since=self.since, until=self.until, role=self.role),
-            limit=self.top_k,
-            budget_s=max(runtime.settings.recall_budget_s, BUDGET_S_MIN),
-            target=self.target,
-            context=self.context,
-        )
-
-
-def search(home: Path, console: Console, question: Question, *, explain: bool) -> int:
+def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Recall and print the hits, best first. Returns 0. Raises BadArgument and DatabaseUnavailable."""
     settings = load(home)
-    question.check(settings)
+    theme = aliased(normalise(args.theme or DEFAULT_THEME), settings.theme_aliases)
+    since = times.since(args.since, "--since", zone=None)
+    until = times.until(args.until, "--until", zone=None)
+    times.check_order(since, until, "--until")
+    _check(args, theme, settings)
+    # Only entries have a target, only turns have a role.
+    kinds: tuple[Kind, ...] = ("entries",) if args.target else ("turns",) if args.role else _KINDS[args.kind]
     start_server(Database(settings, home))
     runtime = acquire(settings, home)
     try:
-        request = question.request(runtime)
+        request = RecallRequest(
+            query=args.query,
+            scope=replace(runtime.scope(theme, args.scope, args.session), since=since, until=until, role=args.role),
+            limit=args.top_k,
+            budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
+            target=args.target,
+            context=args.context,
+        )
         with console.busy("searching"):
             _wait_ready(runtime)
             complete = runtime.writer.flush(request.budget_s, orphans=True)
-            answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in question.kinds()}
+            answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in kinds}
     finally:
         release(runtime)
-    asked = {
-        "query": question.query,
-        "theme": question.own_theme(settings),
-        "scope": question.scope or settings.scope_default,
-    }
+    asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
     console.data({**asked, **_documents(answers)})
-    _show(answers, console, explain)
+    _show(answers, console, args.explain)
     if not complete:
         console.say(
             "some events of ended processes are not stored yet and were not searched; see: hermes-pgvector status"
         )
     return 0
+
+
+def _check(args: argparse.Namespace, theme: str, settings: Settings) -> None:
+    """Raise BadArgument when the arguments are wrong or contradict each other."""
+    if not 1 <= args.top_k <= settings.recall_limit_max:
+        raise BadArgument(f"--top-k is {args.top_k}; it must be from 1 to {settings.recall_limit_max}")
+    if not args.query.strip():
+        raise BadArgument("the query is empty; give a text to search for")
+    if args.target and args.role:
+        raise BadArgument("--target selects entries and --role selects turns; give one of them")
+    if args.target and args.kind == "turns":
+        raise BadArgument("--target selects entries and excludes --kind turns")
+    if args.role and args.kind == "memory":
+        raise BadArgument("--role selects turns and excludes --kind memory")
+    if not allowed(theme, settings.allowed_themes):
+        raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
 
 
 def _wait_ready(runtime: Runtime) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import Literal
 
 from ..errors import SettingsError
 from ..settings import Settings, load
@@ -16,10 +16,15 @@ from .console import Console, facts_table, size
 from .embedder import vector_length
 from .overview import ABSENT
 
-Mode = Literal["smart", "fast", "immediate"]
+
+def server(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """The `server` command."""
+    if args.action == "stop":
+        return _stop(home, console, args)
+    return _start(home, console) if args.action == "start" else _status(home, console)
 
 
-def status(home: Path, console: Console) -> int:
+def _status(home: Path, console: Console) -> int:
     """Print where the server is and whether it runs. Returns 1 when it does not."""
     found = _server(load(home), home).status()
     console.data(
@@ -49,7 +54,7 @@ def status(home: Path, console: Console) -> int:
     return 0 if found.running else 1
 
 
-def start(home: Path, console: Console) -> int:
+def _start(home: Path, console: Console) -> int:
     """Start the server; create its data folder and its tables when they are missing. Returns 0."""
     settings = load(home)
     if settings.dsn.get_secret_value():
@@ -69,11 +74,11 @@ def start(home: Path, console: Console) -> int:
     return 0
 
 
-def stop(home: Path, console: Console, *, mode: Mode) -> int:
+def _stop(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Stop the server. Returns 0, also when it is stopped already."""
     server = _server(load(home), home)
     with console.busy("stopping the embedded server"):
-        stopped = server.stop(mode=mode)
+        stopped = server.stop(mode=args.mode)
     console.data({"stopped": stopped, "data_dir": str(server.paths.data)})
     console.show("stopped" if stopped else "not running")
     if stopped:

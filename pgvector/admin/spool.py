@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -29,7 +30,7 @@ NOT_ALLOWED = "the theme is not in allowed_themes; add it there, or give --theme
 DAMAGED = "damaged"
 
 
-def show_all(home: Path, console: Console) -> int:
+def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """List the dead letters and the spools, without the texts of users. Returns 0."""
     here = _home(home)
     events = sorted(map(_summary, DeadLetters(here.state)), key=lambda row: row["set_aside"])
@@ -49,27 +50,27 @@ def show_all(home: Path, console: Console) -> int:
     return 0
 
 
-def show(home: Path, console: Console, *, name: str) -> int:
+def show(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print one dead letter with all its texts; control characters are printed as escapes. Returns 0."""
-    item = DeadLetters(_home(home).state).find(name)
+    item = DeadLetters(_home(home).state).find(args.id)
     document = {**_summary(item), "event": asdict(item.event) if item.event else item.raw}
     console.data(document)
     console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=json_default)))
     return 0
 
 
-def retry(home: Path, console: Console, *, name: str, theme: str, wait_s: float) -> int:
-    """Put the dead letter `name`, or all when it is empty, into a spool again and store it. Returns 1 unless all are.
+def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Put dead letters into a spool again and store them. Returns 1 unless all are stored.
 
     An event that cannot be stored becomes a dead letter again, or waits in the spool. None is stored twice.
     """
     settings, here = load(home), _home(home)
     letters = DeadLetters(here.state)
     with letters.locked():
-        chosen = [letters.find(name).id] if name else _in_order(letters)
+        chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
         with ForegroundWriter(settings, here) as writer, console.busy("storing"):
-            filed, refused = _file(writer, letters, settings, chosen, theme)
-            problem = writer.store(wait_s) if filed else ""
+            filed, refused = _file(writer, letters, settings, chosen, args.theme)
+            problem = writer.store(args.wait) if filed else ""
         refused |= {letter.id: letter.reason for letter in _existing(letters, filed)}
     accepted = [event_id for event_id in filed if event_id not in refused]
     settled, waiting = ([], accepted) if problem else (accepted, [])
@@ -103,27 +104,27 @@ def _file(
     return filed, refused
 
 
-def drop(home: Path, console: Console, *, name: str, sure: bool) -> int:
-    """Delete the dead letter `name`, or all when it is empty. Returns 0. Raises BadArgument for all without `sure`."""
+def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Delete dead letters. Returns 0. Raises BadArgument for all without `--yes`."""
     letters = DeadLetters(_home(home).state)
-    if not name and not sure:
+    if not args.id and not args.yes:
         raise BadArgument(f"this deletes {counted(len(letters.ids()), 'event')} for good; add --yes to do it")
     with letters.locked():
-        chosen = [letters.find(name).id] if name else letters.ids()
+        chosen = [letters.find(args.id).id] if args.id else letters.ids()
         dropped = [event_id for event_id in chosen if letters.forget(event_id)]
     console.data({"dropped": dropped})
     console.show(f"deleted {counted(len(dropped), 'event')}")
     return 0
 
 
-def flush(home: Path, console: Console, *, wait_s: float) -> int:
-    """Store the events of ended processes, for about `wait_s` seconds. Returns 1 when some are left."""
+def flush(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Store the events of ended processes, for about `--wait` seconds. Returns 1 when some are left."""
     settings, here = load(home), _home(home)
     problem, counts = "", Counters()
     with console.busy("storing"):
         if _waiting(here, alive=False):
             with ForegroundWriter(settings, here) as writer:
-                problem = writer.store(wait_s)
+                problem = writer.store(args.wait)
                 counts = writer.counters
         left, living = _waiting(here, alive=False), _waiting(here, alive=True)
     stored = {"stored": counts.applied, "already_there": counts.already_there, "set_aside": counts.set_aside}

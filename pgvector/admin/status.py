@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,13 @@ from .overview import Overview, overview
 THEME_CHARS_MAX = 40
 
 
-def status(home: Path, console: Console, *, themes_max: int) -> int:
+def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the state of a home's memory. Returns 1 when the database cannot be used, or a process is stuck."""
     settings = load(home)
     here = Home(home, settings.spool_dir)
     running, dead_letters = processes_of(here.spool), len(DeadLetters(here.state).ids())
     with console.busy("counting"):
-        found = overview(settings, here.path, themes_max=themes_max)
+        found = overview(settings, here.path, themes_max=args.themes)
     waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
     console.data(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,29 +20,26 @@ THEME_CHARS_MAX = 40
 _ACTIVITIES = {"build": "building", "rebuild": "rebuilding", "drop": "dropping"}
 
 
-def tune(home: Path, console: Console, *, dsn: str, apply: bool, rows_min: int | None, indexes_max: int) -> int:
-    """Print the proposed indexes; with `apply` build and drop them one by one, while agents run. Returns 0.
-
-    `rows_min` is the least number of rows of a theme with an index; None means the first above exact search.
-    """
+def tune(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Print the proposed indexes; with `--apply` build and drop them one by one, while agents run. Returns 0."""
     settings = load(home)
-    target, embedded = administrators_dsn(settings, home, console, dsn)
-    least = rows_min or settings.exact_rows_max + 1
+    target, embedded = administrators_dsn(settings, home, console, args.dsn)
+    least = args.rows_min or settings.exact_rows_max + 1
     with admin_connection(target) as connection:
         verification.verify(connection, "hermes-pgvector server start" if embedded else "")
-        if apply:
+        if args.apply:
             theme_index.lock(connection)
         with console.busy("counting the rows of the themes"):
-            found = theme_index.plan(connection, rows_min=least, indexes_max=indexes_max)
+            found = theme_index.plan(connection, rows_min=least, indexes_max=args.indexes_max)
         due = [index for index in found if index.step != "keep"]
-        for number, index in enumerate(due if apply else (), 1):
+        for number, index in enumerate(due if args.apply else (), 1):
             with console.busy(f"{_ACTIVITIES[index.step]} {index.name} ({number} of {len(due)})"):
                 theme_index.apply(connection, index)
             console.say(f"{index.step}: {index.name}")
-    console.data({"rows_min": least, "applied": apply, "indexes": [asdict(index) for index in found]})
+    console.data({"rows_min": least, "applied": args.apply, "indexes": [asdict(index) for index in found]})
     _show(console, found, least)
-    if due and not apply:
-        same = f"--rows-min {least} --indexes-max {indexes_max}" + (f" --dsn {ADMINISTRATOR}" if dsn else "")
+    if due and not args.apply:
+        same = f"--rows-min {least} --indexes-max {args.indexes_max}" + (f" --dsn {ADMINISTRATOR}" if args.dsn else "")
         console.say(f"{counted(len(due), 'change')} proposed; to apply: hermes-pgvector tune --apply {same}")
     return 0
 

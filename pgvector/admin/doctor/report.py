@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 }
 
 
-def doctor(home: Path, console: Console) -> int:
+def doctor(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """Print the result of every check. Returns 1 when there is a problem; a warning is none."""
     with console.busy("checking"):
         found = _checks(home)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,20 +59,19 @@ def wizard(hermes_home: str, config: MutableMapping[str, Any]) -> None:
         console.say("Nothing was saved; the settings are as they were.")
 
 
-def setup(home: Path, console: Console, given: Given) -> int:
+def setup(home: Path, console: Console, args: argparse.Namespace) -> int:
     """The `setup` command; unlike `wizard` it also links the plugin into the home.
 
     Returns 1 when the test of the result failed. Raises BadArgument, SettingsError, and KeyboardInterrupt after Ctrl-C.
     """
-    if given.embedded and given.dsn:
-        raise BadArgument("--embedded and --dsn exclude each other; give one")
-    if console.as_json and not given.yes:
+    if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes")
 
     def activate(saved: Mapping[str, Any]) -> bool:
         link.change(home)
         return configuration.activate(home, saved)
 
+    given = Given(args.embedded, args.dsn, args.embed_url, args.embed_model, args.yes)
     return _Setup(home, console, given, activate).run()
 
 
@@ -86,16 +87,16 @@ class _Setup:
 
     def run(self) -> int:
         """Choose, create the tables, save, and test. An error before the end of saving changes no setting."""
-        ran = self._server is not None and self._server.status().running
-        try:
-            database, embedder = self._choose()
-            applied, active = self._set_up(database, embedder)
-        except BaseException as error:
-            if self._server is not None and not ran and self._server.status().running:
-                self._server.stop()
-            if isinstance(error, KeyboardInterrupt):
+        with ExitStack() as on_failure:
+            if self._server is not None and not self._server.status().running:
+                on_failure.callback(self._server.stop)
+            try:
+                database, embedder = self._choose()
+                applied, active = self._set_up(database, embedder)
+            except KeyboardInterrupt:
                 self._console.say("\nCancelled. Nothing was saved; the settings are as they were.")
-            raise
+                raise
+            on_failure.pop_all()
         return self._test(database, embedder, applied, active)
 
     # Choosing
