@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 
 def hermes_home() -> Path:
@@ -16,22 +17,13 @@ def hermes_home() -> Path:
     return Path(get_hermes_home())
 
 
-def running_session_key() -> str | None:
-    """The session key of the request in which this call runs; None where the host has none for this thread."""
-    try:
-        from gateway.session_context import get_session_env
-    except ImportError:
-        return None
-    return get_session_env("HERMES_SESSION_KEY") or None
-
-
-def running_user() -> str:
-    """The id of the user in whose turn this call runs; empty where the host has none for this thread."""
+def running(variable: Literal["HERMES_SESSION_KEY", "HERMES_SESSION_USER_ID"]) -> str:
+    """The session key or user of the request in which this call runs; empty where this thread has none."""
     try:
         from gateway.session_context import get_session_env
     except ImportError:
         return ""
-    return str(get_session_env("HERMES_SESSION_USER_ID") or "")
+    return str(get_session_env(variable) or "")
 
 
 def scrubber() -> Callable[[str], str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import BadArgument
 from ..hosts import state_db
-from ..hosts.environment import running_session_key, running_user
+from ..hosts.environment import running
 from ..hosts.transcript import exchanges
 from ..model import Add, Caller, Delegated, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from ..text.theme_names import reserved
@@ -79,7 +79,7 @@ class Conversation:
             # A process without this setting may continue the session, and would store it from its transcript.
             self._switch(theme, off=True)
         off = switched is not None or self._is_off(theme)
-        author_id = author_id or running_user() or self.identity.user_id
+        author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.user_id
         self._turn = CurrentTurn(question, author_id, off_record=off, is_open=True, began=began)
         self._earlier.any_off_record = self._earlier.any_off_record or off
         with self._home.turn_lock:
@@ -220,7 +220,7 @@ class Conversation:
 
     def _theme(self) -> str:
         # Without a key from the gateway, the variable of the session key may be the environment's of the process.
-        key = running_session_key() if self.identity.gateway_session_key else None
+        key = running("HERMES_SESSION_KEY") if self.identity.gateway_session_key else None
         return self._home.theme(self.identity, key)
 
     def _is_off(self, theme: str) -> bool:

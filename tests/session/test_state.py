@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.session.pending_turns import TURNS_MAX, PendingTurns
+from hermes_memory_pgvector.session.state import PENDING_MAX, PendingTurns
 
 TURNS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 
@@ -49,7 +49,7 @@ def test_the_oldest_of_too_many_turns_are_forgotten() -> None:
     opened = PendingTurns()
     opened.begin("first", off=True)
     opened.begin("second", off=True)
-    for number in range(TURNS_MAX - 1):
+    for number in range(PENDING_MAX - 1):
         opened.begin(f"interrupted {number}", off=False)
     assert opened.hand_over("second") is True
     assert opened.hand_over("first") is None
