@@ -6,20 +6,12 @@ Entries are compared as whole texts; only `find_removed` looks for a part of a t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from ..model import Add, Event, Remove, Replace
 
 DELIMITER = "\n§\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The entries that a file has gained and lost since its snapshot, in the order of the file and of the snapshot."""
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
 
 
 def parse(text: str) -> tuple[str, ...]:
@@ -32,18 +24,15 @@ def normalized(content: str) -> str:
     return content.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def diff(file: Iterable[str], snapshot: Iterable[str]) -> Difference:
-    """Compare a file with its snapshot, the file as last reconciled.
+def diff(file: Iterable[str], snapshot: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The entries that a file has gained, and those that it has lost, since its snapshot, in their order.
 
     An entry of both changes nothing, even when the database lacks it: it was removed elsewhere. An entry that only the
     database has belongs to another home.
     """
     now, before = _distinct(file), _distinct(snapshot)
     known, present = frozenset(before), frozenset(now)
-    return Difference(
-        added=tuple(entry for entry in now if entry not in known),
-        removed=tuple(entry for entry in before if entry not in present),
-    )
+    return [entry for entry in now if entry not in known], [entry for entry in before if entry not in present]
 
 
 def apply_change(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, ...]:

@@ -77,9 +77,7 @@ class Reconciler:
                 events = [
                     event
                     for target, entries in found.items()
-                    for event in self._difference_events(
-                        theme, session_id, target, self._known(target, entries), entries
-                    )
+                    for event in self._difference_events(theme, session_id, target, entries)
                 ]
                 if self._submit({**snapshot.entries, **found}, events):
                     for target, entries in found.items():
@@ -126,20 +124,16 @@ class Reconciler:
             )
         return max(clock, last + timedelta(microseconds=1))
 
-    def _known(self, target: Target, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries of the snapshot, and the off-record entries of the file, which the snapshot may lack."""
-        return (*self._home.snapshot.entries[target], *self._off_record.among(target, entries))
-
-    def _difference_events(
-        self, theme: str, session_id: str, target: Target, before: tuple[str, ...], entries: tuple[str, ...]
-    ) -> list[Event]:
-        difference = diff(entries, before)
+    def _difference_events(self, theme: str, session_id: str, target: Target, entries: tuple[str, ...]) -> list[Event]:
+        # The snapshot may lack entries that were written off the record.
+        before = (*self._home.snapshot.entries[target], *self._off_record.among(target, entries))
+        added, removed = diff(entries, before)
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
             "at": self._next_time(),
         }  # fmt: skip
-        removals: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in difference.removed]
-        return removals + [Add(content=entry, from_file=True, **common) for entry in difference.added]
+        removals: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in removed]
+        return removals + [Add(content=entry, from_file=True, **common) for entry in added]
 
     def _with_previous(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
         """A replace or remove with its whole old entry, or with the entries of the file when that is not known."""

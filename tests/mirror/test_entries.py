@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.mirror.entries import (
     DELIMITER,
-    Difference,
     apply_change,
     diff,
     find_removed,
@@ -35,14 +34,16 @@ def test_what_the_host_writes_is_read_back(entries: list[str]) -> None:
 @pytest.mark.parametrize(
     ("file", "snapshot", "expected"),
     [
-        (["new"], [], Difference(added=("new",))),
-        ([], ["gone"], Difference(removed=("gone",))),
-        (["kept"], ["kept"], Difference()),
-        (["b", "a"], ["a", "b"], Difference()),
-        (["new", "kept"], ["kept", "gone"], Difference(added=("new",), removed=("gone",))),
+        (["new"], [], (["new"], [])),
+        ([], ["gone"], ([], ["gone"])),
+        (["kept"], ["kept"], ([], [])),
+        (["b", "a"], ["a", "b"], ([], [])),
+        (["new", "kept"], ["kept", "gone"], (["new"], ["gone"])),
     ],
 )
-def test_diff_reports_added_and_removed_entries(file: list[str], snapshot: list[str], expected: Difference) -> None:
+def test_diff_reports_added_and_removed_entries(
+    file: list[str], snapshot: list[str], expected: tuple[list[str], list[str]]
+) -> None:
     assert diff(file, snapshot) == expected
 
 
@@ -50,12 +51,12 @@ def test_diff_reports_added_and_removed_entries(file: list[str], snapshot: list[
 def test_applying_a_difference_adds_new_and_removes_lost_entries(
     file: list[str], snapshot: list[str], stored: list[str]
 ) -> None:
-    changes = diff(file, snapshot)
-    rows = (set(stored) - set(changes.removed)) | set(changes.added)
+    added, removed = diff(file, snapshot)
+    rows = (set(stored) - set(removed)) | set(added)
     assert set(file) - set(snapshot) <= rows
     assert not rows & (set(snapshot) - set(file))
     assert rows - set(file) == set(stored) - set(snapshot) - set(file)
-    assert diff(file, file) == Difference()
+    assert diff(file, file) == ([], [])
 
 
 def host_file(entries: list[str], operation: tuple[str, str, str]) -> list[str] | None:
