@@ -25,7 +25,6 @@ from .settings import Settings, person_key
 from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
-    from .embedding.protocol import Embedder
     from .session.context import HomeContext
     from .store.queries import Kind
 
@@ -73,7 +72,7 @@ class Runtime:
         rename = self.context.person_key.renamed
         path = WritePath(self._spool, self.home.spool, self.dead_letters, self.database, settings, rename)
         self.writer = AsyncWriter(path, self._readiness)
-        self._recaller = Recaller(self.database, self.usable_embedder, settings)
+        self._recaller = Recaller(self.database, lambda: self.compatibility.usable(), settings)
 
     def _make_context(self) -> HomeContext:
         from .session.context import HomeContext
@@ -172,10 +171,6 @@ class Runtime:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
         self.writer.wake()
         return self._readiness.wait(timeout_s)
-
-    def usable_embedder(self) -> Embedder | str:
-        """The embedder whose vectors fit the database, or the reason why there is no vector search."""
-        return self.compatibility.usable()
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""

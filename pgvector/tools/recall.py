@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..errors import BadArgument
@@ -84,17 +86,8 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 )
 
 
-def recall_memory(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
-    """Search the entries. Raises BadArgument, and what `Runtime.recall` raises."""
-    return _recall(runtime, "entries", arguments, caller)
-
-
-def recall_conversation(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
-    """Search the turns. Raises BadArgument, and what `Runtime.recall` raises."""
-    return _recall(runtime, "turns", arguments, caller)
-
-
-def _recall(runtime: Runtime, kind: Kind, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+def _recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Search entries or turns. Raises BadArgument, and what `Runtime.recall` raises."""
     query = clean(given.text(arguments, "query")).strip()
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
@@ -120,5 +113,8 @@ def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
     return replace(scope, since=since, until=until, role=given.choice(arguments, "role", ROLES) or "")
 
 
-CALLS = {"recall_memory": recall_memory, "recall_conversation": recall_conversation}
+CALLS: dict[str, Callable[[Runtime, Arguments, Caller], dict[str, Any]]] = {
+    "recall_memory": partial(_recall, "entries"),
+    "recall_conversation": partial(_recall, "turns"),
+}
 """The function that runs each tool of SCHEMAS."""

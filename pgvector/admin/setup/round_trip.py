@@ -74,7 +74,7 @@ def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[H
         found = next((hit for hit in hits if hit.content == content), None)
         if found is not None:
             how = "words" if found.similarity is None else "meaning"
-        if how == "meaning" or time.monotonic() > deadline or isinstance(runtime.usable_embedder(), str):
+        if how == "meaning" or time.monotonic() > deadline or isinstance(runtime.compatibility.usable(), str):
             return how, took_ms
         time.sleep(PAUSE_S)
 
