@@ -1,17 +1,4 @@
-"""The errors that this package raises, split by what the caller does next.
-
-PgvectorError
-├── SettingsError        fix a setting
-├── SchemaNotApplied     run the migrations
-├── Unavailable          try again later
-│   ├── DatabaseUnavailable
-│   │   └── TooSlow      or ask for less
-│   └── EmbedderUnavailable
-└── Refused              give up: a retry cannot help
-    ├── BadEvent         the event can never be stored; it becomes a dead letter
-    ├── BadArgument      a tool or a command was called wrongly
-    └── EmbedderMismatch the endpoint answers, but not with what was asked for
-"""
+"""The errors that this package raises, split by what the caller does next."""
 
 from __future__ import annotations
 
@@ -45,7 +32,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 class TooSlow(DatabaseUnavailable):
-    """A statement reached its time limit: it does too much, or waited for a lock."""
+    """A statement reached its time limit: it does too much, or waited for a lock. Ask for less, or later."""
 
 
 class EmbedderUnavailable(Unavailable):
@@ -57,7 +44,7 @@ class Refused(PgvectorError):
 
 
 class BadEvent(Refused):
-    """An event that Postgres can never store."""
+    """An event that Postgres can never store; it becomes a dead letter."""
 
 
 class BadArgument(Refused):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from typing import Any
 
-from ..hosts.environment import scrubber
 from ..hosts.transcript import text_of
 from ..settings import Settings
 from ..text import normalization
@@ -89,12 +87,6 @@ def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
     """What is stored of a turn, as (user, assistant), without recalled memories; an empty side is not stored."""
     question, answer = without_recalled(text_of(user)), without_recalled(text_of(assistant))
     return substantive(question, answer, min_chars=settings.turn_min_chars)
-
-
-def kept_of_record(turns: Iterable[tuple[str, str]], settings: Settings) -> list[tuple[str, str]]:
-    """What was stored of turns in the host's record, which has the texts before the host removes secrets."""
-    scrub = scrubber()
-    return [kept(scrub(user), scrub(answer), settings) for user, answer in turns]
 
 
 def substantive(user: str, assistant: str, *, min_chars: int) -> tuple[str, str]:

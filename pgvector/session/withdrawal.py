@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from ..hosts.environment import scrubber
 from ..hosts.transcript import carried, exchanges
 from ..settings import Settings
-from .capture import kept_of_record
+from .capture import kept
 from .off_record import on_record
 from .state import EVENT_TURNS_MAX, CurrentTurn
 
@@ -19,7 +20,7 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 
 def stored_turns(messages: Messages, settings: Settings) -> list[Turn]:
     """The turns of these messages as they were stored."""
-    return kept_of_record(exchanges(messages), settings)
+    return _stored(exchanges(messages), settings)
 
 
 def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
@@ -30,7 +31,7 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
 def withdrawn_turns(messages: Messages, settings: Settings) -> tuple[Turn, ...]:
     """The last stored turns of a session that were taken back, each once."""
     # Turns off the record were not stored, and must not get into the spool.
-    recorded = set(map(_key, kept_of_record(on_record(exchanges(messages)), settings)))
+    recorded = set(map(_key, _stored(on_record(exchanges(messages)), settings)))
     turns = stored_turns(withdrawn_messages(messages), settings)
     withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
@@ -47,7 +48,7 @@ def remaining(turns: Sequence[Turn], sessions: Sequence[Messages], settings: Set
     parts = [part for messages in sessions for part in _parts(messages)]
     for before, after in pairwise(parts):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
-        left.subtract(map(_key, kept_of_record(twice, settings)))
+        left.subtract(map(_key, _stored(twice, settings)))
     return tuple(max(0, left[_key(turn)]) for turn in turns)
 
 
@@ -56,6 +57,12 @@ def is_withdrawn(turn: CurrentTurn, messages: Messages) -> bool:
     since = [message for message in messages if message["written"] >= turn.began.timestamp()]
     asked = any(m["role"] == "user" and m["content"] == turn.question for m in withdrawn_messages(messages))
     return asked and bool(since) and not _remaining(since)
+
+
+def _stored(turns: Sequence[Turn], settings: Settings) -> list[Turn]:
+    # The host's record has the texts before the host removes secrets.
+    scrub = scrubber()
+    return [kept(scrub(user), scrub(answer), settings) for user, answer in turns]
 
 
 def _key(turn: Turn) -> Turn:
