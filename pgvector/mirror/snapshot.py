@@ -34,6 +34,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 FILE_BYTES_MAX = 8 << 20
 COMPACT_BYTES = 1 << 20
+TAIL_BYTES = 16 << 10
 POLL_S = 0.001
 
 
@@ -127,7 +128,7 @@ class Snapshot:
             if time.monotonic() > deadline:
                 raise BlockingIOError(errno.EAGAIN, "the snapshot is replaced again and again")
         if found.st_size != self._size:
-            self.entries, self.pending, last = _last(os.pread(self._file, found.st_size, 0))
+            self.entries, self.pending, last = _saved(self._file, found.st_size)
             # An older version of this package leaves the time out.
             self.last = max(self.last, last)
             self._size = found.st_size
@@ -200,7 +201,15 @@ def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
     return b"\n" + text.encode("ascii") + (b"\n" if begun else b"\n\n")
 
 
-def _last(lines: bytes) -> _Saved:
+def _saved(file: int, size: int) -> _Saved:
+    tail = min(size, TAIL_BYTES)
+    found = _last(os.pread(file, tail, size - tail), whole=tail == size)
+    if found is None and tail < size:
+        found = _last(os.pread(file, size, 0), whole=True)
+    return found or _Saved()
+
+
+def _last(lines: bytes, *, whole: bool) -> _Saved | None:
     # A crash has cut off what follows the last line feed. Before a damaged line, the line above it counts.
     end = last = lines.rfind(b"\n")
     if 0 < last < len(lines) - 1:
@@ -208,6 +217,8 @@ def _last(lines: bytes) -> _Saved:
         end = last = lines.rfind(b"\n", 0, last)
     while end > 0:
         start = lines.rfind(b"\n", 0, end) + 1
+        if start == 0 and not whole:
+            return None
         try:
             values: Any = json.loads(lines[start:end])
             entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
@@ -217,7 +228,7 @@ def _last(lines: bytes) -> _Saved:
             return _Saved(entries, tuple(_events(values)) if end == last else (), at)
         except (ValueError, AttributeError, TypeError, RecursionError):
             end = start - 1
-    return _Saved()
+    return None
 
 
 def _events(values: Any) -> Iterator[Event]:
