@@ -10,10 +10,9 @@ from typing import Literal
 from ...errors import DatabaseUnavailable
 from ...model import Add, RecallRequest, Remove, Scope
 from ...runtime import Runtime, acquire, release
-from ...session.themes import Identity, allowed, home_theme
 from ...settings import Settings
 from ...store import history, rows
-from ...text.theme_names import normalise
+from ...text.theme_names import DEFAULT_THEME, normalise
 
 READY_S_MAX = 30.0
 STORED_S_MAX = 15.0
@@ -30,15 +29,10 @@ def round_trip(home: Path, settings: Settings) -> tuple[How, float]:
     try:
         if not runtime.wait_ready(READY_S_MAX):
             raise DatabaseUnavailable(runtime.writer.health.problem or f"no answer within {READY_S_MAX:g} s")
-        return _round(runtime, theme_of_home(settings))
+        theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else DEFAULT_THEME
+        return _round(runtime, theme)
     finally:
         release(runtime)
-
-
-def theme_of_home(settings: Settings) -> str:
-    """The theme of this home without a session key; the first of `allowed_themes` when it is not allowed."""
-    theme = home_theme(Identity(agent_identity=_profile()), aliases=settings.theme_aliases)
-    return theme if allowed(theme, settings.allowed_themes) else normalise(settings.allowed_themes[0])
 
 
 def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
@@ -77,11 +71,3 @@ def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[H
         if how == "meaning" or time.monotonic() > deadline or isinstance(runtime.compatibility.usable(), str):
             return how, took_ms
         time.sleep(PAUSE_S)
-
-
-def _profile() -> str:
-    try:
-        from hermes_cli.profiles import get_active_profile_name
-    except ImportError:
-        return ""
-    return str(get_active_profile_name())

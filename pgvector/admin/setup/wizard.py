@@ -6,12 +6,11 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import BadArgument, PgvectorError, SettingsError
-from ...settings import ENV_PREFIX, Settings, load
+from ...settings import ENV_PREFIX, load
 from ...store.embedded.server import EmbeddedServer
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, SavedSettings, active_provider
@@ -26,15 +25,8 @@ from .round_trip import round_trip
 KEYS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Arguments that answer questions in advance. None and False mean not given; with `yes` nothing is asked."""
-
-    embedded: bool = False
-    dsn: str | None = None
-    embed_url: str | None = None
-    embed_model: str | None = None
-    yes: bool = False
+# What `wizard` passes for the arguments that answer questions of the `setup` command in advance.
+NOTHING_GIVEN = argparse.Namespace(embedded=False, dsn=None, embed_url=None, embed_model=None, yes=False)
 
 
 def wizard(hermes_home: str, config: MutableMapping[str, Any]) -> None:
@@ -49,7 +41,7 @@ def wizard(hermes_home: str, config: MutableMapping[str, Any]) -> None:
 
     console = Console(False)
     try:
-        _Setup(Path(hermes_home).expanduser().resolve(), console, Given(), activate).run()
+        _Setup(Path(hermes_home).expanduser().resolve(), console, NOTHING_GIVEN, activate).run()
     except KeyboardInterrupt:
         if not sys.stdin.isatty():
             # A host that runs plugins in a process of their own shows this message only.
@@ -71,15 +63,14 @@ def setup(home: Path, console: Console, args: argparse.Namespace) -> int:
         link.change(home)
         return configuration.activate(home, saved)
 
-    given = Given(args.embedded, args.dsn, args.embed_url, args.embed_model, args.yes)
-    return _Setup(home, console, given, activate).run()
+    return _Setup(home, console, args, activate).run()
 
 
 class _Setup:
     def __init__(
-        self, home: Path, console: Console, given: Given, activate: Callable[[Mapping[str, Any]], bool]
+        self, home: Path, console: Console, args: argparse.Namespace, activate: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        self._home, self._console, self._given, self._activate = home, console, given, activate
+        self._home, self._console, self._given, self._activate = home, console, args, activate
         self._prompts = Prompts(console)
         self._settings = load(home)
         self._server = databases.server_of(self._settings, home)
@@ -173,12 +164,12 @@ class _Setup:
             try:
                 with self._console.busy("storing, recalling and removing an entry"):
                     how, took_ms = round_trip(self._home, load(self._home))
-                if how != "not":
+                if how == "not":
+                    problem = "an entry was stored but not recalled"
+                else:
                     self._console.say(
                         f"✓ an entry was stored, recalled by {how} in {took_ms:.0f} ms, and removed again"
                     )
-                else:
-                    self._console.say("✗ an entry was stored but not recalled; see: hermes-pgvector doctor")
             except KeyboardInterrupt:
                 problem = "the test was interrupted; the settings are saved"
             except PgvectorError as error:
@@ -196,17 +187,15 @@ class _Setup:
                 "problem": problem,
             }
         )
-        self._next_steps(embedder.settings, embedded=not database.dsn)
-        return int(bool(problem) or how == "not")
+        self._next_steps(embedded=not database.dsn)
+        return int(bool(problem))
 
-    def _next_steps(self, settings: Settings, *, embedded: bool) -> None:
+    def _next_steps(self, *, embedded: bool) -> None:
         fleet = (
             "to share the memory with other hosts, run this set-up again with a Postgres of your own"
             if embedded
             else "on other hosts: run this set-up with the same database and the same model"
         )
-        if settings.dsn.get_secret_value() and settings.embed_url.startswith(("http://127.", "http://localhost")):
-            fleet += ", which their own endpoint must serve"
         self._console.say("\nNext:")
         self._console.say("  hermes                   start a chat; restart a running gateway: hermes gateway restart")
         self._console.say("  hermes pgvector status   see what is stored and what waits")
