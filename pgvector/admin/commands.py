@@ -184,8 +184,6 @@ def _folder(text: str) -> str:
 
 
 def _number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A parser of whole numbers from `least` to `most`."""
-
     def parse(text: str) -> int:
         try:
             number = int(text)

@@ -60,13 +60,11 @@ def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _row(reading: Connection, entry: Past, content: str) -> int | None:
-    """The id of the row with this content in the entry's theme and target; None when there is none."""
     found = entries.entry_with(reading, entry.theme, entry.target, content)
     return found.id if found else None
 
 
 def _described(entry: Past) -> Text:
-    """Theme, target, time and session of an entry, its content, and what replaced it; safe for a terminal."""
     session = f", session {safe_line(entry.session_id, 36)}" if entry.session_id else ""
     text = Text.assemble(
         (f"{safe_line(entry.theme, 40)}, {entry.target}, of {local_time(entry.updated_at)}{session}\n", "dim"),

@@ -46,10 +46,24 @@ def change(home: Path, *, remove: bool = False) -> bool:
     Raises BadArgument when another plugin is in its place, and SettingsError when the folder cannot be written.
     """
     link = place(home)
+    there = link.is_symlink() or link.exists()
+    if (not there) if remove else linked(home):
+        return False
+    if there and not _replaceable(link):
+        raise BadArgument(
+            f"{link} is not a link to this package; move it away, or: hermes plugins remove {PROVIDER}; then try again"
+        )
     try:
-        return _unlink(link) if remove else _link(link)
+        if remove:
+            link.unlink()
+            return True
+        link.parent.mkdir(parents=True, exist_ok=True)
+        fresh = link.with_name(f".{link.name}.{os.getpid()}")
+        fresh.symlink_to(package(), target_is_directory=True)
+        fresh.replace(link)
     except OSError as error:
         raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of {home}") from None
+    return True
 
 
 def package() -> Path:
@@ -96,41 +110,11 @@ def other_python() -> Path | None:
     return Path(found[1]) if found and Path(found[1]).parent != Path(sys.executable).parent else None
 
 
-def _link(link: Path) -> bool:
-    if link.is_symlink():
-        if link.resolve() == package():
-            return False
-        if not _ours(link):
-            raise BadArgument(
-                f"{link} links to {os.readlink(link)}, which is another plugin; move it away, then install again"
-            )
-    elif link.resolve() == package():
-        return False
-    elif link.exists():
-        raise BadArgument(f"{link} exists and is not a link to this package; move it away, then install again")
-    link.parent.mkdir(parents=True, exist_ok=True)
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    fresh.symlink_to(package(), target_is_directory=True)
-    fresh.replace(link)
-    return True
-
-
-def _unlink(link: Path) -> bool:
-    if not link.is_symlink():
-        if link.exists():
-            raise BadArgument(
-                f"{link} is not a link to this package; remove it by hand, or with: hermes plugins remove {PROVIDER}"
-            )
-        return False
-    if not _ours(link):
-        raise BadArgument(f"{link} links to {os.readlink(link)}, which is another plugin; remove it by hand")
-    link.unlink()
-    return True
-
-
-def _ours(link: Path) -> bool:
-    """Whether the link leads to this package, to a copy of it in another Python, or to where one was."""
+def _replaceable(link: Path) -> bool:
+    """Whether it is a link to this package, to a copy of it in another Python, or to where one was."""
     target = link.resolve()
+    if not link.is_symlink():
+        return False
     if target.exists():
         return (target / "admin" / Path(__file__).name).is_file()
     return target.name in ("hermes_memory_pgvector", PROVIDER)

@@ -70,7 +70,6 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, theme: str, settings: Settings) -> None:
-    """Raise BadArgument when the arguments are wrong or contradict each other."""
     if not 1 <= args.top_k <= settings.recall_limit_max:
         raise BadArgument(f"--top-k is {args.top_k}; it must be from 1 to {settings.recall_limit_max}")
     if not args.query.strip():
@@ -111,7 +110,6 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
 
 
 def _described(hit: Hit, explain: bool) -> Text:
-    """Theme, time and source of a hit, its content and its neighbours; safe for a terminal."""
     source = hit.target or f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
     why = f", said {hit.said} times" if hit.said > 1 else ""
     if explain:

@@ -25,7 +25,6 @@ def server(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _status(home: Path, console: Console) -> int:
-    """Print where the server is and whether it runs. Returns 1 when it does not."""
     found = _server(load(home), home).status()
     console.data(
         {
@@ -75,7 +74,6 @@ def _start(home: Path, console: Console) -> int:
 
 
 def _stop(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Stop the server. Returns 0, also when it is stopped already."""
     server = _server(load(home), home)
     with console.busy("stopping the embedded server"):
         stopped = server.stop(mode=args.mode)

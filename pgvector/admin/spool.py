@@ -157,7 +157,6 @@ def _in_order(letters: DeadLetters) -> list[str]:
 
 
 def _existing(letters: DeadLetters, names: list[str]) -> Iterator[DeadLetter]:
-    """The dead letters with these ids that still exist."""
     return (letter for name in names if (letter := letters.read(name)) is not None)
 
 

@@ -13,7 +13,7 @@ from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
 from ..embedder import MISMATCH_REMEDY, mismatch, response_ms
 from ..overview import Overview
-from .check import Check
+from . import Check
 from .files import disk
 
 

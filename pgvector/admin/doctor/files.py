@@ -16,7 +16,7 @@ from ...settings import Settings
 from ...text.sanitize import safe_line
 from .. import processes
 from ..console import counted, size
-from .check import Check
+from . import Check
 
 WAIT_S_MAX = 600
 REASONS_SHOWN = 3

@@ -12,7 +12,7 @@ from ...hosts.installation import pip_install
 from ...version import __version__
 from .. import link
 from ..configuration import ACTIVATE, PROVIDER, active_provider
-from .check import Check
+from . import Check
 
 PACKAGES = (
     "cachetools",

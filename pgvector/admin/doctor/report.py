@@ -15,8 +15,7 @@ from ...session.person_key import PersonKey
 from ...settings import load, person_key
 from ..console import Console, counted
 from ..overview import overview
-from . import database, files, installation
-from .check import Check, Verdict
+from . import Check, Verdict, database, files, installation
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),
