@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple, TypeVar
 
 from ..model import RecallRequest, Row
@@ -13,7 +12,6 @@ from ..text import normalization
 K = TypeVar("K", bound=Hashable)
 
 FETCHED_MIN = 20
-BEGINNING_CHARS, BEGINNING_WORDS = 50, 4
 
 _WORDS = re.compile(r"\w+")
 _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
@@ -36,9 +34,7 @@ def select(
     A row can lie outside the scope because it is a neighbour of one inside.
     """
     best: dict[K, Best] = {}
-    # Most texts differ in their first words, so few are compared as a whole.
-    alike: dict[str, list[K]] = {}
-    whole = cache(lambda key: comparable(best[key].row.content))
+    first_with: dict[str, K] = {}
     keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = fetch(keys[start : start + step])
@@ -46,14 +42,13 @@ def select(
             row = rows.get(key)
             if row is None or not request.scope.holds(row):
                 continue
-            others = alike.setdefault(_first_words(row.content), [])
-            text = comparable(row.content) if others else ""
-            first = next((other for other in others if whole(other) == text), None)
-            if first is not None:
+            text = comparable(row.content)
+            if text in first_with:
+                first = first_with[text]
                 best[first] = best[first]._replace(said=best[first].said + 1)
             elif len(best) < request.limit:
                 best[key] = Best(row, scores[key])
-                others.append(key)
+                first_with[text] = key
         if len(best) >= request.limit:
             break
     return best
@@ -61,19 +56,8 @@ def select(
 
 def comparable(text: str) -> str:
     """The words of a text without differences in case, width, spaces and punctuation; a text without words as it is."""
-    return " ".join(_words(text)) or text
-
-
-def _first_words(text: str) -> str:
-    """The beginning of `comparable(text)`."""
-    words = _words(text[:BEGINNING_CHARS])
-    # The last of them may be cut.
-    if len(words) <= BEGINNING_WORDS:
-        words = _words(text)
-    return " ".join(words[:BEGINNING_WORDS])
-
-
-def _words(text: str) -> list[str]:
     if text.isascii():
-        return text.casefold().translate(_ASCII_SIGNS).split()
-    return _WORDS.findall(normalization.compatible(text).casefold())
+        words = text.casefold().translate(_ASCII_SIGNS).split()
+    else:
+        words = _WORDS.findall(normalization.compatible(text).casefold())
+    return " ".join(words) or text
