@@ -77,7 +77,10 @@ def validated(
         if trusted if count == 1 else len(bad) < count:
             raise TextRefused(message, bad[0])
         raise EmbedderMismatch(message)
-    return [_scaled(row, norm) for row, norm in zip(rows, norms, strict=True)]
+    return [
+        row if abs(norm - 1) < _UNIT_TOLERANCE else [value / norm for value in row]
+        for row, norm in zip(rows, norms, strict=True)
+    ]
 
 
 def _numbers(vector: Iterable[float], index: int, source: str) -> Vector:
@@ -86,10 +89,6 @@ def _numbers(vector: Iterable[float], index: int, source: str) -> Vector:
         return vector.tolist() if isinstance(vector, array) else array("d", vector).tolist()
     except (TypeError, OverflowError):
         raise EmbedderMismatch(f"{source} answered vector number {index + 1} that is not a list of numbers") from None
-
-
-def _scaled(row: Vector, norm: float) -> Vector:
-    return row if abs(norm - 1) < _UNIT_TOLERANCE else [value / norm for value in row]
 
 
 def _wrong_length(source: str, index: int, found: int, expected: int, *, known: bool) -> str:

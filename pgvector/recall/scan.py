@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from ..store.retrieval import Key, RelatedRows, ScannedRows
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 Rows = TypeVar("Rows", ScannedRows, RelatedRows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Scan:
     """A scope that was read whole: both searches and the neighbours are computed from its rows, so they are exact.
 
@@ -32,11 +31,6 @@ class Scan:
     def of(cls, rows: ScannedRows, words: Sequence[str]) -> Scan:
         """The scan of these rows, which may be in any order."""
         return cls(_in_session_order(rows), words)
-
-    @cached_property
-    def places(self) -> dict[Key, int]:
-        """The place of each row."""
-        return {key: place for place, key in enumerate(self.rows.keys)}
 
     def nearest(self, limit: int) -> dict[Key, float]:
         """The `limit` rows nearest to the question with their cosines, nearest first."""
@@ -58,7 +52,7 @@ class Scan:
         """
         import numpy as np
 
-        cosine_at = {self.places[key]: cosine for key, cosine in nearest.items() if key in self.places}
+        cosine_at = {place: nearest[key] for place, key in enumerate(self.rows.keys) if key in nearest}
         matches = self.word_matches(limit)
         found = np.zeros(len(self.rows.keys), dtype=bool)
         found[[*cosine_at, *matches.places.tolist()]] = True

@@ -41,6 +41,12 @@ GRAPH_SETTINGS: dict[str, LiteralString] = {
     "enable_sort": "off",
     **SERIAL,
 }
+# By plan: what to try in turn, each with its way, until enough rows are found.
+_ATTEMPTS: dict[str, Sequence[tuple[str, Way]]] = {
+    EXACT: [(EXACT, "exact")],
+    GRAPH: [(GRAPH, "of_all"), (GRAPH, "of_scope"), (FALLBACK, "exact")],
+    OWN: [(OWN, "of_scope"), (FALLBACK, "exact")],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ def search(
     chosen = plan_of(size, exact_rows_max)
     wanted = min(limit, size.rows)
     result = Nearest(chosen, {})
-    for plan, way in _attempts(chosen):
+    for plan, way in _ATTEMPTS[chosen]:
         try:
             found = compare(connection, where, vector, limit, way=way, pieces=size.pieces, within_s=deadline.search_s)
         except Unavailable as error:
@@ -87,16 +93,6 @@ def search(
         f"vector search found {len(result.found)} of {wanted} rows in time: raise recall_budget_s"
         + ("" if chosen == EXACT else ", or exact_rows_max above the size of the theme")
     ))  # fmt: skip
-
-
-def _attempts(chosen: str) -> Sequence[tuple[str, Way]]:
-    """The plans to try, each with its way, until enough rows are found."""
-    attempts: dict[str, Sequence[tuple[str, Way]]] = {
-        EXACT: [(EXACT, "exact")],
-        GRAPH: [(GRAPH, "of_all"), (GRAPH, "of_scope"), (FALLBACK, "exact")],
-        OWN: [(OWN, "of_scope"), (FALLBACK, "exact")],
-    }
-    return attempts[chosen]
 
 
 def compare(
