@@ -56,6 +56,8 @@ _HEADED = re.compile(
 )
 _QUOTED = r"\1(quoted) \2"
 _LINE_MARKS = re.compile(r"(?:\s|#{1,6}(?=\s|$)|[-*+•>|](?=\s|$)|`{3,}|~{3,}|={3,}|-{3,})+")
+# Names and ids, the most frequent lines: no pattern matches in them, so that `safe_line` need not search.
+_PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 # What the first steps of `visible` replace: most texts have none of it, and one search is faster than four.
 _UNUSUAL = re.compile(f"[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\r\x85\u2028\u2029]")
 # The first signs of what _TAG, _BAR and _BRACKET match.
@@ -108,6 +110,8 @@ def safe_line(text: str, max_chars: int) -> str:
 
     A longer text is cut at a word and ends in `…`.
     """
+    if _PLAIN.fullmatch(text):
+        return cut_at_word(text, max_chars)
     lines = (_LINE_MARKS.sub("", line, 1) if _LINE_MARKS.match(line) else line for line in visible(text).split("\n"))
     # Joined lines can form a tag, and a cut can turn a longer word into the name of one.
     return cut_at_word(visible(cut_at_word(visible(" ".join(" ".join(lines).split())), max_chars)), max_chars)
