@@ -158,7 +158,7 @@ def _add_history(commands: Commands) -> None:
     history.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
     history.add_argument("--target", choices=("memory", "user"), default="", help=TARGET_HELP)
     history.add_argument("--limit", type=_number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
-    history.add_argument("--since", default="", metavar="TIME", help=f"only changes after {TIME_HELP}")
+    history.add_argument("--since", metavar="TIME", help=f"only changes after {TIME_HELP}")
     undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
     undo.add_argument("id", type=_number(1), metavar="ID", help="its number in the history")
 

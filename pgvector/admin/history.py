@@ -25,7 +25,9 @@ TEXT_CHARS_MAX = 300
 
 def history(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print earlier versions of entries, newest first, of one theme or all. Returns 0."""
-    since = times.since(args.since, "--since", zone=None)
+    if args.since == "":
+        raise BadArgument("--since is empty; give a date, a time or an age, or leave it out")
+    since = times.since(args.since or "", "--since", zone=None)
     own = aliased(normalise(args.theme), load(home).theme_aliases) if args.theme else ""
     with connection(home) as reading:
         found = past_entries(reading, args.limit, theme=own, target=args.target, since=since)

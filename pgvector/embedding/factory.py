@@ -50,7 +50,7 @@ def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
     key = _key(settings.embed_key_env, environ)
     import httpx
 
-    from .http import HttpEmbedder
+    from .http_embedder import HttpEmbedder
 
     try:
         return HttpEmbedder(

@@ -27,8 +27,8 @@ def normalized(content: str) -> str:
 def diff(file: Iterable[str], snapshot: Iterable[str]) -> tuple[list[str], list[str]]:
     """The entries that a file has gained, and those that it has lost, since its snapshot, in their order.
 
-    An entry of both changes nothing, even when the database lacks it: it was removed elsewhere. An entry that only the
-    database has belongs to another home.
+    An entry in both is unchanged. If the database lacks it, another home has removed it, and it is not added again. An
+    entry that only the database has belongs to another home.
     """
     now, before = _distinct(file), _distinct(snapshot)
     known, present = frozenset(before), frozenset(now)

@@ -35,8 +35,8 @@ class Reconciler:
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
         """Submit a change that the host has just made to a file, and apply it to the snapshot.
 
-        With `stored` false the new entry does not get into the database, now or by a later comparison, and the old one
-        is removed from it. Returns whether the events were accepted.
+        With `stored` false the new entry is never stored, not even by a later `reconcile`, and the old one is removed
+        from the database. Returns whether the events were accepted.
         """
         if event.target not in TARGETS:
             return not stored or self._accept(event)

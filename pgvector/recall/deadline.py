@@ -1,4 +1,4 @@
-"""Time limits of a recall: all of them are here, but for those of a single connection (store/connection)."""
+"""The time limits of a recall. Those of a single connection are in store/connection."""
 
 from __future__ import annotations
 

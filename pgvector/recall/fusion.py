@@ -3,9 +3,8 @@
 Scores are fused and not ranks, which would lose how much better the first row is than the second. A cosine is scaled to
 the range of the vector search, a word score to the highest of any row; the weighted sum of both is the score of a row.
 
-A turn is often found by its neighbours in the session, so these count twice. A word that a row lacks and a neighbour
-has counts for the row in part. Then each row is given a part of the scores of its neighbours. Both parts halve with
-each step of distance.
+Neighbours in the session help a row in two ways. A word that the row lacks and a neighbour has counts in part. Then a
+part of the neighbours' scores is added. Both parts halve with each step of distance.
 """
 
 from __future__ import annotations

@@ -136,7 +136,10 @@ class Recaller:
     def _search(
         self, question: _Question, request: RecallRequest, *, whole: bool
     ) -> tuple[_Found, tuple[Hit, ...], float]:
-        """The same in one transaction; with `whole`, a small scope is read whole. Raises _NotReadWhole."""
+        """Search in one transaction; returns as `_answer` does.
+
+        With `whole`, a small scope is read whole. Raises _NotReadWhole.
+        """
         deadline = question.deadline
         left_s = deadline.left_s
         # Postgres sends a notice for each stop-word.

@@ -60,7 +60,7 @@ def _distinct(hits: Sequence[Hit], chars_max: int, query: str) -> list[tuple[Hit
 
 
 def best_passage(text: str, query: str, room: int) -> str:
-    """The text from shortly before the `room` characters that hold most words of the query; most often all of it."""
+    """The text from just before its best match for the query; unchanged when it fits `room` or matches early."""
     if len(text) <= room:
         return text
     words = [word for word in _QUERY_WORD.findall(query)[:40] if not word.isascii() or len(word) > 3]

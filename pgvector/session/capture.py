@@ -84,15 +84,15 @@ def _width_of(character: str) -> int:
 
 
 def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
-    """What is stored of a turn, as (user, assistant), without recalled memories; an empty side is not stored."""
+    """The sides of a turn that are stored: recalled memories are removed, then `substantive` decides."""
     question, answer = without_recalled(text_of(user)), without_recalled(text_of(assistant))
     return substantive(question, answer, min_chars=settings.turn_min_chars)
 
 
 def substantive(user: str, assistant: str, *, min_chars: int) -> tuple[str, str]:
-    """What is stored of a turn, as (user, assistant); an empty side is not stored.
+    """The sides of a turn that are worth storing, as (user, assistant); the others are empty.
 
-    A message that only acknowledges is not stored. Of the rest nothing is stored when it is narrower than `min_chars`.
+    A message that only acknowledges is dropped, and the whole turn when the rest is narrower than `min_chars`.
     """
     user, assistant = user.strip(), assistant.strip()
     if _made_of(_ONLY_ACKNOWLEDGES, user):

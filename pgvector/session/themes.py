@@ -58,8 +58,8 @@ def theme_of(
 ) -> str:
     """The theme of a hook that runs now.
 
-    `session_key` is the key of the running request. It is used only when `initialize` got one too: otherwise it may
-    come from the environment of the process. `person_key` is the key of the hashes of persons and rooms.
+    `session_key` is the key of the running request. It is ignored unless `initialize` got one too: without
+    one it may come from the environment of the process. `person_key` is the key of the hashes of persons and rooms.
 
     Raises BadArgument when a client names a reserved theme, SettingsError when `person_key` is needed and empty.
     """
@@ -121,8 +121,8 @@ def readable(
 ) -> tuple[str, ...] | None:
     """The themes that `theme` reads when it asks for `scope`: `current`, `session`, `all`, or the name of a theme.
 
-    None means every theme that `hidden_pattern` does not match, and `theme` itself. Raises BadArgument when the scope
-    may not be read.
+    None means `theme` itself and every theme that `theme_names.hidden_pattern` does not match. Raises BadArgument when
+    the scope may not be read.
     """
     wanted = normalise(scope)
     if wanted in ("current", "session"):

@@ -1,4 +1,4 @@
-"""Checks a database that an operator names: whether it answers, which schema it has, what the role may do."""
+"""Probe of a database before it is chosen: whether it answers, its schema, and the rights of the role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path of a batch: records taken from a spool, validated, embedded, written as rows, acknowledged."""
+"""Batches on their way into rows: validated, embedded, written; what Postgres refuses becomes a dead letter."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from hermes_memory_pgvector.embedding.http import HttpEmbedder
+from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
 from hermes_memory_pgvector.recall.scan import Scan
 from hermes_memory_pgvector.store.retrieval import Key, ScannedRows

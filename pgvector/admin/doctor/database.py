@@ -51,7 +51,7 @@ def database(found: Overview) -> Iterator[Check]:
 
 
 def person_key(key: PersonKey, found: Overview) -> Iterator[Check]:
-    """Where the key comes from that names the themes of persons and rooms."""
+    """Where the person key comes from."""
     name, variable = "person key", "HERMES_PGVECTOR_PERSON_KEY"
     if key.settled:
         yield Check(name, "ok", f"from {variable}")

@@ -13,8 +13,8 @@ import httpx
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from . import dialects, models
-from .channel import PROXY_VARIABLES, Channel
 from .dialects import Endpoint
+from .http_client import PROXY_VARIABLES, HttpClient
 from .pace import Pace
 from .vectors import TextRefused, longest_bytes, prepared, truncated, validated
 
@@ -85,8 +85,8 @@ class HttpEmbedder:
         self._has_answered = False
         self._lock = threading.Lock()
         self._pace = Pace(_SECONDS_PER_TEXT)
-        self._channel = Channel(address, key, transport)
-        self._host = self._channel.host
+        self._client = HttpClient(address, key, transport)
+        self._host = self._client.host
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._host!r}, {self._model!r})"
@@ -124,7 +124,7 @@ class HttpEmbedder:
 
     def close(self) -> None:
         """Close the connections; later calls raise EmbedderUnavailable. Safe to call twice."""
-        self._channel.close()
+        self._client.close()
 
     def _embed_resizing(self, prefix: str, batch: list[str], first: int, deadline: float) -> list[Vector]:
         """The vectors of a batch. While the endpoint refuses it, truncate its longest texts or halve it."""
@@ -196,7 +196,7 @@ class HttpEmbedder:
             endpoint, self._model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
         )
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
-        return self._channel.post(endpoint.url, payload, bytes_max, deadline)
+        return self._client.post(endpoint.url, payload, bytes_max, deadline)
 
     def _status_error(self, status: int, message: str) -> Exception:
         """The error for a status other than 200. It repeats nothing of the endpoint's `message`."""

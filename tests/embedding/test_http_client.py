@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.embedding.http import HttpEmbedder
+from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 
 # Much longer than the time limits under test.

@@ -97,7 +97,7 @@ class _Connection:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-class Channel:
+class HttpClient:
     """Sends requests to one endpoint, through the proxy that the environment names for it. Safe for any thread.
 
     `key` is sent as a bearer token; without a key, the user and password of the address are sent. Error messages and

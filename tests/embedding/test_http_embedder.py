@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes_memory_pgvector.embedding.http import HttpEmbedder
+from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
 
