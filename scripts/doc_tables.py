@@ -59,7 +59,7 @@ def layers() -> str:
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     contract = next(contract for contract in contracts if contract["name"] == "Imports point down")
-    rows = ["| layer | rooms and modules |", "|---|---|"]
+    rows = ["| layer | folders and modules |", "|---|---|"]
     for number, layer in enumerate(contract["layers"], 1):
         names = (name.strip() for name in layer.split("|"))
         rows.append(f"| {number} | {', '.join(f'`{label(name)}`' for name in names)} |")
@@ -81,7 +81,7 @@ def modules() -> str:
             continue
         name = folder.relative_to(PACKAGE).as_posix()
         title = "pgvector/" if name == "." else f"{name}/"
-        about = "The modules that the hosts look for, and what all rooms share." if name == "." else first_line(folder)
+        about = "The modules that the hosts look for, and what all folders share." if name == "." else first_line(folder)
         rows = [f"**`{title}`** {about}", "", "| module | what it does |", "|---|---|"]
         rows += [f"| `{path.name}` | {first_line(path)} |" for path in found]
         tables.append("\n".join(rows))
