@@ -81,7 +81,9 @@ def modules() -> str:
             continue
         name = folder.relative_to(PACKAGE).as_posix()
         title = "pgvector/" if name == "." else f"{name}/"
-        about = "The modules that the hosts look for, and what all folders share." if name == "." else first_line(folder)
+        about = (
+            "The modules that the hosts look for, and what all folders share." if name == "." else first_line(folder)
+        )
         rows = [f"**`{title}`** {about}", "", "| module | what it does |", "|---|---|"]
         rows += [f"| `{path.name}` | {first_line(path)} |" for path in found]
         tables.append("\n".join(rows))

@@ -35,6 +35,7 @@ from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
+from hermes_memory_pgvector.write import batches as batches_module
 from hermes_memory_pgvector.write import writer as writer_module
 from hermes_memory_pgvector.write.batches import WritePath
 from hermes_memory_pgvector.write.readiness import Readiness
@@ -117,6 +118,42 @@ def test_a_burst_is_stored_whole_and_embedded(start: Callable[..., Runtime], dat
     assert turns_stored(database) == expected(500)
     wait_for(lambda: unembedded(database) == 0)
     assert runtime.writer.counters.applied == 500
+    identities_hold(runtime)
+
+
+@pytest.mark.parametrize("step", ["validate", "write"])
+def test_an_event_with_an_unexpected_error_becomes_a_dead_letter_and_the_others_are_stored(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    apply, validate = rows_store.apply, batches_module.validate
+
+    def fails(event: Event) -> bool:
+        return isinstance(event, TurnTaken) and event.user == turn(1).user
+
+    def failing_apply(connection: Any, batch: Any) -> int:
+        if any(fails(prepared.event) for prepared in batch):
+            raise ZeroDivisionError
+        return apply(connection, batch)
+
+    def failing_validate(event: Event, settings: Settings) -> Event:
+        if fails(event):
+            raise ZeroDivisionError
+        return validate(event, settings)
+
+    if step == "write":
+        monkeypatch.setattr(rows_store, "apply", failing_apply)
+    else:
+        monkeypatch.setattr(batches_module, "validate", failing_validate)
+    runtime = start()
+    for number in range(3):
+        assert runtime.accept(turn(number))
+    wait_for(lambda: runtime.writer.counters.set_aside == 1)
+    (letter,) = runtime.dead_letters
+    assert letter.reason == batches_module.UNEXPECTED
+    assert runtime.writer.flush(10)
+    assert turns_stored(database) == {
+        text: 1 for number in (0, 2) for text in (turn(number).user, turn(number).assistant)
+    }
     identities_hold(runtime)
 
 
