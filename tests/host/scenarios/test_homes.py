@@ -1,4 +1,4 @@
-"""The host's own commands, profiles and errands know the provider, and the password stays where it was written."""
+"""The host's commands, profiles and background requests know the provider; the password stays where it was saved."""
 
 from __future__ import annotations
 

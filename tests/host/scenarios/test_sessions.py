@@ -126,8 +126,8 @@ def test_a_summary_is_told_what_is_known_of_the_matter(hermes: Hermes, model: Mo
             chat.ask(f"Tell me about the history of the bridge number {n} over the river Aare in Aarberg")
         chat.command("/compress")
         chat.leave()
-    errands = [request for request in model.seen if not request.tools]
-    assert any("Memories of theme default" in request.raw and "made of wood" in request.raw for request in errands)
+    toolless = [request for request in model.seen if not request.tools]
+    assert any("Memories of theme default" in request.raw and "made of wood" in request.raw for request in toolless)
     assert hermes.complaints() == []
 
 
