@@ -24,7 +24,7 @@ def vector(text: str, dimensions: int = 384) -> list[float]:
 
 
 class Endpoint:
-    """Answers OpenAI's `/v1/embeddings`. Change `status`, `hang`, `dimensions`, … while it runs."""
+    """Answers OpenAI's `/v1/embeddings` and Ollama's `/api/embed`. Change `status`, `dimensions`, … while it runs."""
 
     def __init__(self, dimensions: int = 384) -> None:
         self.dimensions = dimensions
@@ -82,6 +82,8 @@ class Endpoint:
                 endpoint.released.wait(60)
                 given = body["input"]
                 answer = endpoint._answer([given] if isinstance(given, str) else given)
+                if self.path == "/api/embed":
+                    answer = {"embeddings": [row["embedding"] for row in answer["data"]]}
                 payload = json.dumps(answer if endpoint.status == 200 else {"error": "trouble"}).encode()
                 self.send_response(endpoint.status)
                 self.send_header("Content-Type", "application/json")

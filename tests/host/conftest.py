@@ -68,14 +68,32 @@ def wheel_host(host: Host, wheel: Path, tmp_path_factory: pytest.TempPathFactory
     return layer
 
 
+@pytest.fixture
+def users_host(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """The same host without this package, as a user has it: with programs `hermes` and `pip`, which change only it."""
+    layer = _layer(host, tmp_path_factory.mktemp(f"users-{host.name}"))
+    for name in ("hermes", "pip"):
+        program = layer.python.with_name(name)
+        program.write_text(host.python.with_name(name).read_text().replace(str(host.python), str(layer.python)))
+        program.chmod(0o755)
+    return layer
+
+
 @pytest.fixture(scope="session")
-def wheel(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this package, built from a copy: the build leaves folders behind."""
-    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the files that the package is built from: the build leaves folders behind."""
+    copy = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+        shutil.copy(ROOT / name, copy)
     for name in ("pgvector", "migrations"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture(scope="session")
+def wheel(host: Host, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this package."""
+    built = tmp_path_factory.mktemp("wheel")
     _pip(host, "wheel", "--no-deps", "--wheel-dir", str(built), str(source))
     (found,) = built.glob("*.whl")
     return found

@@ -56,11 +56,8 @@ def outdoors() -> Iterator[Path]:
 @pytest.fixture
 def fresh(host: Host, model: ModelEndpoint, outdoors: Path) -> Hermes:
     """A host that is set up but for its memory; the plugin is linked and no more."""
-    hermes = Hermes(host.name, host.python, outdoors / "user", model).set_up()
-    path = hermes.home / "config.yaml"
-    config = yaml.safe_load(path.read_text())
-    del config["memory"]
-    path.write_text(yaml.safe_dump(config))
+    hermes = Hermes(host.name, host.python, outdoors / "user", model).without_memory()
+    hermes.link()
     return hermes
 
 

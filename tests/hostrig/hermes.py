@@ -44,12 +44,19 @@ class Hermes:
 
     def set_up(self, **config: Any) -> Hermes:
         """Write config.yaml, `config` on top of what every test needs, and link the plugin. Returns itself."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        whole = _merged(self._config(), config)
-        (self.home / "config.yaml").write_text(yaml.safe_dump(whole, allow_unicode=True))
+        self._write(_merged(self._config(), config))
+        self.link()
+        return self
+
+    def without_memory(self) -> Hermes:
+        """Write config.yaml as a user has it who does not know this package. Returns itself."""
+        self._write({key: value for key, value in self._config().items() if key != "memory"})
+        return self
+
+    def link(self) -> None:
+        """Link the plugin into the home."""
         done = self.run("install", program="hermes-pgvector")
         assert done.returncode == 0, done.stderr
-        return self
 
     def set(self, **settings: Any) -> None:
         """Change settings of `memory.pgvector` in config.yaml."""
@@ -145,6 +152,10 @@ class Hermes:
         lines = (line for line in self.logs().splitlines() if "hermes.pgvector" in line and " INFO " not in line)
         # A host writes warnings to two files.
         return list(dict.fromkeys(lines))
+
+    def _write(self, config: Mapping[str, Any]) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "config.yaml").write_text(yaml.safe_dump(config, allow_unicode=True))
 
     def _config(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,126 @@
+"""The commands of README.md and docs/, typed into a shell as they are printed there.
+
+Only names of machines are replaced: db.example is the Postgres of the tests, ollama.example an embedding endpoint on
+loopback, and port 8642 another one when it is taken.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+import psycopg
+import pytest
+from hostrig.hermes import Hermes
+from hostrig.marks import one_server
+from hostrig.model import ModelEndpoint
+from hostrig.rows import Rows
+from hostrig.shell import Shell
+from loopback import Endpoint
+from manuals import blocks, commands
+from psycopg.conninfo import conninfo_to_dict
+from servers import Server
+
+if TYPE_CHECKING:
+    from conftest import Host
+
+pytestmark = one_server
+
+ANSWER = "The invoices are in the database ledger-3 on bill-02."
+
+
+@pytest.fixture
+def model() -> Iterator[ModelEndpoint]:
+    endpoint = ModelEndpoint()
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def ollama() -> Iterator[Endpoint]:
+    endpoint = Endpoint(dimensions=768)
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def user(users_host: Host, model: ModelEndpoint, tmp_path: Path) -> Hermes:
+    """A host that has a model and has never heard of this package."""
+    return Hermes(users_host.name, users_host.python, tmp_path / "user", model).without_memory()
+
+
+@pytest.fixture
+def db_example(server: Server) -> Iterator[str]:
+    """The host of a Postgres as in a URL. Its administrator is `admin`; what the manuals make on it is removed."""
+    if server.bin is None:
+        pytest.skip("the names in the manuals may be taken on the server of PG_TEST_DSN")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE admin SUPERUSER LOGIN")
+        yield quote(str(conninfo_to_dict(server.dsn)["host"]), safe="")
+        connection.execute("DROP DATABASE IF EXISTS memory WITH (FORCE)")
+        connection.execute("DROP ROLE IF EXISTS admin, hermes, hermes_admin")
+
+
+@pytest.fixture
+def shell(user: Hermes, server: Server, source: Path, tmp_path: Path) -> Iterator[Shell]:
+    """A shell in a clone, with the programs of the host and of Postgres."""
+    clone = shutil.copytree(source, tmp_path / "clone")
+    environment = user.environment(API_SERVER_PORT=str(api_port(user)))
+    with Shell(clone, {**environment, "PATH": f"{environment['PATH']}:{server.bin}"}) as shell:
+        yield shell
+
+
+def api_port(user: Hermes) -> int:
+    """The port of the host's API server: its default if that is free and no test of the other host may need it."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", 8642 if user.host == "a" else 0))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.main_host("a")
+def test_the_readme_leads_from_a_clone_to_a_fleet_that_recalls(
+    user: Hermes, shell: Shell, model: ModelEndpoint, ollama: Endpoint, db_example: str
+) -> None:
+    def here(text: str) -> str:
+        port = shell.environment["API_SERVER_PORT"]
+        ours = {"db.example": db_example, "ollama.example:11434": urlsplit(ollama.url).netloc, ":8642/": f":{port}/"}
+        for theirs, own in ours.items():
+            text = text.replace(theirs, own)
+        return text
+
+    _, install, tables, settings, requests = map(here, blocks("README.md", "sh"))
+    pip, link, config, doctor = commands(install)
+    assert "Successfully installed hermes-memory-pgvector" in shell.run(pip)
+    assert "plugins/pgvector -> " in shell.run(link)
+    assert "memory.provider = pgvector" in shell.run(config)
+    assert "0 problems" in shell.run(doctor)
+
+    create, migrate = commands(tables)
+    assert "CREATE ROLE" in shell.run(create, ("Enter new password", "password"), ("again", "password"))
+    assert "role hermes may read and write the memory" in shell.run(migrate)
+    (user.home / ".env").write_text(settings)
+    checked = shell.run(doctor)
+    assert "nomic-embed-text fits the database" in checked
+    assert "hermes may read and write rows" in checked
+
+    export, gateway, health, chat, search = commands(requests)
+    shell.run(export)
+    shell.run(gateway)
+    assert '"status": "ok"' in shell.run(health)
+    model.says(ANSWER)
+    assert f'"content": "{ANSWER}"' in shell.run(chat)
+    assert {"recall_memory", "recall_conversation"} <= set(model.requests[-1].tools)
+    # A host hands over a turn a moment after it has answered.
+    Rows(f"postgresql://admin@{db_example}/memory").wait(lambda rows: len(rows.turns("billing")) == 2)
+    found = shell.run(search)
+    assert "billing" in found
+    assert ANSWER in found
+    assert user.complaints() == []

@@ -1,0 +1,59 @@
+"""An interactive shell in a pseudo-terminal, into which the commands of a page are typed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from hostrig.terminal import Terminal
+
+COMMAND_S_MAX = 120
+_PROMPT = re.compile(r"<ended (\d+)> $")
+
+
+class Shell(Terminal):
+    """Bash, as a user has it but for its prompt, which tells the exit code of the last command."""
+
+    def __init__(self, cwd: Path, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        command = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
+        super().__init__(command, cwd=cwd, environment={**environment, "PS1": r"<ended $?> ", "PS2": ""})
+
+    def __enter__(self) -> Shell:
+        super().__enter__()
+        self.wait(lambda shown: _PROMPT.search(shown) is not None)
+        # So that a command is not found in its own output.
+        self.run("stty -echo")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # Jobs in the background have process groups of their own.
+        pids = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, timeout=30).stdout.split()
+        for pid in map(int, pids):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(pid) == self.process.pid != pid:
+                    os.kill(pid, signal.SIGKILL)
+        super().__exit__(kind, error, at)
+
+    def run(self, command: str, *answers: tuple[str, str], code: int = 0) -> str:
+        """Type a command, and each answer after its question; returns what is shown until the next prompt.
+
+        Raises AssertionError when it ends with another exit code.
+        """
+        since = asked = len(self.text)
+        self.type(f"{command}\n")
+        for question, typed in answers:
+            self.wait(question, since=asked, timeout_s=COMMAND_S_MAX)
+            asked = len(self.text)
+            self.type(f"{typed}\n")
+        shown = self.wait(lambda shown: _PROMPT.search(shown) is not None, since=since, timeout_s=COMMAND_S_MAX)
+        ended = _PROMPT.search(shown)
+        assert ended
+        assert int(ended[1]) == code, f"{command}\n{shown}"
+        return shown[: ended.start()]
