@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from manuals import blocks, commands
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector.cli import register_cli
@@ -135,6 +136,17 @@ def test_the_demo_ends_with_commands_that_make_a_sound_fleet() -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
 def test_no_example_sends_a_chat_more_than_once(path: Path) -> None:
     assert not [code for code in code_of(text_of(path)) if "--retry" in code and "chat/completions" in code]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/*.md")), ids=shown)
+def test_every_page_begins_with_what_to_type(path: Path) -> None:
+    title, _, begin, *_ = text_of(path).splitlines()
+    assert (title[:2], begin) == ("# ", "```sh")
+
+
+def test_the_commands_of_the_readme_have_no_comments() -> None:
+    # zsh, the shell of macOS, passes them on as arguments.
+    assert [command for block in blocks("README.md", "sh") for command in commands(block) if " #" in command] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
