@@ -3,6 +3,12 @@
 #   [PYTHON=/path/to/python] [HERMES_HOME=DIR] scripts/install.sh
 set -eu
 
+case ${1:-} in
+  '') ;;
+  -h | --help) printf '%s\n' 'usage: [PYTHON=/path/to/python/of/hermes] [HERMES_HOME=DIR] scripts/install.sh'; exit ;;
+  *) printf '%s\n' "install.sh: unknown word $1; see $0 --help" >&2; exit 2 ;;
+esac
+
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 fail() { printf 'install.sh: %s\n' "$1" >&2; exit 1; }
 
@@ -26,4 +32,4 @@ else
 fi
 
 "$python" -P -m hermes_memory_pgvector install
-printf '%s\n' "Installed. Start hermes, then see what is stored with: hermes pgvector status" >&2
+printf '%s\n' "Installed. Once memory.provider is pgvector, check everything with: hermes pgvector doctor" >&2

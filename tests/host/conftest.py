@@ -6,11 +6,15 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostrig.model import ModelEndpoint
+from loopback import Endpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S_MAX = 60
@@ -97,6 +101,29 @@ def wheel(host: Host, source: Path, tmp_path_factory: pytest.TempPathFactory) ->
     _pip(host, "wheel", "--no-deps", "--wheel-dir", str(built), str(source))
     (found,) = built.glob("*.whl")
     return found
+
+
+@pytest.fixture
+def model() -> Iterator[ModelEndpoint]:
+    endpoint = ModelEndpoint()
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def embedder() -> Iterator[Endpoint]:
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def outdoors() -> Iterator[Path]:
+    """A folder that the account of root's embedded server can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="hpg", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ loopback, and port 8642 another one when it is taken.
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -31,13 +32,7 @@ if TYPE_CHECKING:
 pytestmark = one_server
 
 ANSWER = "The invoices are in the database ledger-3 on bill-02."
-
-
-@pytest.fixture
-def model() -> Iterator[ModelEndpoint]:
-    endpoint = ModelEndpoint()
-    yield endpoint
-    endpoint.close()
+TOLD = "Who restarted the importer yesterday? Dana did, on bill-02, at noon."
 
 
 @pytest.fixture
@@ -48,9 +43,9 @@ def ollama() -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def user(users_host: Host, model: ModelEndpoint, tmp_path: Path) -> Hermes:
-    """A host that has a model and has never heard of this package."""
-    return Hermes(users_host.name, users_host.python, tmp_path / "user", model).without_memory()
+def user(users_host: Host, model: ModelEndpoint, outdoors: Path) -> Hermes:
+    """A host that has a model and does not know this package."""
+    return Hermes(users_host.name, users_host.python, outdoors / "user", model).without_memory()
 
 
 @pytest.fixture
@@ -66,10 +61,14 @@ def db_example(server: Server) -> Iterator[str]:
 
 
 @pytest.fixture
-def shell(user: Hermes, server: Server, source: Path, tmp_path: Path) -> Iterator[Shell]:
+def shell(user: Hermes, server: Server, source: Path, tmp_path: Path, outdoors: Path) -> Iterator[Shell]:
     """A shell in a clone, with the programs of the host and of Postgres."""
     clone = shutil.copytree(source, tmp_path / "clone")
-    environment = user.environment(API_SERVER_PORT=str(api_port(user)))
+    environment = user.environment(
+        API_SERVER_PORT=str(api_port(user)),
+        HERMES_PGVECTOR_DATA_DIR=str(outdoors / "server"),
+        OLLAMA_HOST="127.0.0.1:9",
+    )
     with Shell(clone, {**environment, "PATH": f"{environment['PATH']}:{server.bin}"}) as shell:
         yield shell
 
@@ -87,7 +86,7 @@ def api_port(user: Hermes) -> int:
 
 @pytest.mark.main_host("a")
 def test_the_readme_leads_from_a_clone_to_a_fleet_that_recalls(
-    user: Hermes, shell: Shell, model: ModelEndpoint, ollama: Endpoint, db_example: str
+    user: Hermes, db_example: str, shell: Shell, model: ModelEndpoint, ollama: Endpoint
 ) -> None:
     def here(text: str) -> str:
         port = shell.environment["API_SERVER_PORT"]
@@ -124,3 +123,76 @@ def test_the_readme_leads_from_a_clone_to_a_fleet_that_recalls(
     assert "billing" in found
     assert ANSWER in found
     assert user.complaints() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["a"], indirect=True)
+def test_the_manuals_lead_one_host_from_the_set_up_to_the_removal(host: Host, user: Hermes, shell: Shell) -> None:
+    data = {"HERMES_PGVECTOR_DATA_DIR": shell.environment["HERMES_PGVECTOR_DATA_DIR"]}
+    two_defaults = (("Where should the memory be stored?", ""), ("Which model should turn texts", ""))
+    pip, link, setup = commands(blocks("docs/hosts.md", "sh")[0])
+    shell.run(pip)
+    shell.run(link)
+    try:
+        assert "an entry was stored, recalled by meaning" in shell.run(setup, *two_defaults)
+        user.ask(TOLD, **data)
+        doctor, status, everything = commands(blocks("docs/operations.md", "sh")[0])
+        assert "fits the database" in shell.run(doctor)
+        assert "2 turns in 1 theme" in shell.run(status)
+        assert "show the version" in shell.run(everything)
+        search = commands(blocks("docs/recall.md", "sh")[0])[0]
+        assert TOLD in (found := shell.run(search))
+        assert "plan: exact" in found
+        one_setting, setup, doctor = commands(blocks("docs/configuration.md", "sh")[0])
+        shell.run(one_setting)
+        assert "provider is pgvector" in shell.run(setup, *two_defaults)
+        assert "settings: valid" in shell.run(doctor)
+        restore_a_backup(shell)
+        assert TOLD in shell.run(search)
+        remove(shell)
+    finally:
+        host.run("hermes-pgvector", "server", "stop", "--mode", "immediate", home=user.home, **data)
+    assert list((user.home / "plugins").iterdir()) == []
+
+
+def restore_a_backup(shell: Shell) -> None:
+    """Make a backup, lose the server, and type how the backup is restored."""
+    shell.run("hermes backup")
+    shell.run("hermes-pgvector server stop")
+    shell.run("rm -r $HERMES_PGVECTOR_DATA_DIR")
+    start, find, restore = commands(blocks("docs/hosts.md", "sh")[1])
+    shell.run(start)
+    socket_folder = re.search(r"^Socket +(\S+)", shell.run("hermes-pgvector server status"), re.MULTILINE)
+    assert socket_folder
+    shell.run(find)
+    shell.run(restore.replace("SOCKET_FOLDER", socket_folder[1]))
+
+
+def remove(shell: Shell) -> None:
+    *without_package, pip = commands(blocks("docs/operations.md", "sh")[1])
+    assert "Data" in "".join([shell.run(command) for command in without_package])
+    assert "Successfully uninstalled hermes-memory-pgvector" in shell.run(pip, ("Proceed", "y"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["a"], indirect=True)
+def test_an_administrator_without_superuser_creates_the_tables_with_psql(
+    user: Hermes, db_example: str, shell: Shell
+) -> None:
+    def here(text: str) -> str:
+        return text.replace("db.example", db_example).replace("admin@", "hermes_admin@")
+
+    memory = f"postgresql://hermes_admin@{db_example}/memory"
+    (dimensions, files), (prepare, grant) = commands(blocks("docs/schema.md", "sh")[1]), blocks("docs/schema.md", "sql")
+    shell.run(f"psql -v ON_ERROR_STOP=1 postgresql://admin@{db_example}/postgres <<'END'\n{prepare}END")
+    shell.run(dimensions)
+    shell.run(here(files))
+    shell.run(f"psql -v ON_ERROR_STOP=1 {memory} <<'END'\n{grant}END")
+    shell.run(commands(blocks("README.md", "sh")[1])[0])
+    assert "nothing to do" in shell.run(here(commands(blocks("docs/schema.md", "sh")[0])[0]))
+    (user.home / ".env").write_text(f"HERMES_PGVECTOR_DSN=postgresql://hermes@{db_example}/memory\n")
+    checked = shell.run("hermes-pgvector doctor", code=None)
+    assert "hermes may read and write rows" in checked
+    assert "vectors of 768 dimensions" in checked
+    (removal,) = blocks("docs/operations.md", "sql")
+    shell.run(f"psql -v ON_ERROR_STOP=1 {memory} <<'END'\n{removal}END")

@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,29 +26,6 @@ DEAD_DSN = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
 FACT = "The staging database listens on port 5433."
 QUESTION = "Which port does the staging database listen on?"
 CHOOSE_DATABASE, CHOOSE_EMBEDDER = "Where should the memory be stored?", "Which model should turn texts"
-
-
-@pytest.fixture
-def model() -> Iterator[ModelEndpoint]:
-    endpoint = ModelEndpoint()
-    yield endpoint
-    endpoint.close()
-
-
-@pytest.fixture
-def embedder() -> Iterator[Endpoint]:
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.close()
-
-
-@pytest.fixture
-def outdoors() -> Iterator[Path]:
-    """A folder that the account of root's embedded server can reach."""
-    folder = Path(tempfile.mkdtemp(prefix="hpg", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -20,20 +20,6 @@ PASSWORD = "vertraulich-7731"
 
 
 @pytest.fixture
-def model() -> Iterator[ModelEndpoint]:
-    endpoint = ModelEndpoint()
-    yield endpoint
-    endpoint.close()
-
-
-@pytest.fixture
-def embedder() -> Iterator[Endpoint]:
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.close()
-
-
-@pytest.fixture
 def rows(database: str) -> Rows:
     return Rows(database)
 
