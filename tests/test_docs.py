@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -155,6 +156,16 @@ def test_every_script_named_in_a_document_can_be_run(path: Path) -> None:
     for name in named:
         assert (ROOT / name).is_file(), f"{name} is not there"
         assert name.endswith(".py") or os.access(ROOT / name, os.X_OK), f"{name} is not executable"
+
+
+@pytest.mark.parametrize("name", ["bench", "check", "demo", "environment", "install.sh", "test"])
+def test_a_script_prints_its_usage_and_builds_nothing(name: str, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HERMES_PGVECTOR_VENV": str(tmp_path / "venv")}
+    command = [ROOT / "scripts" / name, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"scripts/{name}" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=shown)

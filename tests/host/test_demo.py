@@ -34,12 +34,11 @@ def test_the_demo_passes_its_checks_and_leaves_nothing_behind(host: Host, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("nonsense", 2)])
-def test_the_demo_prints_its_usage_before_it_builds_anything(word: str, code: int, tmp_path: Path) -> None:
+def test_an_unknown_host_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HERMES_PGVECTOR_VENV": str(tmp_path / "venv")}
-    done = subprocess.run([SCRIPTS / "demo", word], capture_output=True, text=True, timeout=240, env=environment)
-    assert done.returncode == code
-    assert "usage: scripts/demo [host-a|host-b]" in done.stdout + done.stderr
+    done = subprocess.run([SCRIPTS / "demo", "nonsense"], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 2
+    assert "usage: scripts/demo [host-a|host-b]" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
