@@ -37,12 +37,14 @@ CONNECT = """\
   hermes config set memory.provider pgvector
 
 [b]Once, as administrator[/] of a Postgres with pgvector [dim](password: ~/.pgpass)[/]
+  psql -h db.example -U admin postgres -c 'CREATE DATABASE memory' \\
+    -c 'CREATE ROLE hermes LOGIN' -c '\\password hermes'
   hermes-pgvector migrate --runtime-role hermes --dimensions 768 \\
-    --dsn postgresql://admin@db.internal/memory
+    --dsn postgresql://admin@db.example/memory
 
 [b]On every host, in $HERMES_HOME/.env[/]
-  HERMES_PGVECTOR_DSN=postgresql://hermes:…@db.internal/memory
-  HERMES_PGVECTOR_EMBED_URL=http://ollama.internal:11434
+  HERMES_PGVECTOR_DSN=postgresql://hermes:…@db.example/memory
+  HERMES_PGVECTOR_EMBED_URL=http://ollama.example:11434
   HERMES_PGVECTOR_EMBED_MODEL=nomic-embed-text    [dim]# 768 dimensions[/]
 
 [b]In each request[/] to the API server of hermes-agent: the theme
