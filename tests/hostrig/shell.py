@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from types import TracebackType
 from hostrig.terminal import Terminal
 
 COMMAND_S_MAX = 120
+_JOB = re.compile(r"\[\d+\] (\d+)$", re.MULTILINE)
 _PROMPT = re.compile(r"<ended (\d+)> $")
 
 
@@ -33,12 +33,11 @@ class Shell(Terminal):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # Jobs in the background have process groups of their own.
-        pids = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, timeout=30).stdout.split()
-        for pid in map(int, pids):
+        # Each job has a process group of its own, in the session of the shell.
+        for group in {os.tcgetpgrp(self._master), *map(int, _JOB.findall(self.text))}:
             with contextlib.suppress(ProcessLookupError):
-                if os.getsid(pid) == self.process.pid != pid:
-                    os.kill(pid, signal.SIGKILL)
+                if os.getsid(group) == self.process.pid:
+                    os.killpg(group, signal.SIGKILL)
         super().__exit__(kind, error, at)
 
     def run(self, command: str, *answers: tuple[str, str], code: int | None = 0) -> str:
