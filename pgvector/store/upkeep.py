@@ -130,3 +130,8 @@ def prune_events(connection: Connection, days: int) -> int:
     connection.execute(QUERIES["prune_tombstones"], {"days": days})
     connection.execute(QUERIES["prune_withdrawals"], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount
+
+
+def prune_history(connection: Connection, days: int) -> int:
+    """Delete up to 10,000 past entries that are older than `days` days; returns how many."""
+    return connection.execute(QUERIES["prune_history"], {"days": days}).rowcount
