@@ -174,6 +174,7 @@ def run(
     *,
     text: str = "",
     output: int = subprocess.PIPE,
+    remedy: str = "try again with more time",
     **environment: str,
 ) -> tuple[int, str]:
     """Run a program with `text` as its input; returns its exit code and what it prints, unless that goes to `output`.
@@ -194,9 +195,9 @@ def run(
             f"cannot run {arguments[0]} as {account.pw_name}: {error}; if this machine forbids it, set dsn"
         ) from error
     try:
-        printed, _ = process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))
+        printed, _ = process.communicate(text.encode(), timeout=deadline - time.monotonic())
     except subprocess.TimeoutExpired:
-        raise DatabaseUnavailable(f"{arguments[0]} did not finish in time: try again with more time") from None
+        raise DatabaseUnavailable(f"{arguments[0]} did not finish in time: {remedy}") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
