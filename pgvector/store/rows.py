@@ -15,7 +15,7 @@ from ..model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Wi
 from ..text import tokenizer
 from . import entries, out_of_order
 from .connection.database import Connection, half
-from .passages import Passage, PreparedEvent, passages
+from .passages import Passage, PreparedEvent, prepare
 from .queries import QUERIES
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
     missing = missing_turns(event.turns, {(row["question"], row["answer"]): row["times"] for row in stored})
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
-    turns = [(turn, passages(turn)) for turn in out_of_order.replayed(event, missing)]
+    turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
     return min(1, _add_turns(connection, event.theme, turns))
 
