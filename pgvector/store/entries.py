@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
+
+from psycopg.rows import DictRow
 
 from pgvector import HalfVector
 
@@ -82,11 +84,11 @@ def apply(connection: Connection, event: Add | Replace | Remove, vector: HalfVec
                 # An entry that the agent asks to remember is kept when its line is removed from the file.
                 connection.execute(QUERIES["detach_entry"], values)
             elif not event.from_file:
-                _delete(connection, "delete_entry_of_other_themes", values)
+                moved = connection.execute(QUERIES["delete_entry_of_other_themes"], values).fetchall()
+                _complete_history(connection, moved, values)
             _add(connection, {**values, "created_at": event.at})
         case Replace():
-            found = _remove(connection, event, values)
-            kept = {"theme": found.theme, "created_at": found.created_at} if found else {"created_at": event.at}
+            kept = _remove(connection, event, values) or {"created_at": event.at}
             _add(connection, {**values, **kept, "from_file": False})
         case Remove():
             _remove(connection, event, values)
@@ -96,8 +98,8 @@ def _add(connection: Connection, values: Mapping[str, Any]) -> None:
     connection.execute(QUERIES["add_entry"], {**values, "words": tokenizer.document(values["content"])})
 
 
-def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> Entry | None:
-    """Delete the row of the old entry and return it; None when there is none.
+def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> DictRow | None:
+    """Delete the row of the old entry; returns its theme, id and creation time, or None when there is none.
 
     A tombstone keeps older adds of its home from storing it again: the processes of a home are not in step.
     """
@@ -107,10 +109,16 @@ def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str
     values = {**values, "content": content}
     if isinstance(event, Remove) or event.content != content:
         connection.execute(QUERIES["add_tombstone"], values)
-    if isinstance(event, Remove) and event.from_file and _delete(connection, "delete_entry_of_home", values):
-        return None
+    if isinstance(event, Remove) and event.from_file:
+        removed = connection.execute(QUERIES["delete_entry_of_home"], values).fetchall()
+        _complete_history(connection, removed, values)
+        if removed:
+            return None
     row = connection.execute(QUERIES["find_entry"], values).fetchone()
-    return _delete(connection, "delete_entry", {**values, **row})[0] if row else None
+    if row is not None:
+        connection.execute(QUERIES["delete_entry"], row)
+        _complete_history(connection, [row], values)
+    return row
 
 
 def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> str:
@@ -132,15 +140,17 @@ def delete(connection: Connection, theme: str, number: int, *, session_id: str, 
     The history keeps it, with the session and the time that are given.
     """
     values = {"theme": theme, "id": number, "session_id": session_id, "at": at, "how": "removed", "replaced_by": None}
-    return next(iter(_delete(connection, "delete_entry", values)), None)
+    row = connection.execute(QUERIES["delete_entry"], values).fetchone()
+    if row is None:
+        return None
+    _complete_history(connection, [row], values)
+    return Entry(**row)
 
 
-def _delete(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Entry]:
-    """Run a statement that deletes entries, and complete the history rows that a trigger has just inserted."""
-    deleted = [Entry(**row) for row in connection.execute(QUERIES[statement], values)]
-    for entry in deleted:
-        connection.execute(QUERIES["complete_history"], {**values, "theme": entry.theme, "id": entry.id})
-    return deleted
+def _complete_history(connection: Connection, deleted: Iterable[DictRow], values: Mapping[str, Any]) -> None:
+    """Add how, when and by which session rows were deleted to the history rows that a trigger has just inserted."""
+    for row in deleted:
+        connection.execute(QUERIES["complete_history"], {**values, "theme": row["theme"], "id": row["id"]})
 
 
 def past_entries(
