@@ -180,7 +180,7 @@ def run(
     """Run a program with `text` as its input; returns its exit code and what it prints, unless that goes to `output`.
 
     Raises DatabaseUnavailable when it cannot be started, or does not end before the deadline. Then it is killed
-    together with the children in its session.
+    together with its process group; a server that pg_ctl has started is in another one.
     """
     switch: dict[str, Any] = {}
     if as_root():
