@@ -11,9 +11,8 @@ from rich.text import Text
 from ..errors import BadArgument, Refused
 from ..session.themes import aliased
 from ..settings import load
-from ..store import entries
 from ..store.connection.database import Connection
-from ..store.history import Past, past_entries, restore
+from ..store.entries import Past, entry_with, past_entries, restore
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
@@ -62,7 +61,7 @@ def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _row(reading: Connection, entry: Past, content: str) -> int | None:
-    found = entries.entry_with(reading, entry.theme, entry.target, content)
+    found = entry_with(reading, entry.theme, entry.target, content)
     return found.id if found else None
 
 

@@ -7,6 +7,7 @@ come when another takes its spool over. The rows are the same in the end, whatev
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 
 from ..model import Event, Metadata, SessionEnded, TurnTaken, Withdrawn
@@ -46,11 +47,7 @@ def settle(connection: Connection, theme: str, turns: Sequence[TurnTaken]) -> No
     """Delete what replays stored of turns that have just been stored, and the turns that were withdrawn before."""
     for turn in turns:
         if turn.assistant and "replayed" not in turn.metadata:
-            values = {
-                "theme": theme, "session": turn.session_id, "question": turn.user, "content": turn.assistant,
-                "at": turn.at,
-            }  # fmt: skip
-            connection.execute(QUERIES["replace_replayed"], values)
+            connection.execute(QUERIES["replace_replayed"], asdict(turn))
     parameters = {
         "theme": theme,
         "sessions": [turn.session_id for turn in turns],

@@ -45,21 +45,19 @@ class PreparedEvent:
 
 
 def prepare(event: Event, answers: str = "") -> PreparedEvent:
-    """The event with its passages, not embedded yet. `answers` is the last text of its session before it."""
-    return PreparedEvent(event, passages(event, answers))
+    """The event with its passages, not embedded yet. `answers` is the last text of its session before it.
 
-
-def passages(event: Event, answers: str = "") -> tuple[Passage, ...]:
-    """The passages of an event; none of a transcript, whose missing turns are found when it is stored."""
+    A transcript has none: its missing turns are found when it is stored.
+    """
     match event:
         case Add() | Replace():
-            return (Passage(event.target, event.content),)
+            return PreparedEvent(event, (Passage(event.target, event.content),))
         case TurnTaken():
-            return _exchange(event.user, event.assistant, answers)
+            return PreparedEvent(event, _exchange(event.user, event.assistant, answers))
         case Delegated():
-            return _exchange(event.task, event.result, "")
+            return PreparedEvent(event, _exchange(event.task, event.result, ""))
         case Remove() | SessionEnded() | Withdrawn():
-            return ()
+            return PreparedEvent(event, ())
 
 
 def _exchange(question: str, answer: str, before: str) -> tuple[Passage, ...]:

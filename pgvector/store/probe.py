@@ -76,11 +76,9 @@ def _schema(connection: Connection, *, readable: bool) -> tuple[verification.Sch
     except SchemaNotApplied:
         if not readable:
             return None, (), "the role may not read the existing tables"
+    lacking: tuple[str, ...] = ("all",)
     try:
         lacking = tuple(migrations.pending(connection))
-    except SchemaNotApplied as error:
-        return None, ("all",), str(error)
-    try:
         check_server(connection)
     except SchemaNotApplied as error:
         return None, lacking, str(error)

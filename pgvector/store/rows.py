@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
@@ -12,9 +13,9 @@ from uuid import UUID
 
 from ..model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from ..text import tokenizer
-from . import entry_changes, out_of_order
+from . import entries, out_of_order
 from .connection.database import Connection, half
-from .passages import Passage, PreparedEvent, passages
+from .passages import Passage, PreparedEvent, prepare
 from .queries import QUERIES
 
 T = TypeVar("T")
@@ -67,20 +68,20 @@ def _columns(turns: Sequence[Turn]) -> dict[str, list[Any]]:
 
 def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
     event = prepared.event
-    if isinstance(event, Add | Replace | Remove):
-        connection.execute(QUERIES["lock_home"], {"home": event.home})
     match event:
         case SessionEnded():
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, prepared, event)
+        case Add() | Replace() | Remove():
+            connection.execute(QUERIES["lock_home"], {"home": event.home})
     logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:
         return 0
     match event:
         case Add() | Replace() | Remove():
             vector = prepared.passages[0].vector if prepared.passages else None
-            entry_changes.apply(connection, event, half(vector))
+            entries.apply(connection, event, half(vector))
         case Withdrawn():
             out_of_order.withdraw(connection, event)
     return 1
@@ -95,7 +96,7 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
     missing = missing_turns(event.turns, {(row["question"], row["answer"]): row["times"] for row in stored})
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
-    turns = [(turn, passages(turn)) for turn in out_of_order.replayed(event, missing)]
+    turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
     return min(1, _add_turns(connection, event.theme, turns))
 
@@ -128,10 +129,7 @@ def _add_delegation(connection: Connection, prepared: PreparedEvent, event: Dele
     )  # fmt: skip
     fresh = _add_turns(connection, event.theme, [(turn, prepared.passages)])
     if fresh:
-        parameters = {
-            "theme": event.theme, "event": event.id, "parent": event.session_id, "child": event.child_session_id,
-            "task": event.task, "result": event.result, "at": event.at, "metadata": json.dumps(dict(event.metadata)),
-        }  # fmt: skip
+        parameters = {**asdict(event), "metadata": json.dumps(dict(event.metadata))}
         connection.execute(QUERIES["add_delegation"], parameters)
     return fresh
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from psycopg import sql
-from psycopg.rows import DictRow
 
 from ..errors import DatabaseUnavailable
 from .queries import KINDS, QUERIES, Kind, index_name
-from .schema.preflight import Connection, fetch, set_timeouts
+from .schema.preflight import Connection, set_timeouts, try_lock
 
 Step: TypeAlias = Literal["keep", "build", "rebuild", "drop"]
 
@@ -27,37 +26,31 @@ class ThemeIndex:
     name: str
     step: Step
     kind: Kind
-    theme: str = ""
-    rows: int = 0
-    bytes: int = 0
+    theme: str
+    rows: int
+    bytes: int
 
 
 def plan(connection: Connection, *, rows_min: int, indexes_max: int) -> list[ThemeIndex]:
     """The steps by which the largest themes of at least `rows_min` rows get an index, at most `indexes_max` in all."""
-    sizes = connection.execute(QUERIES["theme_sizes"]).fetchall()
+    sizes = {index_name(row["kind"], row["theme"]): row for row in connection.execute(QUERIES["theme_sizes"])}
     existing = {row["name"]: row for row in connection.execute(QUERIES["theme_indexes"])}
-    eligible = [row for row in sizes if row["rows"] >= rows_min and row["rows"] < SHARE_MAX * row["total"]]
-    wanted = {index_name(row["kind"], row["theme"]): row for row in eligible[:indexes_max]}
-    known = {index_name(row["kind"], row["theme"]): row for row in sizes}
-    return [
-        _step(name, wanted.get(name), existing.get(name), known.get(name))
-        for name in dict.fromkeys([*wanted, *existing])
-    ]
-
-
-def _step(name: str, wanted: DictRow | None, existing: DictRow | None, known: DictRow | None) -> ThemeIndex:
-    step: Step = "drop"
-    if wanted:
-        step = "build" if not existing else "keep" if existing["valid"] else "rebuild"
-    kind: Kind = "turns" if name.startswith(KINDS["turns"]["table"]) else "entries"
-    size = existing["bytes"] if existing else 0
-    return ThemeIndex(name, step, kind, known["theme"] if known else "", known["rows"] if known else 0, size)
+    eligible = [name for name, row in sizes.items() if rows_min <= row["rows"] < SHARE_MAX * row["total"]]
+    wanted = eligible[:indexes_max]
+    steps = []
+    for name in dict.fromkeys([*wanted, *existing]):
+        index, size = existing.get(name), sizes.get(name, {"theme": "", "rows": 0})
+        step: Step = "drop"
+        if name in wanted:
+            step = "build" if index is None else "keep" if index["valid"] else "rebuild"
+        kind: Kind = "turns" if name.startswith(KINDS["turns"]["table"]) else "entries"
+        steps.append(ThemeIndex(name, step, kind, size["theme"], size["rows"], index["bytes"] if index else 0))
+    return steps
 
 
 def lock(connection: Connection) -> None:
     """Take the lock of this job until the connection is closed. Raises DatabaseUnavailable when it is taken."""
-    # Not a blocking lock: CREATE INDEX CONCURRENTLY waits for every statement that runs, and so for a blocked one.
-    if not fetch(connection, "SELECT pg_try_advisory_lock(%s)", [ADVISORY_LOCK])[0]:
+    if not try_lock(connection, ADVISORY_LOCK):
         raise DatabaseUnavailable("another tune runs on this database; run this one again when that has finished")
     set_timeouts(connection)
 

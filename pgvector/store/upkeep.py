@@ -46,16 +46,11 @@ def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, 
     """Up to `limit` rows without a vector, entries first, without the (kind, id) pairs in `skip`."""
     found: list[Unembedded] = []
     for kind in KINDS:
-        if len(found) >= limit:
-            break
         ids = [number for skipped, number in skip if skipped == kind]
-        cursor = connection.execute(QUERIES[f"unembedded_{kind}"], {"skip": ids, "limit": limit - len(found)})
-        found += [
-            Unembedded(
-                kind, row["agent_identity"], row["id"], Passage(row["role"], row["content"], row["answers"] or "")
-            )
-            for row in cursor
-        ]
+        parameters = {"skip": ids, "limit": limit - len(found)}
+        for row in connection.execute(QUERIES[f"unembedded_{kind}"], parameters):
+            passage = Passage(row["role"], row["content"], row["answers"] or "")
+            found.append(Unembedded(kind, row["agent_identity"], row["id"], passage))
     return found
 
 
@@ -130,3 +125,8 @@ def prune_events(connection: Connection, days: int) -> int:
     connection.execute(QUERIES["prune_tombstones"], {"days": days})
     connection.execute(QUERIES["prune_withdrawals"], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount
+
+
+def prune_history(connection: Connection, days: int) -> int:
+    """Delete up to 10,000 past entries that are older than `days` days; returns how many."""
+    return connection.execute(QUERIES["prune_history"], {"days": days}).rowcount

@@ -20,7 +20,7 @@ from ..embedding.protocol import Embedder
 from ..errors import BadEvent, PgvectorError, Refused, Unavailable
 from ..model import Vector
 from ..settings import Settings
-from ..store import history, upkeep
+from ..store import upkeep
 from ..store.connection.database import Connection, Database
 from ..store.queries import Kind
 from ..text.theme_names import hidden_pattern
@@ -204,7 +204,7 @@ class Backfill:
         with self._database.connection(self._settings.connect_timeout_s) as connection:
             if upkeep.claim(connection, upkeep.PRUNE_LEASE, self._holder, PRUNE_INTERVAL_S):
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
-                history.prune(connection, self._settings.history_days)
+                upkeep.prune_history(connection, self._settings.history_days)
 
     def _claim(self, connection: Connection) -> bool:
         # A request to the embedder, after which the lease is renewed, must not outlast it.

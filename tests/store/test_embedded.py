@@ -24,10 +24,10 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, PgvectorError, SettingsError
-from hermes_memory_pgvector.store.embedded import cluster, system
+from hermes_memory_pgvector.store.embedded import cluster
 from hermes_memory_pgvector.store.embedded.programs import program, wheel_folder
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
-from hermes_memory_pgvector.store.embedded.system import ACCOUNT, account_of, locked, run_detached, runs
+from hermes_memory_pgvector.store.embedded.system import ACCOUNT, account_of, locked, run, runs
 
 needs_wheel = pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -210,21 +210,6 @@ def test_the_status_tells_what_runs_where(shared: EmbeddedServer) -> None:
     assert status.version == "18"
     assert status.size_bytes > 10_000_000
     assert status.account == pwd.getpwuid(status.data_dir.stat().st_uid).pw_name != "root"
-
-
-def test_a_process_is_alive_also_in_the_middle_of_execve() -> None:
-    account, log = account_of(os.geteuid()), os.open(os.devnull, os.O_RDWR)
-    try:
-        for _ in range(40):
-            pid = run_detached(account, ["/usr/bin/env", "sleep", "61.25"], log, time.monotonic() + 10)
-            looked_until = time.monotonic() + 0.02
-            try:
-                while time.monotonic() < looked_until:
-                    assert runs(pid, "61.25")
-            finally:
-                os.kill(pid, signal.SIGKILL)
-    finally:
-        os.close(log)
 
 
 def test_a_server_never_made_has_a_status_and_nothing_to_stop(server: EmbeddedServer) -> None:
@@ -558,19 +543,15 @@ def test_a_missing_extra_is_named_with_its_remedy(server: EmbeddedServer, monkey
         server.ensure_running()
 
 
-def test_a_start_that_hangs_ends_at_its_deadline_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def frozen_shell(*_: Any) -> subprocess.Popen[bytes]:
-        pipe = subprocess.PIPE
-        started.append(subprocess.Popen(["sleep", "20"], stdin=pipe, stdout=pipe, start_new_session=True))
-        return started[-1]
-
-    monkeypatch.setattr(system, "_spawn", frozen_shell)
-    account = account_of(os.geteuid())
+def test_a_program_that_hangs_ends_at_its_deadline_with_its_children(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    script = 'sleep 61.25 & echo $! >"$0"; wait'
     with pytest.raises(DatabaseUnavailable, match="did not finish in time"):
-        system.run_detached(account, ["postgres"], 2, time.monotonic() + 0.2)
-    assert started[0].returncode == -signal.SIGKILL
+        run(account_of(os.geteuid()), ["/bin/sh", "-c", script, str(note)], time.monotonic() + 0.5)
+    deadline = time.monotonic() + 10
+    while runs(int(note.read_text()), "61.25"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_wheel_is_found_without_being_imported() -> None:

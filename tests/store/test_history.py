@@ -19,7 +19,7 @@ from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import history, rows, upkeep
+from hermes_memory_pgvector.store import rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
@@ -177,7 +177,7 @@ def test_old_history_is_pruned(memory: Memory) -> None:
     memory.psql("update memory_history set gone_at = now() - interval '29 days' where content = 'a'")
     memory.psql("update memory_history set gone_at = now() - interval '31 days' where content = 'b'")
     with memory.database.connection(5) as connection:
-        assert history.prune(connection, 30) == 1
+        assert upkeep.prune_history(connection, 30) == 1
     assert memory.past() == [("removed", "a")]
 
 
@@ -244,7 +244,7 @@ def test_a_role_that_could_write_before_the_upgrade_can_write_after_it(
     assert memory.past("content, how, session_id") == [("a", "replaced", ""), ("b", "removed", "s")]
     assert memory.command("undo", "1").code == 0
     with memory.database.connection(5) as connection:
-        assert history.prune(connection, 1) == 2
+        assert upkeep.prune_history(connection, 1) == 2
     memory.database.close()
 
 

@@ -11,7 +11,7 @@ from ...errors import DatabaseUnavailable
 from ...model import Add, RecallRequest, Remove, Scope
 from ...runtime import Runtime, acquire, release
 from ...settings import Settings
-from ...store import history, rows
+from ...store import entries, rows
 from ...text.theme_names import DEFAULT_THEME, normalise
 
 READY_S_MAX = 30.0
@@ -54,7 +54,7 @@ def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
         if runtime.writer.flush(STORED_S_MAX):
             with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
                 rows.forget(connection, theme, [added.id, removed.id])
-                history.erase(connection, theme, content)
+                entries.erase(connection, theme, content)
 
 
 def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[How, float]:

@@ -28,7 +28,7 @@ from ..schema import migrations, verification
 from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
-from .socket_timeouts import TimedConnection, socket_timeouts
+from .socket_timeouts import TimedConnection
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -141,20 +141,20 @@ class Database:
     ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
         deadline = time.monotonic() + within_s
-        pool, connection = self._opened_pool(), None
+        pool = self._opened_pool()
         try:
             with wrap_errors():
-                try:
-                    connection = _checked(pool, timeout_s, opening)
-                    with socket_timeouts(deadline - time.monotonic(), answer_s), connection:
-                        yield connection
-                finally:
-                    if connection is not None:
-                        pool.putconn(connection)
+                connection = _checked(pool, timeout_s, opening)
         except DatabaseUnavailable as error:
-            if self._refusal and connection is None:
+            if self._refusal:
                 error.add_note(self._refusal)
             raise
+        with wrap_errors():
+            try:
+                with connection.limited(deadline - time.monotonic(), answer_s), connection:
+                    yield connection
+            finally:
+                pool.putconn(connection)
 
     def close(self) -> None:
         """Close the pool; the next use opens it again."""
@@ -214,7 +214,7 @@ def _checked(pool: ConnectionPool[TimedConnection], timeout_s: float, opening: b
         connection = pool.getconn(timeout=deadline - time.monotonic())
         try:
             # At most a third of the time, so that there is enough for a new connection when this one is dead.
-            with socket_timeouts(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
+            with connection.limited(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
                 connection.execute(opening)
             # A connection that was made before the migrations does not know the types yet.
             if connection.adapters.types.get("halfvec") is None:
@@ -234,7 +234,7 @@ def _checked(pool: ConnectionPool[TimedConnection], timeout_s: float, opening: b
 
 def _register_types(connection: TimedConnection) -> None:
     try:
-        with socket_timeouts(ANSWER_S_MAX):
+        with connection.limited(ANSWER_S_MAX):
             register_vector(connection)
     except psycopg.ProgrammingError as error:
         # The types are unknown before the migrations; `verify` reports that with the command to run.
@@ -247,13 +247,9 @@ def part(connection: Connection, statement_timeout_s: float, **local: LiteralStr
 
     Raises what `Database.connection` raises; the transaction can go on after an error.
     """
-    with wrap_errors():
-        connection.execute(b"savepoint part; " + _set_local(statement_timeout_s, local))
-        try:
-            yield
-        finally:
-            if not connection.closed:
-                connection.execute(b"rollback to part; release part")
+    with wrap_errors(), connection.transaction(force_rollback=True):
+        connection.execute(_set_local(statement_timeout_s, local))
+        yield
 
 
 def tuples(

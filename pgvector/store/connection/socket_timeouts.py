@@ -6,7 +6,6 @@ The server itself keeps `statement_timeout`, so that limit does not help then.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,32 +18,14 @@ from psycopg.rows import DictRow
 RV = TypeVar("RV")
 
 
-class _Limits(threading.local):
-    """Limits of this thread: the monotonic time when it stops waiting, and the longest wait for one answer."""
-
-    deadline = math.inf
-    answer_s = math.inf
-
-
-_limits = _Limits()
-
-
-@contextmanager
-def socket_timeouts(within_s: float = math.inf, answer_s: float = math.inf) -> Iterator[None]:
-    """Limit how long this thread waits for servers in the block: in all, and for each answer."""
-    before = _limits.deadline, _limits.answer_s
-    _limits.deadline, _limits.answer_s = time.monotonic() + within_s, answer_s
-    try:
-        yield
-    finally:
-        _limits.deadline, _limits.answer_s = before
-
-
 class TimedConnection(psycopg.Connection[DictRow]):
-    """A connection that closes itself and raises OperationalError when the limits of its thread are exceeded.
+    """A connection that closes itself and raises OperationalError when its limits are exceeded.
 
     A pool hides why it cannot connect, so `connect` passes the error to `report`, or None after a success.
     """
+
+    # The monotonic time when it stops waiting, and the longest wait for one answer.
+    _deadline = _answer_s = math.inf
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through
@@ -59,9 +40,18 @@ class TimedConnection(psycopg.Connection[DictRow]):
         report(None)
         return connection
 
+    @contextmanager
+    def limited(self, within_s: float = math.inf, answer_s: float = math.inf) -> Iterator[None]:
+        """Limit how long this connection waits for the server in the block: in all, and for each answer."""
+        self._deadline, self._answer_s = time.monotonic() + within_s, answer_s
+        try:
+            yield
+        finally:
+            self._deadline = self._answer_s = math.inf
+
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for an answer of the server."""
-        deadline = min(_limits.deadline, time.monotonic() + _limits.answer_s)
+        deadline = min(self._deadline, time.monotonic() + self._answer_s)
         return super().wait(self._until(deadline, gen), *args, **kwargs)
 
     def _until(self, deadline: float, gen: PQGen[RV]) -> PQGen[RV]:

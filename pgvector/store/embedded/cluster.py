@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 from ...errors import DatabaseUnavailable, SettingsError
-from .system import Account, make_private_folder, part_of, run
+from ...files import overwrite
+from .system import Account, as_root, make_private_folder, run
 
 DATABASE = "hermes"
 ROLE = "hermes"
@@ -46,7 +49,7 @@ def create(data: Path, account: Account, programs: Path, deadline: float) -> Non
     """
     for leftover in data.parent.glob(f"{data.name}.part-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    part = part_of(data)
+    part = data.with_name(f"{data.name}.part-{secrets.token_hex(4)}")
     make_private_folder(part, account)
     _initdb(part, account, programs, deadline)
     single = [str(programs / "postgres"), "--single", "-D", str(part), "-c", "exit_on_error=on", "template1"]
@@ -91,8 +94,11 @@ def version_of(data: Path) -> str:
         return ""
 
 
-def command(data: Path, sockets: Path, state: Path, programs: Path) -> list[str]:
-    """The command line of a server. Options that keep it private are here, because they override files in `data`."""
+def start_command(data: Path, sockets: Path, state: Path, programs: Path, timeout_s: float) -> list[str]:
+    """The command that starts a server in the background and waits until it answers; its environment needs PGDATA.
+
+    Options that keep the server private are here, because they override files in `data`.
+    """
     quoted_sockets = str(sockets).replace('"', '""')
     options = {
         "hba_file": str(state / "pg_hba.conf"),
@@ -107,20 +113,23 @@ def command(data: Path, sockets: Path, state: Path, programs: Path) -> list[str]
     if _small_shm():
         options["dynamic_shared_memory_type"] = "sysv"
     flags = [flag for name, value in options.items() for flag in ("-c", f"{name}={value}")]
-    return [str(programs / "postgres"), "-D", str(data), *flags]
+    # pg_ctl gives the options to a shell. It would do that with its own -D, too, but without quoting.
+    quoted = shlex.join(["-D", str(data), *flags])
+    wait = f"--timeout={max(1, int(timeout_s))}"
+    return [str(programs / "pg_ctl"), "start", "--silent", "--wait", wait, f"--options={quoted}"]
 
 
-def write_authentication(state: Path, names: set[str], mode: int) -> None:
+def write_authentication(state: Path, names: set[str]) -> None:
     """Admit only these users of the operating system, which Postgres knows by the credentials of the socket."""
     texts = {
         "pg_hba.conf": f"local all {ROLE} peer map=owner\n",
         "pg_ident.conf": "".join(f'owner "{name}" {ROLE}\n' for name in sorted(names)),
     }
     for name, text in texts.items():
-        part = part_of(state / name)
-        part.write_text(text)
-        part.chmod(mode)
-        part.replace(state / name)
+        overwrite(state / name, text)
+        if as_root():
+            # The server runs under another account.
+            (state / name).chmod(0o644)
 
 
 def _small_shm() -> bool:

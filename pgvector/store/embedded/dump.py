@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from uuid import uuid4
@@ -12,7 +12,7 @@ from ...errors import DatabaseUnavailable
 from . import cluster
 from .programs import program
 from .server import EmbeddedServer
-from .system import clean_environment
+from .system import account_of, run
 
 NAME = "memory.dump"
 START_S_MAX = 30.0
@@ -47,24 +47,15 @@ def fresh_dump(server: EmbeddedServer, folder: Path, *, age_s_max: float, timeou
 
 def _dump(server: EmbeddedServer, target: Path, timeout_s: float) -> None:
     part = target.with_name(f"{target.name}.{uuid4().hex}")
-    command = [
-        str(program("pg_dump")),
-        "--format=custom",
-        "--no-owner",
-        "--no-privileges",
-        f"--file={part}",
-        server.dsn,
-    ]
+    options = ["--format=custom", "--no-owner", "--no-privileges", f"--file={part}", server.dsn]
+    deadline = time.monotonic() + timeout_s
     try:
         part.touch(mode=0o600)
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout_s,
-            env=clean_environment(), cwd="/", check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise DatabaseUnavailable(f"pg_dump failed: {cluster.tail(done.stderr.decode(errors='replace'))}")
+        code, output = run(
+            account_of(os.geteuid()), [str(program("pg_dump")), *options], deadline, remedy="dump it by hand"
+        )
+        if code:
+            raise DatabaseUnavailable(f"pg_dump failed: {cluster.tail(output)}")
         part.replace(target)
-    except subprocess.TimeoutExpired:
-        raise DatabaseUnavailable(f"pg_dump did not finish within {timeout_s:g} s; dump it by hand") from None
     finally:
         part.unlink(missing_ok=True)

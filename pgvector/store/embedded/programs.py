@@ -68,8 +68,7 @@ def copy_programs(source: Path, target: Path) -> Path:
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     install = part / _WHEEL / source.name
-    for folder in ("bin", "lib", "share"):
-        shutil.copytree(source / folder, install / folder, ignore=shutil.ignore_patterns("*.a", "pgxs"))
+    shutil.copytree(source, install, ignore=shutil.ignore_patterns("*.a", "pgxs", "include"))
     libraries = source.parent.with_name(f"{_WHEEL}.libs")
     if libraries.exists():
         shutil.copytree(libraries, part / libraries.name)

@@ -201,7 +201,7 @@ class EmbeddedServer:
             system.make_folder(paths.sockets.parent)
         system.make_private_folder(paths.sockets, account)
         admitted = {account_of(os.geteuid()).pw_name, account_of(0).pw_name}
-        cluster.write_authentication(paths.state, admitted, 0o644 if as_root() else 0o600)
+        cluster.write_authentication(paths.state, admitted)
         if not paths.data.exists():
             cluster.create(paths.data, account, programs, deadline)
         cluster.check_version(paths.data, MAJOR)
@@ -209,19 +209,21 @@ class EmbeddedServer:
 
     def _start(self, account: Account, programs: Path, deadline: float) -> bool:
         log = os.open(self.paths.log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        command = cluster.command(self.paths.data, self.paths.sockets, self.paths.state, programs)
+        data, sockets, state = self.paths.data, self.paths.sockets, self.paths.state
         try:
             while True:
                 # A server that runs but does not answer yet was started by a process that has died since.
-                if self._postmaster() is not None and self._wait(None, deadline):
+                if self._wait(deadline):
                     return False
                 self._remove_stale_files(deadline)
                 offset = os.fstat(log).st_size
-                pid = system.run_detached(account, command, log, deadline)
-                if self._wait(pid, deadline):
+                command = cluster.start_command(data, sockets, state, programs, deadline - time.monotonic())
+                code, _ = system.run(account, command, deadline, output=log, PGDATA=str(data))
+                if code == 0:
                     return True
                 output = os.pread(log, 2**16, offset).decode(errors="replace")
-                if not any(text in output for text in _STILL_HELD) or time.monotonic() > deadline:
+                still_held = any(text in output for text in _STILL_HELD) and time.monotonic() < deadline
+                if self._postmaster() is None and not still_held:
                     raise DatabaseUnavailable(
                         f"the embedded server did not start: {cluster.tail(output)}; its log is {self.paths.log}"
                     )
@@ -229,15 +231,15 @@ class EmbeddedServer:
         finally:
             os.close(log)
 
-    def _wait(self, pid: int | None, deadline: float) -> bool:
-        """Wait until the server answers; False when process `pid` has ended and no other server runs."""
+    def _wait(self, deadline: float) -> bool:
+        """Wait until the running server answers; False when none runs."""
         while not self._answers():
-            alive = self._postmaster()
-            if alive is None and (pid is None or not system.runs(pid, str(self.paths.data))):
+            pid = self._postmaster()
+            if pid is None:
                 return False
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
-                    f"the embedded server (process {alive or pid}) runs but does not answer in {self.paths.sockets}: "
+                    f"the embedded server (process {pid}) runs but does not answer in {self.paths.sockets}: "
                     f"it may be recovering from a crash, or see another {self.paths.sockets.parent} than this process; "
                     f"try again later, and read {self.paths.log}"
                 )

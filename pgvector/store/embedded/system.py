@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
-import secrets
 import shutil
 import signal
 import stat
@@ -15,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...errors import DatabaseUnavailable, SettingsError
 
@@ -23,7 +22,6 @@ from ...errors import DatabaseUnavailable, SettingsError
 Account: TypeAlias = pwd.struct_passwd
 
 ACCOUNT = "hermes-pgvector"
-_EXECVE_S_MAX = 0.2
 
 _USERADD = ("--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", ACCOUNT)
 
@@ -66,8 +64,11 @@ def server_account(data: Path, deadline: float) -> Account:
                 f"{data} belongs to root, under which Postgres refuses to run: remove it, or set data_dir"
             )
         return owner
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
     with locked(system_folder() / "lock", deadline):
-        account = _named(ACCOUNT) or _added() or _named("nobody")
+        if _named(ACCOUNT) is None and useradd:
+            subprocess.run([useradd, *_USERADD], capture_output=True, timeout=30, check=False)
+    account = _named(ACCOUNT) or _named("nobody")
     if account is None:
         raise SettingsError(
             f"Postgres refuses to run as root and no account could be made: add a user {ACCOUNT}, or set dsn"
@@ -79,13 +80,6 @@ def _named(name: str) -> Account | None:
     with suppress(KeyError):
         return pwd.getpwnam(name)
     return None
-
-
-def _added() -> Account | None:
-    program = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    if program:
-        subprocess.run([program, *_USERADD], capture_output=True, timeout=30, check=False)
-    return _named(ACCOUNT)
 
 
 def make_folder(path: Path) -> None:
@@ -173,83 +167,52 @@ def clean_environment() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC", **kept}
 
 
-def _spawn(account: Account, arguments: list[str], stderr: int) -> subprocess.Popen[bytes]:
-    switch = as_root()
+def run(
+    account: Account,
+    arguments: list[str],
+    deadline: float,
+    *,
+    text: str = "",
+    output: int = subprocess.PIPE,
+    remedy: str = "try again with more time",
+    **environment: str,
+) -> tuple[int, str]:
+    """Run a program with `text` as its input; returns its exit code and what it prints, unless that goes to `output`.
+
+    Raises DatabaseUnavailable when it cannot be started, or does not end before the deadline. Then it is killed
+    together with its process group; a server that pg_ctl has started is in another one.
+    """
+    switch: dict[str, Any] = {}
+    if as_root():
+        switch = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     try:
-        return subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            cwd="/",
-            env=clean_environment(),
-            user=account.pw_uid if switch else None,
-            group=account.pw_gid if switch else None,
-            extra_groups=[] if switch else None,
-            umask=0o077,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, cwd="/",
+            env=clean_environment() | environment, umask=0o077, start_new_session=True, **switch,
+        )  # fmt: skip
     except OSError as error:
         raise DatabaseUnavailable(
             f"cannot run {arguments[0]} as {account.pw_name}: {error}; if this machine forbids it, set dsn"
         ) from error
-
-
-def run(
-    account: Account, arguments: list[str], deadline: float, *, text: str = "", stderr: int = subprocess.STDOUT
-) -> tuple[int, str]:
-    """Run a program with `text` as its input; returns its exit code and output, by default of both streams.
-
-    Raises DatabaseUnavailable when it cannot be started, or does not end before the deadline. Then it is killed
-    together with its children.
-    """
-    process = _spawn(account, arguments, stderr)
     try:
-        output, _ = process.communicate(text.encode(), timeout=max(0.1, deadline - time.monotonic()))
+        printed, _ = process.communicate(text.encode(), timeout=deadline - time.monotonic())
     except subprocess.TimeoutExpired:
-        raise DatabaseUnavailable(f"{arguments[0]} did not finish in time: try again with more time") from None
+        raise DatabaseUnavailable(f"{arguments[0]} did not finish in time: {remedy}") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return process.returncode, output.decode(errors="replace")
-
-
-def run_detached(account: Account, arguments: list[str], log: int, deadline: float) -> int:
-    """Start a program that outlives this process, in its own session, and return its process id.
-
-    It is started by a shell, so that it is not a child of this process: it leaves no zombie and survives when this
-    process kills its children.
-    """
-    script = '"$0" "$@" </dev/null >&2 & echo $!'
-    _, pid = run(account, ["/bin/sh", "-c", script, *arguments], deadline, stderr=log)
-    return int(pid)
+    return process.returncode, (printed or b"").decode(errors="replace")
 
 
 def runs(pid: int, argument: str) -> bool:
     """Whether the process runs (a zombie does not) and was started with the argument."""
     if sys.platform == "linux":
         try:
-            return os.fsencode(argument) in _command_line(pid).split(b"\0")
+            return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
     listed = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, timeout=10, check=False
     )
     return os.fsencode(argument) in listed.stdout
-
-
-def _command_line(pid: int) -> bytes:
-    """The command line of a process. It is empty for a moment during execve, so an empty one is read again."""
-    deadline = time.monotonic() + _EXECVE_S_MAX
-    while True:
-        shown = Path(f"/proc/{pid}/cmdline").read_bytes()
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1]
-        if shown or state in (b"Z", b"X") or time.monotonic() > deadline:
-            return shown
-        time.sleep(0.001)
-
-
-def part_of(path: Path) -> Path:
-    """A new name beside a file or folder, for building it before it is renamed into place."""
-    return path.with_name(f"{path.name}.part-{secrets.token_hex(4)}")

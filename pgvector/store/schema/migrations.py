@@ -27,6 +27,7 @@ from .preflight import (
     fetch,
     first_line,
     set_timeouts,
+    try_lock,
 )
 from .verification import LATEST, TABLES
 
@@ -206,20 +207,16 @@ def _ledger(connection: Connection) -> dict[int, tuple[str, str | None]]:
 
 
 def _lock(connection: Connection, wait_s: float, progress: Progress) -> None:
-    """Take the advisory lock of the session. Raises DatabaseUnavailable after `wait_s` seconds.
-
-    It polls, because CREATE INDEX CONCURRENTLY of `tune` waits for every session that blocks in a statement.
-    """
+    """Take the lock of the migrations. Raises DatabaseUnavailable after `wait_s` seconds."""
     deadline = time.monotonic() + wait_s
-    reported = False
-    while not fetch(connection, "SELECT pg_try_advisory_lock(%s)", [ADVISORY_LOCK])[0]:
+    if try_lock(connection, ADVISORY_LOCK):
+        return
+    progress("waiting for another migration of this database")
+    while not try_lock(connection, ADVISORY_LOCK):
         if time.monotonic() > deadline:
             raise DatabaseUnavailable(
                 f"another migration of this database still runs after {wait_s:g} s; try again later"
             )
-        if not reported:
-            progress("waiting for another migration of this database")
-            reported = True
         time.sleep(0.2)
 
 

@@ -71,6 +71,14 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
         raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
 
 
+def try_lock(connection: Connection, key: int) -> bool:
+    """Take an advisory lock until the connection is closed; False when another session has it.
+
+    It does not wait, because CREATE INDEX CONCURRENTLY waits for every session that blocks in a statement.
+    """
+    return bool(fetch(connection, "SELECT pg_try_advisory_lock(%s)", [key])[0])
+
+
 def set_timeouts(connection: Connection) -> None:
     """Bound waits for locks to LOCK_TIMEOUT_S and let statements run without a limit, until the connection closes."""
     connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'; SET statement_timeout = 0".encode())

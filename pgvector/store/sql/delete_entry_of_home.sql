@@ -2,4 +2,4 @@
 delete from memory_entries
 where home = %(home)s and home <> '' and target = %(target)s and content_key(content) = content_key(%(content)s)
   and updated_at <= %(at)s and metadata ->> 'origin' is distinct from 'remember'
-returning agent_identity, id
+returning agent_identity as theme, id

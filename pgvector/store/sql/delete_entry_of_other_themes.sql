@@ -3,4 +3,4 @@
 delete from memory_entries
 where home = %(home)s and home <> '' and target = %(target)s and content_key(content) = content_key(%(content)s)
   and agent_identity <> %(theme)s and metadata ->> 'origin' = 'file'
-returning agent_identity, id
+returning agent_identity as theme, id

@@ -4,12 +4,12 @@
 with replayed_answer as (
   select id, session_id, ts from conversations a
   where agent_identity = %(theme)s and metadata ? 'replayed' and ts >= %(at)s::timestamptz - interval '2 seconds'
-    and role = 'assistant' and content = %(content)s and metadata -> 'replayed' -> 'sessions' ? %(session)s::text
+    and role = 'assistant' and content = %(assistant)s and metadata -> 'replayed' -> 'sessions' ? %(session_id)s::text
     and (metadata -> 'replayed' ->> 'at')::timestamptz >= %(at)s::timestamptz
   order by exists (
       select from conversations q
       where q.agent_identity = %(theme)s and q.session_id = a.session_id and q.role = 'user'
-        and q.ts = a.ts - interval '1 microsecond' and q.content = %(question)s) desc, ts, id
+        and q.ts = a.ts - interval '1 microsecond' and q.content = %(user)s) desc, ts, id
   limit 1
 )
 delete from conversations as c
