@@ -6,6 +6,8 @@ import gzip
 import json
 import logging
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import traceback
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +100,12 @@ def _send(handler: BaseHTTPRequestHandler, content: bytes, encoding: str = "") -
     handler.wfile.write(content)
 
 
+def _trickle(handler: BaseHTTPRequestHandler) -> None:
+    ends = time.monotonic() + HOLD_S
+    while time.monotonic() < ends and not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
+        handler.wfile.write(b" ")
+
+
 @pytest.fixture
 def served() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
@@ -111,6 +120,24 @@ def served() -> Iterator[Callable[..., Server]]:
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a certificate for 127.0.0.1 and its key."""
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -noenc -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-keyout", file, "-out", f"{file}.crt"], check=True, capture_output=True)
+    file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
+    return file
+
+
+def _with_tls(server: Server, certificate: Path) -> str:
+    """Let a server that has no connection yet speak TLS; returns its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    return server.url.replace("http:", "https:")
 
 
 def _is_unavailable_in_time(embedder: HttpEmbedder, says: str) -> None:
@@ -146,16 +173,29 @@ def test_a_hanging_endpoint_is_abandoned_at_the_time_limit(served: Callable[...,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9;extension=",
     ],
 )
+@pytest.mark.parametrize("tls", [False, True])
 def test_an_endpoint_that_trickles_its_answer_is_abandoned_at_the_time_limit(
-    served: Callable[..., Server], head: bytes
+    served: Callable[..., Server], head: bytes, tls: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trickle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         handler.wfile.write(head)
-        ends = time.monotonic() + HOLD_S
-        while time.monotonic() < ends and not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
-            handler.wfile.write(b" ")
+        _trickle(handler)
 
-    _is_unavailable_in_time(HttpEmbedder(served(trickle).url, "homemade"), "did not answer within")
+    server = served(trickle)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    url = _with_tls(server, certificate) if tls else server.url
+    _is_unavailable_in_time(HttpEmbedder(url, "homemade"), "did not answer within")
+
+
+def test_an_endpoint_with_tls_answers(
+    served: Callable[..., Server], certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = served()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with closing(HttpEmbedder(_with_tls(server, certificate), "homemade")) as embedder:
+        for _ in range(3):
+            assert len(embedder.embed_query("a", 5)) == 2
+    assert (server.connections, server.requests) == (1, 3)
 
 
 def test_a_call_at_its_time_limit_does_not_interrupt_other_calls(served: Callable[..., Server]) -> None:
@@ -446,6 +486,24 @@ def test_failed_tunnels_through_a_proxy_do_not_use_up_connections(
             with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
                 embedder.embed_query("a", 2.0)
     assert len(tunnels) >= 10
+
+
+@pytest.mark.usefixtures("no_proxy")
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_tunnel_that_trickles_its_handshake_is_abandoned_at_the_time_limit(
+    served: Callable[..., Server], tls: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tunnel(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.rfile.read(1)
+        handler.wfile.write(b"\x16\x03\x03\x20\x00")  # the head of a long TLS record
+        _trickle(handler)
+
+    proxy = served(connect=tunnel)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("HTTPS_PROXY", _with_tls(proxy, certificate) if tls else proxy.url)
+    _is_unavailable_in_time(HttpEmbedder("https://embedder.invalid/v1", "homemade"), "did not answer within")
 
 
 def test_the_address_of_a_request_is_not_logged(
