@@ -122,7 +122,7 @@ class EmbedderCompatibility:
     def calibrate(self) -> None:
         """Read the floor of this model from the home, else measure it. Without an answer it stays unknown."""
         embedder = self.embedder
-        if embedder is None or self._settings.min_similarity is not None:
+        if embedder is None:
             return
         known = self._cached_floors()
         if isinstance(known.get(embedder.model), float):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import sys
-from array import array
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -68,12 +66,8 @@ def request_body(
 
 def parse_answer(endpoint: Endpoint, content: bytes) -> Rows:
     """The vectors of an answer, in the order of the texts. Raises WrongShape."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise WrongShape("an answer that is not JSON") from None
     key = "data" if endpoint.dialect == "openai" else "embeddings"
-    rows = document.get(key) if isinstance(document, dict) else None
+    rows = _json_object(content).get(key)
     if not isinstance(rows, list):
         raise WrongShape(f"an answer without a list {key!r}")
     if endpoint.dialect == "ollama":
@@ -87,15 +81,22 @@ def error_message(content: bytes) -> str:
     It may contain a user's text, so use it to classify the error only and never show it.
     """
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(document, dict):
+        document = _json_object(content)
+    except WrongShape:
         return ""
     error = document.get("error") or document.get("message") or document.get("detail")
     if isinstance(error, dict):
         error = error.get("message")
     return error.lower() if isinstance(error, str) else ""
+
+
+def _json_object(content: bytes) -> dict[str, Any]:
+    """The object that an answer is; empty for other JSON."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        raise WrongShape("an answer that is not JSON") from None
+    return document if isinstance(document, dict) else {}
 
 
 def _in_order(rows: list[Any]) -> list[dict[str, Any]]:
@@ -116,11 +117,8 @@ def _floats(value: Any) -> Iterable[float]:
         return value
     if not isinstance(value, str):
         raise WrongShape("a vector that is neither a list nor base64")
-    numbers = array("f")
     try:
-        numbers.frombytes(base64.b64decode(value, validate=True))
-    except (binascii.Error, ValueError):
+        content = base64.b64decode(value, validate=True)
+        return struct.unpack(f"<{len(content) // 4}f", content)
+    except (ValueError, struct.error):
         raise WrongShape("a vector with invalid base64") from None
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Sequence
 from typing import Literal
@@ -15,10 +14,8 @@ from ..model import Vector
 from . import dialects, models
 from .dialects import Endpoint
 from .http_client import PROXY_VARIABLES, HttpClient
-from .pace import Pace
-from .vectors import TextRefused, longest_bytes, prepared, truncated, validated
+from .vectors import TextRefused, prepared, truncated, validated
 
-_SECONDS_PER_TEXT = 0.005
 _TEMPORARY = frozenset({408, 424, 425, 429})
 _KEY_REFUSED = frozenset({401, 403})
 _BAD_TEXT = frozenset({400, 413, 422})
@@ -39,13 +36,12 @@ class _BatchRefused(Exception):
         self.too_long = too_long
 
 
-class _WrongEndpoint(Exception):
-    """This address does not serve the dialect; `error` is raised if no other address does."""
+class _WrongEndpoint(EmbedderMismatch):
+    """This address does not serve the dialect. Another may."""
 
-    def __init__(self, status: int, error: EmbedderMismatch) -> None:
-        super().__init__()
-        self.status = status
-        self.error = error
+
+class _KeyRefused(_WrongEndpoint):
+    """This address refuses the key."""
 
 
 class HttpEmbedder:
@@ -61,10 +57,12 @@ class HttpEmbedder:
     for an empty text.
     """
 
+    seconds_per_text = 0.005
+
     def __init__(
         self,
         url: str,
-        model: str = models.DEFAULT_OVER_HTTP,
+        model: str,
         *,
         api: Literal["auto", "openai", "ollama"] = "auto",
         key: str = "",
@@ -74,46 +72,27 @@ class HttpEmbedder:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         address = httpx.URL(url)
-        self._model, self._known = model, models.known(model)
+        self.model = models.canonical(model)
+        self._requested_model, self._known = model, models.known(model)
         self._candidates = dialects.candidates(str(address.copy_with(username=None, password=None)), api)
-        self._endpoint: Endpoint | None = self._candidates[0] if len(self._candidates) == 1 else None
-        self._dimensions = dimensions or self._known.dimensions
+        self._endpoint: Endpoint | None = None
+        self.dimensions = dimensions or self._known.dimensions
         self._requested_dimensions = dimensions if self._known.shortens else 0
         self._batch_max = batch_max
         self._chars_max = min(chars_max, self._known.chars_max or chars_max)
         self._accepts_base64: bool | None = None
         self._has_answered = False
-        self._lock = threading.Lock()
-        self._pace = Pace(_SECONDS_PER_TEXT)
         self._client = HttpClient(address, key, transport)
         self._host = self._client.host
-
-    def __repr__(self) -> str:
-        return f"HttpEmbedder({self._host!r}, {self._model!r})"
-
-    @property
-    def model(self) -> str:
-        return models.canonical(self._model)
-
-    @property
-    def dimensions(self) -> int | None:
-        return self._dimensions
-
-    @property
-    def seconds_per_text(self) -> float:
-        return self._pace.seconds_per_text
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
         """One unit vector for each text, in order. If a request fails or the time runs out, all results are lost."""
         deadline = time.monotonic() + timeout_s
         clean = [prepared(text, self._chars_max) for text in texts]
-        if not clean:
-            return []
         found: list[Vector] = []
-        with self._pace.measured(len(clean)):
-            for start in range(0, len(clean), self._batch_max):
-                batch = clean[start : start + self._batch_max]
-                found += self._embed_resizing(self._known.passage_prefix, batch, start, deadline)
+        for start in range(0, len(clean), self._batch_max):
+            batch = clean[start : start + self._batch_max]
+            found += self._embed_resizing(self._known.passage_prefix, batch, start, deadline)
         return found
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
@@ -134,7 +113,7 @@ class HttpEmbedder:
             except TextRefused as refused:
                 raise TextRefused(str(refused), first + refused.index) from None
             except _BatchRefused as refused:
-                longest = longest_bytes(batch)
+                longest = max(len(text.encode("utf-8")) for text in batch)
                 if longest > _TRUNCATED_BYTES_MIN and (refused.too_long or len(batch) == 1):
                     batch = [truncated(text, longest // 2) for text in batch]
                 elif len(batch) == 1:
@@ -148,31 +127,22 @@ class HttpEmbedder:
     def _embed(self, inputs: list[str], deadline: float) -> list[Vector]:
         """The vectors of a batch, from the cached endpoint or else from the first candidate that serves its dialect."""
         cached = self._endpoint
-        wrong: _WrongEndpoint | None = None
+        wrong: list[_WrongEndpoint] = []
         for endpoint in (cached,) if cached else self._candidates:
             try:
                 raw = self._request(endpoint, inputs, deadline)
             except _WrongEndpoint as error:
-                # A refused key is the most useful of several errors.
-                wrong = wrong if wrong and wrong.status in _KEY_REFUSED else error
+                wrong.append(error)
                 continue
-            source = f"{self._model} at {self._host}"
+            source = f"{self._requested_model} at {self._host}"
             vectors = validated(
-                raw, count=len(inputs), dimensions=self._dimensions, source=source, trusted=self._has_answered
+                raw, count=len(inputs), dimensions=self.dimensions, source=source, trusted=self._has_answered
             )
-            self._cache_endpoint(endpoint, len(vectors[0]), source)
+            self._endpoint, self.dimensions, self._has_answered = endpoint, len(vectors[0]), True
             return vectors
-        if len(self._candidates) > 1:
-            self._endpoint = None
-        raise wrong.error if wrong else EmbedderMismatch(f"{self._host} has no address to ask; check embed_url")
-
-    def _cache_endpoint(self, endpoint: Endpoint, dimensions: int, source: str) -> None:
-        with self._lock:
-            if self._dimensions not in (None, dimensions):
-                raise EmbedderMismatch(
-                    f"{source} answered vectors of {self._dimensions} numbers first, {dimensions} now"
-                )
-            self._endpoint, self._dimensions, self._has_answered = endpoint, dimensions, True
+        self._endpoint = None
+        # A refused key is the most useful of several errors.
+        raise next((error for error in wrong if isinstance(error, _KeyRefused)), wrong[-1])
 
     def _request(self, endpoint: Endpoint, inputs: list[str], deadline: float) -> dialects.Rows:
         as_base64 = self._accepts_base64 is not False and endpoint.dialect == "openai"
@@ -188,12 +158,11 @@ class HttpEmbedder:
         try:
             return dialects.parse_answer(endpoint, content)
         except dialects.WrongShape as wrong:
-            advice = "check embed_url and embed_api"
-            raise _WrongEndpoint(status, EmbedderMismatch(f"{self._host} answered {wrong}; {advice}")) from None
+            raise _WrongEndpoint(f"{self._host} answered {wrong}; check embed_url and embed_api") from None
 
     def _post(self, endpoint: Endpoint, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
         payload = dialects.request_body(
-            endpoint, self._model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
+            endpoint, self._requested_model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
         )
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
         return self._client.post(endpoint.url, payload, bytes_max, deadline)
@@ -204,8 +173,9 @@ class HttpEmbedder:
         if (status in _BAD_TEXT or status == 500) and _TOO_LONG.search(message):
             return _BatchRefused(status, too_long=True)
         if status in (400, 404) and "model" in message:
-            pull = f"pull it there (`ollama pull {self._model}`) or correct embed_model"
-            return EmbedderMismatch(f"{answered}: it has no embedding model {self._model!r}; {pull}")
+            model = self._requested_model
+            pull = f"pull it there (`ollama pull {model}`) or correct embed_model"
+            return EmbedderMismatch(f"{answered}: it has no embedding model {model!r}; {pull}")
         if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(message)):
             return _BatchRefused(status, too_long=False)
         if status in _TEMPORARY or status >= 500:
@@ -215,10 +185,9 @@ class HttpEmbedder:
                 f"the proxy before {self._host} answered 407: check the password in {PROXY_VARIABLES}"
             )
         if status in _KEY_REFUSED:
-            advice = "check the key in the variable that embed_key_env names"
-            return _WrongEndpoint(status, EmbedderMismatch(f"{answered}: {advice}"))
+            return _KeyRefused(f"{answered}: check the key in the variable that embed_key_env names")
         advice = "check embed_url and embed_api" if status < 400 or status in (404, 405) else "see the endpoint's log"
-        return _WrongEndpoint(status, EmbedderMismatch(f"{answered}; {advice}"))
+        return _WrongEndpoint(f"{answered}; {advice}")
 
     def _text_error(self, status: int, index: int) -> EmbedderMismatch:
         if self._has_answered:

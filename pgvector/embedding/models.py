@@ -8,9 +8,6 @@ from dataclasses import dataclass
 BUNDLED = "multilingual-e5-small"
 DEFAULT_OVER_HTTP = "nomic-embed-text"
 
-# 512 tokens are about this many characters of European text. Endpoints truncate or refuse longer texts.
-_CHARS_OF_512_TOKENS = 2000
-
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
@@ -29,7 +26,8 @@ class KnownModel:
 _SEARCH = "Represent this sentence for searching relevant passages: "
 _SEARCH_ZH = "为这个句子生成表示以用于检索相关文章："
 _INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
-_SHORT = _CHARS_OF_512_TOKENS
+# 512 tokens are about this many characters of European text. Endpoints truncate or refuse longer texts.
+_SHORT = 2000
 
 _NOMIC = KnownModel(768, "search_query: ", "search_document: ")
 _NOMIC_V2 = KnownModel(768, "search_query: ", "search_document: ", _SHORT)

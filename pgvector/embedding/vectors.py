@@ -47,11 +47,6 @@ def truncated(text: str, bytes_max: int) -> str:
     return text.encode("utf-8")[:bytes_max].decode("utf-8", "ignore")
 
 
-def longest_bytes(texts: list[str]) -> int:
-    """The UTF-8 length of the longest text."""
-    return max(len(text.encode("utf-8")) for text in texts)
-
-
 def validated(
     raw: Sequence[Iterable[float]], *, count: int, dimensions: int | None, source: str, trusted: bool = False
 ) -> list[Vector]:
@@ -68,7 +63,13 @@ def validated(
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
-            raise EmbedderMismatch(_wrong_length(source, index, len(row), expected, known=bool(dimensions)))
+            raise EmbedderMismatch(
+                f"{source} answered vectors of {len(row)} numbers where {dimensions} are expected; correct "
+                f"embed_model, or set embed_dimensions to {len(row)} if the database was made for that length"
+                if dimensions
+                else f"{source} answered vectors of different lengths: "
+                f"{expected} numbers first, {len(row)} in number {index + 1}"
+            )
     norms = [math.hypot(*row) for row in rows]
     bad = [index for index, norm in enumerate(norms) if not _NORM_MIN <= norm < math.inf]
     if bad:
@@ -85,16 +86,6 @@ def validated(
 
 def _numbers(vector: Iterable[float], index: int, source: str) -> Vector:
     try:
-        # A vector decoded from base64 is already an array.
-        return vector.tolist() if isinstance(vector, array) else array("d", vector).tolist()
+        return array("d", vector).tolist()
     except (TypeError, OverflowError):
         raise EmbedderMismatch(f"{source} answered vector number {index + 1} that is not a list of numbers") from None
-
-
-def _wrong_length(source: str, index: int, found: int, expected: int, *, known: bool) -> str:
-    if known:
-        return (
-            f"{source} answered vectors of {found} numbers where {expected} are expected; "
-            f"correct embed_model, or set embed_dimensions to {found} if the database was made for that length"
-        )
-    return f"{source} answered vectors of different lengths: {expected} numbers first, {found} in number {index + 1}"

@@ -135,18 +135,6 @@ def test_a_vector_length_is_requested_only_from_models_that_can_shorten() -> Non
     assert [document.get("dimensions") for document in endpoint.documents] == [3, None]
 
 
-def test_the_cost_of_a_passage_is_measured() -> None:
-    def slowly(request: httpx.Request) -> httpx.Response:
-        time.sleep(0.1)
-        return endpoint.answer(request)
-
-    endpoint = Endpoint(override=slowly)
-    embedder = endpoint.embedder()
-    assumed = embedder.seconds_per_text
-    embedder.embed_passages(["a"] * 4, 5)
-    assert embedder.seconds_per_text > assumed
-
-
 # Detection of the dialect
 
 
