@@ -53,15 +53,7 @@ def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
         address = urlsplit(settings.embed_url)
         if not address.hostname or address.port == 0:
             raise ValueError
-        return HttpEmbedder(
-            settings.embed_url,
-            settings.embed_model or models.DEFAULT_OVER_HTTP,
-            api=settings.embed_api,
-            key=key,
-            dimensions=settings.embed_dimensions,
-            batch_max=settings.embed_batch_max,
-            chars_max=settings.embed_chars_max,
-        )
+        return HttpEmbedder(settings, key)
     except (httpx.InvalidURL, ValueError):
         # The address may contain a password, so the message repeats no part of it.
         raise SettingsError(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Literal
 
 import httpx
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
+from ..settings import Settings
 from . import dialects, models
 from .dialects import Endpoint
 from .http_client import PROXY_VARIABLES, HttpClient
@@ -47,39 +47,30 @@ class _KeyRefused(_WrongEndpoint):
 class HttpEmbedder:
     """An endpoint with OpenAI's `/v1/embeddings` or Ollama's `/api/embed`, on kept-alive connections.
 
-    `url` may name the dialect by its path. Otherwise, with `api` "auto", Ollama's is tried first, and the one that
-    answers is cached. `key` is sent as a bearer token and appears in no message. `dimensions` is the expected vector
-    length, 0 if unknown. A request has at most `batch_max` texts of `chars_max` characters. The `timeout_s` of a call
-    limits all of its requests, retries and reads together, but not the name resolution of the system.
+    The address may name the dialect by its path. Otherwise, unless the settings name it, Ollama's is tried first, and
+    the one that answers is cached. `key` is sent as a bearer token and appears in no message. The `timeout_s` of a call
+    limits all of its requests, retries and reads together, but not the name resolution of the system. `transport`
+    replaces the network in tests.
 
     Safe for any thread. A forked child needs a new embedder. Raises EmbedderUnavailable if a retry may help,
     TextRefused for a text that the endpoint cannot embed, EmbedderMismatch if an operator has to act, and ValueError
-    for an empty text.
+    for an empty text. Its constructor raises InvalidURL, UnicodeError or SettingsError.
     """
 
     seconds_per_text = 0.005
 
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        *,
-        api: Literal["auto", "openai", "ollama"] = "auto",
-        key: str = "",
-        dimensions: int = 0,
-        batch_max: int = 64,
-        chars_max: int = 6000,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        address = httpx.URL(url)
-        self.model = models.canonical(model)
-        self._requested_model, self._known = model, models.known(model)
-        self._candidates = dialects.candidates(str(address.copy_with(username=None, password=None)), api)
+    def __init__(self, settings: Settings, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
+        address = httpx.URL(settings.embed_url)
+        self._requested_model = settings.embed_model or models.DEFAULT_OVER_HTTP
+        self.model = models.canonical(self._requested_model)
+        self._known = models.known(self._requested_model)
+        url = str(address.copy_with(username=None, password=None))
+        self._candidates = dialects.candidates(url, settings.embed_api)
         self._endpoint: Endpoint | None = None
-        self.dimensions = dimensions or self._known.dimensions
-        self._requested_dimensions = dimensions if self._known.shortens else 0
-        self._batch_max = batch_max
-        self._chars_max = min(chars_max, self._known.chars_max or chars_max)
+        self.dimensions = settings.embed_dimensions or self._known.dimensions
+        self._requested_dimensions = settings.embed_dimensions if self._known.shortens else 0
+        self._batch_max = settings.embed_batch_max
+        self._chars_max = min(settings.embed_chars_max, self._known.chars_max or settings.embed_chars_max)
         self._accepts_base64: bool | None = None
         self._has_answered = False
         self._client = HttpClient(address, key, transport)
