@@ -46,25 +46,22 @@ class BackgroundExecutor:
 
         with self._ready:
             self._calls.append(run)
-            error = self._start_thread()
-            if error is not None and not self._threads:
-                self._calls.pop()
-                future.set_exception(Unavailable(f"no thread can be started: {error}"))
+            try:
+                self._start_thread()
+            except RuntimeError as error:
+                log.warning("no further thread can be started for background work: %s", error)
+                if not self._threads:
+                    self._calls.pop()
+                    future.set_exception(Unavailable(f"no thread can be started: {error}"))
             self._ready.notify()
         return future
 
-    def _start_thread(self) -> Exception | None:
-        """Start a thread if the calls need one more; returns the error when it cannot be started."""
-        if self._threads >= min(self._threads_max, self._running + len(self._calls)):
-            return None
-        name = f"{self._name}-{self._threads + 1}"
-        try:
+    def _start_thread(self) -> None:
+        """Start a thread if the calls need one more. Raises RuntimeError when it cannot be started."""
+        if self._threads < min(self._threads_max, self._running + len(self._calls)):
+            name = f"{self._name}-{self._threads + 1}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
-        except RuntimeError as error:
-            log.warning("no further thread can be started for background work: %s", error)
-            return error
-        self._threads += 1
-        return None
+            self._threads += 1
 
     def _work(self) -> None:
         while True:

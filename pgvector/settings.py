@@ -20,7 +20,6 @@ from .errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
-_ON = frozenset({"1", "true", "yes", "on"})
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
 
@@ -269,7 +268,7 @@ def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
 
 def _is_on(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip().lower() in _ON
+        return value.strip().lower() in ("1", "true", "yes", "on")
     return value is None or bool(value)
 
 
