@@ -156,18 +156,14 @@ class EmbedderCompatibility:
     def _unanswered(self) -> bool:
         return self._embedder is not None and (self._probe_unanswered or self._embedder.dimensions is None)
 
-    @property
-    def _database_may_lack_model(self) -> bool:
-        """Whether the database may have no model yet. Only a model that has answered may become its model."""
-        state = self._database.state
-        return not self._claimed and (state is None or state.embedding_model is None)
-
     def _find_mismatch(self, stored: int) -> str:
         embedder = self.embedder
         if embedder is None:
             return self._no_embedder_reason
         self._probe_unanswered = False
-        if embedder.dimensions is None or self._database_may_lack_model:
+        state = self._database.state
+        # Only a model that has answered may become the model of the database.
+        if embedder.dimensions is None or not (self._claimed or (state and state.embedding_model)):
             try:
                 embedder.embed_query("dimensions", PROBE_S_MAX)
             except (Unavailable, Refused) as error:

@@ -6,71 +6,62 @@ import base64
 import json
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-Dialect: TypeAlias = Literal["openai", "ollama"]
 Rows: TypeAlias = list[Iterable[float]]
+
+_OLLAMA_PATH = "/api/embed"
 
 
 class WrongShape(ValueError):
     """The answer does not follow the dialect; the message describes it without repeating it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An address and the dialect that it serves."""
-
-    dialect: Dialect
-    url: str
-
-
-def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[Endpoint, ...]:
-    """The endpoints that `embed_url` may mean, in the order to try. A path that names a dialect decides."""
+def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[str, ...]:
+    """The addresses that `embed_url` may mean, in the order to try. A path that names a dialect decides."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-
-    def at(dialect: Dialect, new_path: str) -> Endpoint:
-        return Endpoint(dialect, parts._replace(path=new_path, fragment="").geturl())
-
-    ollama_base = path.removesuffix("/embed").removesuffix("/embeddings").removesuffix("/api")
-    ollama = at("ollama", f"{ollama_base}/api/embed")
-    openai: tuple[Endpoint, ...]
+    ollama = [path.removesuffix("/embed").removesuffix("/embeddings").removesuffix("/api") + _OLLAMA_PATH]
     if path.endswith("/embeddings"):
-        openai = (at("openai", path),)
+        openai = [path]
     elif path.rsplit("/", 1)[-1].startswith("v1"):
-        openai = (at("openai", f"{path}/embeddings"),)
+        openai = [f"{path}/embeddings"]
     else:
-        openai = (at("openai", f"{path}/v1/embeddings"),) + ((at("openai", f"{path}/embeddings"),) if path else ())
+        openai = [f"{path}/v1/embeddings", f"{path}/embeddings"] if path else ["/v1/embeddings"]
     if api == "openai":
-        return openai
-    if api == "ollama" or path.endswith(("/api", "/api/embed")):
-        return (ollama,)
-    return openai if len(openai) == 1 and path else (ollama, *openai)
+        paths = openai
+    elif api == "ollama" or path.endswith(("/api", _OLLAMA_PATH)):
+        paths = ollama
+    else:
+        paths = openai if len(openai) == 1 and path else ollama + openai
+    return tuple(parts._replace(path=each, fragment="").geturl() for each in paths)
 
 
-def request_body(
-    endpoint: Endpoint, model: str, texts: Sequence[str], *, as_base64: bool, dimensions: int = 0
-) -> bytes:
+def is_ollama(address: str) -> bool:
+    """Whether an address of `candidates` serves the dialect of Ollama, not that of OpenAI."""
+    return urlsplit(address).path.endswith(_OLLAMA_PATH)
+
+
+def request_body(address: str, model: str, texts: Sequence[str], *, as_base64: bool, dimensions: int = 0) -> bytes:
     """The JSON to post. `as_base64` requests base64 floats where the dialect has them; `dimensions` above 0 requests
     vectors of that length.
     """
     document: dict[str, Any] = {"model": model, "input": list(texts)}
-    if endpoint.dialect == "openai":
+    if not is_ollama(address):
         document["encoding_format"] = "base64" if as_base64 else "float"
     if dimensions:
         document["dimensions"] = dimensions
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 
 
-def parse_answer(endpoint: Endpoint, content: bytes) -> Rows:
+def parse_answer(address: str, content: bytes) -> Rows:
     """The vectors of an answer, in the order of the texts. Raises WrongShape."""
-    key = "data" if endpoint.dialect == "openai" else "embeddings"
+    key = "embeddings" if is_ollama(address) else "data"
     rows = _json_object(content).get(key)
     if not isinstance(rows, list):
         raise WrongShape(f"an answer without a list {key!r}")
-    if endpoint.dialect == "ollama":
+    if is_ollama(address):
         return [_floats(row) for row in rows]
     return [_floats(row.get("embedding")) for row in _in_order(rows)]
 

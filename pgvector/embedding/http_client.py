@@ -1,4 +1,4 @@
-"""POST requests to one endpoint over kept-alive connections, limited in total time and in answer size."""
+"""Requests to one endpoint over kept-alive connections, limited in total time and in answer size."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class HttpClient:
         self._closed = False
         self._idle = [self._new_client()]
 
-    def post(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
+    def request(self, method: str, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
         """The status and the body of the answer, received before `deadline` on the monotonic clock.
 
         The deadline holds for the sum of all waits, except that name resolution has no limit and each address of a
@@ -118,10 +118,10 @@ class HttpClient:
         _call.deadline = deadline
         try:
             try:
-                response, body = self._exchange(url, payload, bytes_max)
+                response, body = self._exchange(method, url, payload, bytes_max)
             except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
                 # The endpoint may have closed an idle connection at the moment it was used.
-                response, body = self._exchange(url, payload, bytes_max)
+                response, body = self._exchange(method, url, payload, bytes_max)
         except (TimeoutError, httpx.TimeoutException):
             waited_s = time.monotonic() - started
             raise EmbedderUnavailable(f"{self.host} did not answer within {waited_s:.1f} s") from None
@@ -142,7 +142,7 @@ class HttpClient:
         while client := self._take_idle():
             client.close()
 
-    def _exchange(self, url: str, payload: bytes, bytes_max: int) -> tuple[httpx.Response, bytes]:
+    def _exchange(self, method: str, url: str, payload: bytes, bytes_max: int) -> tuple[httpx.Response, bytes]:
         """The answer and its body, still compressed if it came so; at most one chunk more than `bytes_max`.
 
         A connection serves one call at a time, and is closed after a failure.
@@ -155,7 +155,7 @@ class HttpClient:
         client = self._take_idle() or self._new_client()
         extensions = {"trace": _limit_socket}
         try:
-            with client.stream("POST", url, content=payload, timeout=timeout, extensions=extensions) as response:
+            with client.stream(method, url, content=payload, timeout=timeout, extensions=extensions) as response:
                 body = bytearray()
                 for chunk in response.iter_raw():
                     body += chunk

@@ -12,7 +12,6 @@ from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from ..settings import Settings
 from . import dialects, models
-from .dialects import Endpoint
 from .http_client import PROXY_VARIABLES, HttpClient
 from .vectors import TextRefused, prepared, truncated, validated
 
@@ -27,13 +26,12 @@ _ANSWER_BYTES_BASE = 1 << 16
 _ANSWER_BYTES_PER_TEXT = 1 << 17
 
 
-class _BatchRefused(Exception):
+class _BatchRefused(EmbedderMismatch):
     """The endpoint refuses these texts together, or one of them as it is."""
 
-    def __init__(self, status: int, *, too_long: bool) -> None:
-        super().__init__()
-        self.status = status
-        self.too_long = too_long
+    def __init__(self, answered: str, *, too_long: bool) -> None:
+        super().__init__(f"{answered}; check embed_model, embed_url and the endpoint's log")
+        self.answered, self.too_long = answered, too_long
 
 
 class _WrongEndpoint(EmbedderMismatch):
@@ -66,7 +64,7 @@ class HttpEmbedder:
         self._known = models.known(self._requested_model)
         url = str(address.copy_with(username=None, password=None))
         self._candidates = dialects.candidates(url, settings.embed_api)
-        self._endpoint: Endpoint | None = None
+        self._address: str | None = None
         self.dimensions = settings.embed_dimensions or self._known.dimensions
         self._requested_dimensions = settings.embed_dimensions if self._known.shortens else 0
         self._batch_max = settings.embed_batch_max
@@ -107,21 +105,23 @@ class HttpEmbedder:
                 longest = max(len(text.encode("utf-8")) for text in batch)
                 if longest > _TRUNCATED_BYTES_MIN and (refused.too_long or len(batch) == 1):
                     batch = [truncated(text, longest // 2) for text in batch]
-                elif len(batch) == 1:
-                    raise self._text_error(refused.status, first) from None
-                else:
+                elif len(batch) > 1:
                     break
+                elif self._has_answered:
+                    raise TextRefused(f"{refused.answered} to one text, even when it was truncated", first) from None
+                else:
+                    raise
         half = len(batch) // 2
         head = self._embed_resizing(prefix, batch[:half], first, deadline)
         return head + self._embed_resizing(prefix, batch[half:], first + half, deadline)
 
     def _embed(self, inputs: list[str], deadline: float) -> list[Vector]:
-        """The vectors of a batch, from the cached endpoint or else from the first candidate that serves its dialect."""
-        cached = self._endpoint
+        """The vectors of a batch, from the cached address or else from the first candidate that serves its dialect."""
+        cached = self._address
         wrong: list[_WrongEndpoint] = []
-        for endpoint in (cached,) if cached else self._candidates:
+        for address in (cached,) if cached else self._candidates:
             try:
-                raw = self._request(endpoint, inputs, deadline)
+                raw = self._request(address, inputs, deadline)
             except _WrongEndpoint as error:
                 wrong.append(error)
                 continue
@@ -129,46 +129,46 @@ class HttpEmbedder:
             vectors = validated(
                 raw, count=len(inputs), dimensions=self.dimensions, source=source, trusted=self._has_answered
             )
-            self._endpoint, self.dimensions, self._has_answered = endpoint, len(vectors[0]), True
+            self._address, self.dimensions, self._has_answered = address, len(vectors[0]), True
             return vectors
-        self._endpoint = None
+        self._address = None
         # A refused key is the most useful of several errors.
         raise next((error for error in wrong if isinstance(error, _KeyRefused)), wrong[-1])
 
-    def _request(self, endpoint: Endpoint, inputs: list[str], deadline: float) -> dialects.Rows:
-        as_base64 = self._accepts_base64 is not False and endpoint.dialect == "openai"
-        status, content = self._post(endpoint, inputs, as_base64, deadline)
+    def _request(self, address: str, inputs: list[str], deadline: float) -> dialects.Rows:
+        as_base64 = self._accepts_base64 is not False and not dialects.is_ollama(address)
+        status, content = self._post(address, inputs, as_base64, deadline)
         if as_base64 and self._accepts_base64 is None:
             if status in (400, 422):
-                status, content = self._post(endpoint, inputs, False, deadline)
+                status, content = self._post(address, inputs, False, deadline)
                 as_base64 = False
             if status == 200:
                 self._accepts_base64 = as_base64
         if status != 200:
             raise self._status_error(status, dialects.error_message(content))
         try:
-            return dialects.parse_answer(endpoint, content)
+            return dialects.parse_answer(address, content)
         except dialects.WrongShape as wrong:
             raise _WrongEndpoint(f"{self._host} answered {wrong}; check embed_url and embed_api") from None
 
-    def _post(self, endpoint: Endpoint, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
+    def _post(self, address: str, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
         payload = dialects.request_body(
-            endpoint, self._requested_model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
+            address, self._requested_model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
         )
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
-        return self._client.post(endpoint.url, payload, bytes_max, deadline)
+        return self._client.request("POST", address, payload, bytes_max, deadline)
 
     def _status_error(self, status: int, message: str) -> Exception:
         """The error for a status other than 200. It repeats nothing of the endpoint's `message`."""
         answered = f"{self._host} answered {status}"
         if (status in _BAD_TEXT or status == 500) and _TOO_LONG.search(message):
-            return _BatchRefused(status, too_long=True)
+            return _BatchRefused(answered, too_long=True)
         if status in (400, 404) and "model" in message:
             model = self._requested_model
             pull = f"pull it there (`ollama pull {model}`) or correct embed_model"
             return EmbedderMismatch(f"{answered}: it has no embedding model {model!r}; {pull}")
         if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(message)):
-            return _BatchRefused(status, too_long=False)
+            return _BatchRefused(answered, too_long=False)
         if status in _TEMPORARY or status >= 500:
             return EmbedderUnavailable(f"{answered}; the request is retried later")
         if status == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
@@ -179,8 +179,3 @@ class HttpEmbedder:
             return _KeyRefused(f"{answered}: check the key in the variable that embed_key_env names")
         advice = "check embed_url and embed_api" if status < 400 or status in (404, 405) else "see the endpoint's log"
         return _WrongEndpoint(f"{answered}; {advice}")
-
-    def _text_error(self, status: int, index: int) -> EmbedderMismatch:
-        if self._has_answered:
-            return TextRefused(f"{self._host} answered {status} to one text, even when it was truncated", index)
-        return EmbedderMismatch(f"{self._host} answered {status}; check embed_model, embed_url and the endpoint's log")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.embedding import dialects, models
 from hermes_memory_pgvector.embedding.calibration import PASSAGES, QUERIES, noise_floor
-from hermes_memory_pgvector.embedding.dialects import Endpoint
 from hermes_memory_pgvector.embedding.vectors import TextRefused, prepared, truncated, validated
 from hermes_memory_pgvector.errors import EmbedderMismatch
 
@@ -107,8 +106,7 @@ def test_the_latest_tag_is_not_part_of_the_name_of_a_model() -> None:
 
 # Dialects
 
-OPENAI = Endpoint("openai", "http://h/v1/embeddings")
-OLLAMA = Endpoint("ollama", "http://h/api/embed")
+OPENAI, OLLAMA = "http://h/v1/embeddings", "http://h/api/embed"
 
 
 @pytest.mark.parametrize(
@@ -125,12 +123,13 @@ OLLAMA = Endpoint("ollama", "http://h/api/embed")
     ],
 )
 def test_a_path_that_names_a_dialect_decides_and_else_both_are_tried(url: str, expected: list[str]) -> None:
-    assert [endpoint.url for endpoint in dialects.candidates(url, "auto")] == expected
+    assert list(dialects.candidates(url, "auto")) == expected
+    assert [dialects.is_ollama(address) for address in expected] == [address.endswith("/embed") for address in expected]
 
 
 def test_a_named_dialect_is_the_only_one_tried() -> None:
-    assert [e.dialect for e in dialects.candidates("http://h", "openai")] == ["openai"]
-    assert dialects.candidates("http://h/api/embeddings", "ollama") == (Endpoint("ollama", "http://h/api/embed"),)
+    assert dialects.candidates("http://h", "openai") == (OPENAI,)
+    assert dialects.candidates("http://h/api/embeddings", "ollama") == (OLLAMA,)
 
 
 @given(st.lists(st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=5), min_size=1, max_size=6), st.randoms())
@@ -144,7 +143,7 @@ def test_openai_answers_are_read_in_index_order_as_base64_or_floats(rows: list[l
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "content"),
+    ("address", "content"),
     [
         (OPENAI, b"<html>"),
         (OPENAI, b"[]"),
@@ -160,9 +159,9 @@ def test_openai_answers_are_read_in_index_order_as_base64_or_floats(rows: list[l
         (OLLAMA, b"[" * 100_000),
     ],
 )
-def test_answers_of_another_shape_are_errors(endpoint: Endpoint, content: bytes) -> None:
+def test_answers_of_another_shape_are_errors(address: str, content: bytes) -> None:
     with pytest.raises(dialects.WrongShape):
-        dialects.parse_answer(endpoint, content)
+        dialects.parse_answer(address, content)
 
 
 # Answers
