@@ -5,17 +5,45 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-Rows: TypeAlias = list[Iterable[float]]
+from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
+
+from ..model import Vector
 
 _OLLAMA_PATH = "/api/embed"
 
 
 class WrongShape(ValueError):
     """The answer does not follow the dialect; the message describes it without repeating it."""
+
+
+def _from_base64(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    content = base64.b64decode(value, validate=True)
+    if len(content) % 4:
+        raise ValueError("not base64 of floats")
+    return struct.unpack(f"<{len(content) // 4}f", content)
+
+
+# Without FailFast, a wrong answer costs memory for an error of each of its numbers.
+_Numbers: TypeAlias = Annotated[Vector, FailFast()]
+
+
+class _OllamaAnswer(BaseModel):
+    embeddings: Annotated[list[_Numbers], FailFast()]
+
+
+class _OpenAiItem(BaseModel):
+    index: int | None = None
+    embedding: Annotated[_Numbers, BeforeValidator(_from_base64)]
+
+
+class _OpenAiAnswer(BaseModel):
+    data: Annotated[list[_OpenAiItem], FailFast()]
 
 
 def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[str, ...]:
@@ -55,15 +83,23 @@ def request_body(address: str, model: str, texts: Sequence[str], *, as_base64: b
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 
 
-def parse_answer(address: str, content: bytes) -> Rows:
+def parse_answer(address: str, content: bytes) -> list[Vector]:
     """The vectors of an answer, in the order of the texts. Raises WrongShape."""
-    key = "embeddings" if is_ollama(address) else "data"
-    rows = _json_object(content).get(key)
-    if not isinstance(rows, list):
-        raise WrongShape(f"an answer without a list {key!r}")
-    if is_ollama(address):
-        return [_floats(row) for row in rows]
-    return [_floats(row.get("embedding")) for row in _in_order(rows)]
+    try:
+        if is_ollama(address):
+            return _OllamaAnswer.model_validate_json(content).embeddings
+        items = _OpenAiAnswer.model_validate_json(content).data
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if problem["type"] == "json_invalid":
+            raise WrongShape("an answer that is not JSON") from None
+        place = ".".join(map(str, problem["loc"])) or "answer"
+        raise WrongShape(f"JSON of another form ({place}: {problem['msg']})") from None
+    if any(item.index is not None for item in items):
+        items.sort(key=lambda item: -1 if item.index is None else item.index)
+        if [item.index for item in items] != list(range(len(items))):
+            raise WrongShape(f"indexes that do not number {len(items)} vectors from 0")
+    return [item.embedding for item in items]
 
 
 def error_message(content: bytes) -> str:
@@ -72,44 +108,12 @@ def error_message(content: bytes) -> str:
     It may contain a user's text, so use it to classify the error only and never show it.
     """
     try:
-        document = _json_object(content)
-    except WrongShape:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(document, dict):
         return ""
     error = document.get("error") or document.get("message") or document.get("detail")
     if isinstance(error, dict):
         error = error.get("message")
     return error.lower() if isinstance(error, str) else ""
-
-
-def _json_object(content: bytes) -> dict[str, Any]:
-    """The object that an answer is; empty for other JSON."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise WrongShape("an answer that is not JSON") from None
-    return document if isinstance(document, dict) else {}
-
-
-def _in_order(rows: list[Any]) -> list[dict[str, Any]]:
-    items = [row for row in rows if isinstance(row, dict)]
-    if len(items) != len(rows):
-        raise WrongShape("a list 'data' whose items are not objects")
-    indexes = [row.get("index") for row in items]
-    if all(index is None for index in indexes):
-        return items
-    by_index = {index: row for index, row in zip(indexes, items, strict=True) if type(index) is int}
-    if sorted(by_index) != list(range(len(items))):
-        raise WrongShape(f"indexes that do not number {len(items)} vectors from 0")
-    return [by_index[index] for index in range(len(items))]
-
-
-def _floats(value: Any) -> Iterable[float]:
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, str):
-        raise WrongShape("a vector that is neither a list nor base64")
-    try:
-        content = base64.b64decode(value, validate=True)
-        return struct.unpack(f"<{len(content) // 4}f", content)
-    except (ValueError, struct.error):
-        raise WrongShape("a vector with invalid base64") from None

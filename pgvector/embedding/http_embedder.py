@@ -135,7 +135,7 @@ class HttpEmbedder:
         # A refused key is the most useful of several errors.
         raise next((error for error in wrong if isinstance(error, _KeyRefused)), wrong[-1])
 
-    def _request(self, address: str, inputs: list[str], deadline: float) -> dialects.Rows:
+    def _request(self, address: str, inputs: list[str], deadline: float) -> list[Vector]:
         as_base64 = self._accepts_base64 is not False and not dialects.is_ollama(address)
         status, content = self._post(address, inputs, as_base64, deadline)
         if as_base64 and self._accepts_base64 is None:

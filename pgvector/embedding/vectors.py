@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ..errors import EmbedderMismatch
 from ..model import Vector
@@ -48,7 +47,7 @@ def truncated(text: str, bytes_max: int) -> str:
 
 
 def validated(
-    raw: Sequence[Iterable[float]], *, count: int, dimensions: int | None, source: str, trusted: bool = False
+    rows: Sequence[Vector], *, count: int, dimensions: int | None, source: str, trusted: bool = False
 ) -> list[Vector]:
     """The vectors of an answer, scaled to unit length.
 
@@ -57,9 +56,8 @@ def validated(
     if only some vectors are zero or not finite, or if the only one is and the embedder is `trusted` because it has
     answered before.
     """
-    if len(raw) != count:
-        raise EmbedderMismatch(f"{source} answered {len(raw)} vectors to {count} texts")
-    rows = [_numbers(vector, index, source) for index, vector in enumerate(raw)]
+    if len(rows) != count:
+        raise EmbedderMismatch(f"{source} answered {len(rows)} vectors to {count} texts")
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
@@ -82,10 +80,3 @@ def validated(
         row if abs(norm - 1) < _UNIT_TOLERANCE else [value / norm for value in row]
         for row, norm in zip(rows, norms, strict=True)
     ]
-
-
-def _numbers(vector: Iterable[float], index: int, source: str) -> Vector:
-    try:
-        return array("d", vector).tolist()
-    except (TypeError, OverflowError):
-        raise EmbedderMismatch(f"{source} answered vector number {index + 1} that is not a list of numbers") from None

@@ -157,6 +157,9 @@ def test_openai_answers_are_read_in_index_order_as_base64_or_floats(rows: list[l
         (OPENAI, b'{"data": [{"index": 0, "embedding": [1]}, {"embedding": [1]}]}'),
         (OLLAMA, b'{"error": "Unexpected endpoint"}'),
         (OLLAMA, b"[" * 100_000),
+        (OLLAMA, b'{"embeddings": [["a", 1.0]]}'),
+        (OLLAMA, b'{"embeddings": [[null]]}'),
+        (OLLAMA, b'{"embeddings": [3]}'),
     ],
 )
 def test_answers_of_another_shape_are_errors(address: str, content: bytes) -> None:
@@ -180,9 +183,6 @@ def test_vectors_are_scaled_to_unit_length_and_keep_their_direction(factor: floa
         ([[1.0, 2.0]], 1, 3, "vectors of 2 numbers where 3 are expected"),
         ([[1.0, 2.0], [1.0]], 2, None, "different lengths: 2 numbers first, 1 in number 2"),
         ([[]], 1, None, "different lengths"),
-        ([["a", 1.0]], 1, None, "not a list of numbers"),
-        ([[None]], 1, None, "not a list of numbers"),
-        ([[10**400]], 1, None, "not a list of numbers"),
         ([[math.nan, 1.0]], 1, None, "not finite"),
         ([[math.inf, -math.inf]], 1, None, "not finite"),
         ([[1e308] * 4], 1, None, "not finite"),
