@@ -49,12 +49,10 @@ class Breaker:
         return self._inner.dimensions
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """The answer of the inner embedder. Raises EmbedderUnavailable at once while the breaker is open."""
         with self._guarded(), self._measured(len(texts) or 1):
             return self._inner.embed_passages(texts, timeout_s)
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """The answer of the inner embedder. Raises EmbedderUnavailable at once while the breaker is open."""
         with self._guarded():
             return self._inner.embed_query(text, timeout_s)
 

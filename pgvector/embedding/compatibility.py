@@ -42,7 +42,7 @@ class EmbedderCompatibility:
         self._embedder: Embedder | None = None
         self._no_embedder_reason = ""
         self._mismatch = "the memory is starting"
-        self._probe_unanswered = self._claimed = False
+        self._unanswered, self._claimed = True, False
         self._rematch_at = 0.0
         self._measured_floor: float | None = None
         self._calibration_at = 0.0
@@ -152,22 +152,18 @@ class EmbedderCompatibility:
         if embedder is not None:
             embedder.close()
 
-    @property
-    def _unanswered(self) -> bool:
-        return self._embedder is not None and (self._probe_unanswered or self._embedder.dimensions is None)
-
     def _find_mismatch(self, stored: int) -> str:
+        self._unanswered = False
         embedder = self.embedder
         if embedder is None:
             return self._no_embedder_reason
-        self._probe_unanswered = False
         state = self._database.state
         # Only a model that has answered may become the model of the database.
         if embedder.dimensions is None or not (self._claimed or (state and state.embedding_model)):
             try:
                 embedder.embed_query("dimensions", PROBE_S_MAX)
             except (Unavailable, Refused) as error:
-                self._probe_unanswered = isinstance(error, Unavailable)
+                self._unanswered = isinstance(error, Unavailable) or embedder.dimensions is None
                 return f"{WORDS_ONLY}: {error}"
         if embedder.dimensions != stored:
             return (

@@ -21,6 +21,7 @@ class WrongShape(ValueError):
 
 
 def _from_base64(value: Any) -> Any:
+    """The numbers of a vector in base64. Another value is returned as it is."""
     if not isinstance(value, str):
         return value
     content = base64.b64decode(value, validate=True)
