@@ -68,12 +68,16 @@ class _TlsSocket(ssl.SSLSocket):
         return super().recv(buflen, flags)
 
 
+_LIMITED: dict[type, type] = {socket.socket: _Socket, ssl.SSLSocket: _TlsSocket}
+
+
 def _limit_socket(_event: str, info: dict[str, Any]) -> None:
     """Limit a socket that httpx has opened, as its `trace` extension reports it."""
     stream: Any = info.get("return_value")
     if hasattr(stream, "get_extra_info"):
         opened = stream.get_extra_info("socket")
-        opened.__class__ = _TlsSocket if isinstance(opened, ssl.SSLSocket) else _Socket
+        if type(opened) in _LIMITED:
+            opened.__class__ = _LIMITED[type(opened)]
 
 
 class HttpClient:
