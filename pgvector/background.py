@@ -1,14 +1,12 @@
-"""Daemon threads for calls in the background and for the time limits of calls. They do not delay the exit."""
+"""Daemon threads for calls in the background. They do not delay the exit."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 from .errors import Unavailable
@@ -48,25 +46,22 @@ class BackgroundExecutor:
 
         with self._ready:
             self._calls.append(run)
-            error = self._start_thread()
-            if error is not None and not self._threads:
-                self._calls.pop()
-                future.set_exception(Unavailable(f"no thread can be started: {error}"))
+            try:
+                self._start_thread()
+            except RuntimeError as error:
+                log.warning("no further thread can be started for background work: %s", error)
+                if not self._threads:
+                    self._calls.pop()
+                    future.set_exception(Unavailable(f"no thread can be started: {error}"))
             self._ready.notify()
         return future
 
-    def _start_thread(self) -> Exception | None:
-        """Start a thread if the calls need one more; returns the error when it cannot be started."""
-        if self._threads >= min(self._threads_max, self._running + len(self._calls)):
-            return None
-        name = f"{self._name}-{self._threads + 1}"
-        try:
+    def _start_thread(self) -> None:
+        """Start a thread if the calls need one more. Raises RuntimeError when it cannot be started."""
+        if self._threads < min(self._threads_max, self._running + len(self._calls)):
+            name = f"{self._name}-{self._threads + 1}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
-        except RuntimeError as error:
-            log.warning("no further thread can be started for background work: %s", error)
-            return error
-        self._threads += 1
-        return None
+            self._threads += 1
 
     def _work(self) -> None:
         while True:
@@ -80,50 +75,3 @@ class BackgroundExecutor:
             del run  # an idle thread keeps nothing of its last call
             with self._ready:
                 self._running -= 1
-
-
-class Watchdog:
-    """Watches any number of calls with one daemon thread, which starts when needed and ends when idle.
-
-    Safe for any thread.
-    """
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
-        self._running = False
-        self._wake_at = 0.0
-
-    @contextmanager
-    def watch(self, deadline: float, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Run a block; `interrupt` is called once if it still runs at `deadline`, on the monotonic clock.
-
-        `interrupt` must return at once. While Python exits no thread can be started, and nothing is interrupted.
-        """
-        call = object()
-        with self._condition:
-            self._calls[call] = deadline, interrupt
-            if not self._running:
-                with suppress(RuntimeError):
-                    threading.Thread(target=self._run, name="hermes-pgvector-watchdog", daemon=True).start()
-                    self._running = True
-            elif deadline < self._wake_at:
-                self._condition.notify()
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._calls.pop(call, None)
-
-    def _run(self) -> None:
-        with self._condition:
-            while True:
-                now = time.monotonic()
-                for call, (deadline, interrupt) in list(self._calls.items()):
-                    if deadline <= now:
-                        del self._calls[call]
-                        interrupt()
-                self._wake_at = min((deadline for deadline, _ in self._calls.values()), default=now + IDLE_S_MAX)
-                if not self._condition.wait(self._wake_at - now) and not self._calls:
-                    self._running = False
-                    return

@@ -11,11 +11,15 @@ from plugins.memory.config_schema import (
     KIND_NUMBER,
     KIND_SECRET,
     KIND_SELECT,
-    KIND_TEXT,
     ProviderConfigSchema,
     ProviderField,
     ProviderFieldOption,
 )
+
+
+def _options(**labels: str) -> tuple[ProviderFieldOption, ...]:
+    return tuple(ProviderFieldOption(value, label) for value, label in labels.items())
+
 
 CONFIG_SCHEMA = ProviderConfigSchema(
     name="pgvector",
@@ -34,7 +38,6 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ProviderField(
             key="embed_url",
             label="Embedding endpoint",
-            kind=KIND_TEXT,
             description="Embedding endpoint, e.g. http://127.0.0.1:11434; empty: the bundled model",
             placeholder="http://127.0.0.1:11434",
             inline=True,
@@ -43,7 +46,6 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ProviderField(
             key="embed_model",
             label="Embedding model",
-            kind=KIND_TEXT,
             description="Model to ask for; empty: nomic-embed-text over HTTP, the bundled model without",
             inline=True,
             group="Embedding",
@@ -54,17 +56,12 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             kind=KIND_SELECT,
             default="auto",
             description="Dialect of the endpoint; auto detects it",
-            options=(
-                ProviderFieldOption("auto", "Detect"),
-                ProviderFieldOption("openai", "OpenAI"),
-                ProviderFieldOption("ollama", "Ollama"),
-            ),
+            options=_options(auto="Detect", openai="OpenAI", ollama="Ollama"),
             group="Embedding",
         ),
         ProviderField(
             key="embed_key_env",
             label="Variable of the API key",
-            kind=KIND_TEXT,
             description="Environment variable that holds the endpoint's bearer key",
             placeholder="OPENAI_API_KEY",
             group="Embedding",
@@ -75,11 +72,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             kind=KIND_SELECT,
             default="hybrid",
             description="context: memories come before a turn only; tools: by tools only; hybrid: both",
-            options=(
-                ProviderFieldOption("hybrid", "Before a turn, and tools"),
-                ProviderFieldOption("context", "Before a turn"),
-                ProviderFieldOption("tools", "Tools"),
-            ),
+            options=_options(hybrid="Before a turn, and tools", context="Before a turn", tools="Tools"),
             group="Recall",
         ),
         ProviderField(
@@ -88,10 +81,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             kind=KIND_SELECT,
             default="recall",
             description="all: agents may also remember, forget and list entries by tools",
-            options=(
-                ProviderFieldOption("recall", "Recall"),
-                ProviderFieldOption("all", "Recall, remember, forget, list"),
-            ),
+            options=_options(recall="Recall", all="Recall, remember, forget, list"),
             group="Recall",
         ),
         ProviderField(
@@ -127,11 +117,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             kind=KIND_SELECT,
             default="current",
             description="Scope of the tools when none is named",
-            options=(
-                ProviderFieldOption("current", "This theme"),
-                ProviderFieldOption("session", "This session"),
-                ProviderFieldOption("all", "All readable themes"),
-            ),
+            options=_options(current="This theme", session="This session", all="All readable themes"),
             group="Recall",
         ),
         ProviderField(

@@ -20,7 +20,6 @@ from .errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
-_ON = frozenset({"1", "true", "yes", "on"})
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
 
@@ -156,10 +155,7 @@ class Settings(BaseModel):
     )
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
     stuck_after_s: float = Field(
-        180.0,
-        ge=3,
-        le=3600,
-        description="A writer that stores nothing for this time is reported as stuck",
+        180.0, ge=3, le=3600, description="A writer that stores nothing for this time is reported as stuck"
     )
     adopt_interval_s: float = Field(
         30.0, ge=1, le=3600, description="Time between searches for spools of dead processes"
@@ -192,15 +188,15 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
     """
     home = Path(hermes_home)
     layers = [
-        ("plugins.pgvector", _yaml_section(home, "plugins")),
+        ("plugins.pgvector", host_section(home, "plugins").get("pgvector")),
         (str(config_file(home)), read_config(home)),
-        ("memory.pgvector", _yaml_section(home, "memory")),
+        ("memory.pgvector", host_section(home, "memory").get("pgvector")),
         ("environment", _environment(home, os.environ if environ is None else environ)),
     ]
     merged: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for name, values in layers:
-        for key, value in values.items():
+        for key, value in values.items() if isinstance(values, dict) else ():
             if key in Settings.model_fields and value is not None:
                 merged[key], origin[key] = value, name
     try:
@@ -244,11 +240,10 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
     return "; ".join(dict.fromkeys(lines))
 
 
-def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
     stored = _env_file(home)
-    names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
-    found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
-    return {key: value for key, value in found.items() if value}
+    names = {key: f"{ENV_PREFIX}{key.upper()}" for key in Settings.model_fields}
+    return {key: environ.get(name) or stored.get(name) or None for key, name in names.items()}
 
 
 def _env_file(home: Path) -> Mapping[str, str | None]:
@@ -273,13 +268,8 @@ def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
 
 def _is_on(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip().lower() in _ON
+        return value.strip().lower() in ("1", "true", "yes", "on")
     return value is None or bool(value)
-
-
-def _yaml_section(home: Path, section: str) -> dict[str, Any]:
-    ours = host_section(home, section).get("pgvector")
-    return ours if isinstance(ours, dict) else {}
 
 
 def host_section(home: Path, section: str) -> dict[str, Any]:

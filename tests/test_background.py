@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from hermes_memory_pgvector import background as module
-from hermes_memory_pgvector.background import BackgroundExecutor, Watchdog
+from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.errors import Unavailable
 
 
@@ -176,30 +176,3 @@ def test_an_idle_thread_is_woken_and_keeps_nothing_of_its_last_call(name: str, m
             time.sleep(0.001)
         assert there() is None
     assert time.monotonic() < begun + 2.5
-
-
-def test_one_thread_interrupts_the_calls_that_pass_their_deadline() -> None:
-    watchdog, done, threads = Watchdog(), threading.Event(), []
-
-    def interrupt() -> None:
-        threads.append(threading.current_thread())
-        if len(threads) == 2:
-            done.set()
-
-    start = time.monotonic()
-    with (
-        watchdog.watch(start + 60, lambda: pytest.fail("this call is in time")),
-        watchdog.watch(start + 0.02, interrupt),
-        watchdog.watch(start + 0.01, interrupt),
-    ):
-        assert done.wait(10)
-    assert threads[0] is threads[1]
-
-
-def test_a_call_that_has_ended_is_not_interrupted() -> None:
-    watchdog, later, interrupted = Watchdog(), threading.Event(), threading.Event()
-    with watchdog.watch(time.monotonic() + 0.05, interrupted.set):
-        pass
-    with watchdog.watch(time.monotonic() + 0.2, later.set):
-        assert later.wait(10)
-    assert not interrupted.is_set()

@@ -1,4 +1,4 @@
-"""Circuit breaker around an embedder that is down or misconfigured."""
+"""Circuit breaker around an embedder that is down or misconfigured, and a measure of its speed."""
 
 from __future__ import annotations
 
@@ -12,31 +12,27 @@ from ..model import Vector
 from .protocol import Embedder
 from .vectors import TextRefused
 
+FAILURES_MAX = 3
+OPEN_S_FIRST, OPEN_S_MAX = 1.0, 30.0
+REFUSED_S = 30.0
+_WEIGHT_OF_NEWEST = 0.2
+
 
 class Breaker:
     """A circuit breaker: fails at once while the inner embedder is known not to work. Safe for any thread.
 
-    While it is closed, it passes every call on. `failures_max` consecutive calls that end in EmbedderUnavailable open
-    it for `first_s` seconds; one refused call opens it for `refused_s`, because an operator has to act. After that time
-    it passes one call on as a trial. If the trial succeeds, the breaker closes; if not, it stays open twice as long,
-    up to `longest_s`. Queries and passages count together. While it is open, every call raises EmbedderUnavailable with
-    the cause and the seconds until the next trial.
+    While it is closed, it passes every call on. `FAILURES_MAX` consecutive calls that end in EmbedderUnavailable open
+    it for `OPEN_S_FIRST` seconds; one refused call opens it for `REFUSED_S`, because an operator has to act. After that
+    time it passes one call on as a trial. If the trial succeeds, the breaker closes; if not, it stays open twice as
+    long, up to `OPEN_S_MAX`. Queries and passages count together. While it is open, every call raises
+    EmbedderUnavailable with the cause and the seconds until the next trial.
+
+    `seconds_per_text` is an exponentially weighted mean, which starts with the estimate of the inner embedder.
     """
 
-    def __init__(
-        self,
-        inner: Embedder,
-        *,
-        failures_max: int = 3,
-        first_s: float = 1.0,
-        longest_s: float = 30.0,
-        refused_s: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._inner = inner
-        self._failures_max, self._first_s = failures_max, first_s
-        self._longest_s, self._refused_s = longest_s, refused_s
-        self._clock = clock
+    def __init__(self, inner: Embedder, clock: Callable[[], float] = time.monotonic) -> None:
+        self._inner, self._clock = inner, clock
+        self.seconds_per_text = inner.seconds_per_text
         self._lock = threading.Lock()
         self._failures = 0
         self._wait_s = 0.0
@@ -52,23 +48,32 @@ class Breaker:
     def dimensions(self) -> int | None:
         return self._inner.dimensions
 
-    @property
-    def seconds_per_text(self) -> float:
-        return self._inner.seconds_per_text
-
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """The answer of the inner embedder. Raises EmbedderUnavailable at once while the breaker is open."""
-        with self._guarded():
+        with self._guarded(), self._measured(len(texts) or 1):
             return self._inner.embed_passages(texts, timeout_s)
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """The answer of the inner embedder. Raises EmbedderUnavailable at once while the breaker is open."""
         with self._guarded():
             return self._inner.embed_query(text, timeout_s)
 
     def close(self) -> None:
         """Close the inner embedder; safe to call twice."""
         self._inner.close()
+
+    @contextmanager
+    def _measured(self, count: int) -> Iterator[None]:
+        """Measure a call for `count` texts. A failed call can only raise the estimate, not lower it."""
+        started = self._clock()
+        try:
+            yield
+        except EmbedderUnavailable:
+            self._observe(max(self.seconds_per_text, (self._clock() - started) / count))
+            raise
+        self._observe((self._clock() - started) / count)
+
+    def _observe(self, seconds: float) -> None:
+        with self._lock:
+            self.seconds_per_text += _WEIGHT_OF_NEWEST * (seconds - self.seconds_per_text)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -83,7 +88,7 @@ class Breaker:
             raise
         except Refused as error:
             with self._lock:
-                self._open(str(error), self._refused_s)
+                self._open(str(error), REFUSED_S)
             raise
         else:
             self._succeeded()
@@ -113,9 +118,9 @@ class Breaker:
         with self._lock:
             self._failures += 1
             # Calls that began before it opened may fail later. Only the trial may extend the wait.
-            if not trial and (self._open_until is not None or self._failures < self._failures_max):
+            if not trial and (self._open_until is not None or self._failures < FAILURES_MAX):
                 return
-            self._open(cause, min(self._longest_s, self._wait_s * 2 or self._first_s))
+            self._open(cause, min(OPEN_S_MAX, self._wait_s * 2 or OPEN_S_FIRST))
 
     def _open(self, cause: str, wait_s: float) -> None:
         """Open for `wait_s` seconds from now. The caller holds the lock."""

@@ -6,12 +6,8 @@ The floor is measured instead, on queries and passages that share no subject.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
-from operator import mul
 
-from ..model import Vector
 from .protocol import Embedder
 
 # The share of unrelated pairs below the floor. A quantile is better than a mean plus deviations: for some models two
@@ -50,25 +46,10 @@ def noise_floor(embedder: Embedder, timeout_s: float) -> float:
 
     Embeds 20 texts, within `timeout_s` seconds in total. Raises the errors of the embedder.
     """
+    import numpy as np
+
     deadline = time.monotonic() + timeout_s
     passages = embedder.embed_passages(PASSAGES, timeout_s)
     queries = [embedder.embed_query(query, max(0.0, deadline - time.monotonic())) for query in QUERIES]
-    return floor_of([cosine(query, passage) for query in queries for passage in passages])
-
-
-def floor_of(unrelated: Sequence[float]) -> float:
-    """The floor for the cosines of unrelated pairs: at least one value, each in [-1, 1].
-
-    It is a quantile with linear interpolation.
-    """
-    ordered = sorted(unrelated)
-    place = _SHARE_BELOW * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-def cosine(left: Vector, right: Vector) -> float:
-    """The cosine of two vectors of equal length; neither may be all zero."""
-    norms = math.sqrt(sum(map(mul, left, left)) * sum(map(mul, right, right)))
-    return math.fsum(map(mul, left, right)) / norms
+    cosines = np.array(queries) @ np.array(passages).T
+    return float(np.quantile(cosines, _SHARE_BELOW))

@@ -42,7 +42,7 @@ class EmbedderCompatibility:
         self._embedder: Embedder | None = None
         self._no_embedder_reason = ""
         self._mismatch = "the memory is starting"
-        self._probe_unanswered = self._claimed = False
+        self._unanswered, self._claimed = True, False
         self._rematch_at = 0.0
         self._measured_floor: float | None = None
         self._calibration_at = 0.0
@@ -122,7 +122,7 @@ class EmbedderCompatibility:
     def calibrate(self) -> None:
         """Read the floor of this model from the home, else measure it. Without an answer it stays unknown."""
         embedder = self.embedder
-        if embedder is None or self._settings.min_similarity is not None:
+        if embedder is None:
             return
         known = self._cached_floors()
         if isinstance(known.get(embedder.model), float):
@@ -152,26 +152,18 @@ class EmbedderCompatibility:
         if embedder is not None:
             embedder.close()
 
-    @property
-    def _unanswered(self) -> bool:
-        return self._embedder is not None and (self._probe_unanswered or self._embedder.dimensions is None)
-
-    @property
-    def _database_may_lack_model(self) -> bool:
-        """Whether the database may have no model yet. Only a model that has answered may become its model."""
-        state = self._database.state
-        return not self._claimed and (state is None or state.embedding_model is None)
-
     def _find_mismatch(self, stored: int) -> str:
+        self._unanswered = False
         embedder = self.embedder
         if embedder is None:
             return self._no_embedder_reason
-        self._probe_unanswered = False
-        if embedder.dimensions is None or self._database_may_lack_model:
+        state = self._database.state
+        # Only a model that has answered may become the model of the database.
+        if embedder.dimensions is None or not (self._claimed or (state and state.embedding_model)):
             try:
                 embedder.embed_query("dimensions", PROBE_S_MAX)
             except (Unavailable, Refused) as error:
-                self._probe_unanswered = isinstance(error, Unavailable)
+                self._unanswered = isinstance(error, Unavailable) or embedder.dimensions is None
                 return f"{WORDS_ONLY}: {error}"
         if embedder.dimensions != stored:
             return (

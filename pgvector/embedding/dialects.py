@@ -3,82 +3,104 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import sys
-from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+import struct
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-Dialect: TypeAlias = Literal["openai", "ollama"]
-Rows: TypeAlias = list[Iterable[float]]
+from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
+
+from ..model import Vector
+
+_OLLAMA_PATH = "/api/embed"
 
 
 class WrongShape(ValueError):
     """The answer does not follow the dialect; the message describes it without repeating it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An address and the dialect that it serves."""
+def _from_base64(value: Any) -> Any:
+    """The numbers of a vector in base64. Another value is returned as it is."""
+    if not isinstance(value, str):
+        return value
+    content = base64.b64decode(value, validate=True)
+    if len(content) % 4:
+        raise ValueError("not base64 of floats")
+    return struct.unpack(f"<{len(content) // 4}f", content)
 
-    dialect: Dialect
-    url: str
+
+# Without FailFast, a wrong answer costs memory for an error of each of its numbers.
+_Numbers: TypeAlias = Annotated[Vector, FailFast()]
 
 
-def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[Endpoint, ...]:
-    """The endpoints that `embed_url` may mean, in the order to try. A path that names a dialect decides."""
+class _OllamaAnswer(BaseModel):
+    embeddings: Annotated[list[_Numbers], FailFast()]
+
+
+class _OpenAiItem(BaseModel):
+    index: int | None = None
+    embedding: Annotated[_Numbers, BeforeValidator(_from_base64)]
+
+
+class _OpenAiAnswer(BaseModel):
+    data: Annotated[list[_OpenAiItem], FailFast()]
+
+
+def candidates(url: str, api: Literal["auto", "openai", "ollama"]) -> tuple[str, ...]:
+    """The addresses that `embed_url` may mean, in the order to try. A path that names a dialect decides."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-
-    def at(dialect: Dialect, new_path: str) -> Endpoint:
-        return Endpoint(dialect, parts._replace(path=new_path, fragment="").geturl())
-
-    ollama_base = path.removesuffix("/embed").removesuffix("/embeddings").removesuffix("/api")
-    ollama = at("ollama", f"{ollama_base}/api/embed")
-    openai: tuple[Endpoint, ...]
+    ollama = [path.removesuffix("/embed").removesuffix("/embeddings").removesuffix("/api") + _OLLAMA_PATH]
     if path.endswith("/embeddings"):
-        openai = (at("openai", path),)
+        openai = [path]
     elif path.rsplit("/", 1)[-1].startswith("v1"):
-        openai = (at("openai", f"{path}/embeddings"),)
+        openai = [f"{path}/embeddings"]
     else:
-        openai = (at("openai", f"{path}/v1/embeddings"),) + ((at("openai", f"{path}/embeddings"),) if path else ())
+        openai = [f"{path}/v1/embeddings", f"{path}/embeddings"] if path else ["/v1/embeddings"]
     if api == "openai":
-        return openai
-    if api == "ollama" or path.endswith(("/api", "/api/embed")):
-        return (ollama,)
-    return openai if len(openai) == 1 and path else (ollama, *openai)
+        paths = openai
+    elif api == "ollama" or path.endswith(("/api", _OLLAMA_PATH)):
+        paths = ollama
+    else:
+        paths = openai if len(openai) == 1 and path else ollama + openai
+    return tuple(parts._replace(path=each, fragment="").geturl() for each in paths)
 
 
-def request_body(
-    endpoint: Endpoint, model: str, texts: Sequence[str], *, as_base64: bool, dimensions: int = 0
-) -> bytes:
+def is_ollama(address: str) -> bool:
+    """Whether an address of `candidates` serves the dialect of Ollama, not that of OpenAI."""
+    return urlsplit(address).path.endswith(_OLLAMA_PATH)
+
+
+def request_body(address: str, model: str, texts: Sequence[str], *, as_base64: bool, dimensions: int = 0) -> bytes:
     """The JSON to post. `as_base64` requests base64 floats where the dialect has them; `dimensions` above 0 requests
     vectors of that length.
     """
     document: dict[str, Any] = {"model": model, "input": list(texts)}
-    if endpoint.dialect == "openai":
+    if not is_ollama(address):
         document["encoding_format"] = "base64" if as_base64 else "float"
     if dimensions:
         document["dimensions"] = dimensions
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 
 
-def parse_answer(endpoint: Endpoint, content: bytes) -> Rows:
+def parse_answer(address: str, content: bytes) -> list[Vector]:
     """The vectors of an answer, in the order of the texts. Raises WrongShape."""
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise WrongShape("an answer that is not JSON") from None
-    key = "data" if endpoint.dialect == "openai" else "embeddings"
-    rows = document.get(key) if isinstance(document, dict) else None
-    if not isinstance(rows, list):
-        raise WrongShape(f"an answer without a list {key!r}")
-    if endpoint.dialect == "ollama":
-        return [_floats(row) for row in rows]
-    return [_floats(row.get("embedding")) for row in _in_order(rows)]
+        if is_ollama(address):
+            return _OllamaAnswer.model_validate_json(content).embeddings
+        items = _OpenAiAnswer.model_validate_json(content).data
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if problem["type"] == "json_invalid":
+            raise WrongShape("an answer that is not JSON") from None
+        place = ".".join(map(str, problem["loc"])) or "answer"
+        raise WrongShape(f"JSON of another form ({place}: {problem['msg']})") from None
+    if any(item.index is not None for item in items):
+        items.sort(key=lambda item: -1 if item.index is None else item.index)
+        if [item.index for item in items] != list(range(len(items))):
+            raise WrongShape(f"indexes that do not number {len(items)} vectors from 0")
+    return [item.embedding for item in items]
 
 
 def error_message(content: bytes) -> str:
@@ -96,31 +118,3 @@ def error_message(content: bytes) -> str:
     if isinstance(error, dict):
         error = error.get("message")
     return error.lower() if isinstance(error, str) else ""
-
-
-def _in_order(rows: list[Any]) -> list[dict[str, Any]]:
-    items = [row for row in rows if isinstance(row, dict)]
-    if len(items) != len(rows):
-        raise WrongShape("a list 'data' whose items are not objects")
-    indexes = [row.get("index") for row in items]
-    if all(index is None for index in indexes):
-        return items
-    by_index = {index: row for index, row in zip(indexes, items, strict=True) if type(index) is int}
-    if sorted(by_index) != list(range(len(items))):
-        raise WrongShape(f"indexes that do not number {len(items)} vectors from 0")
-    return [by_index[index] for index in range(len(items))]
-
-
-def _floats(value: Any) -> Iterable[float]:
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, str):
-        raise WrongShape("a vector that is neither a list nor base64")
-    numbers = array("f")
-    try:
-        numbers.frombytes(base64.b64decode(value, validate=True))
-    except (binascii.Error, ValueError):
-        raise WrongShape("a vector with invalid base64") from None
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

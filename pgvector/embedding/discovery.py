@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import closing
 
 import httpx
 
+from ..errors import PgvectorError
 from . import models
+from .http_client import HttpClient
 
 OLLAMA = "http://127.0.0.1:11434"
 NAMES_MAX = 200
@@ -31,19 +34,14 @@ def ollama_url() -> str:
 
 def ollama_models(url: str, timeout_s: float) -> list[str] | None:
     """The names of its models, embedding models first; None if no Ollama answers there in time."""
-    content = bytearray()
     deadline = time.monotonic() + timeout_s
     try:
-        # It runs on this machine or in its network, so no proxy is used.
-        with httpx.stream("GET", f"{url}/api/tags", timeout=timeout_s, trust_env=False) as response:
-            for chunk in response.iter_bytes():
-                content += chunk
-                if len(content) > ANSWER_BYTES_MAX or time.monotonic() > deadline:
-                    return None
-        if response.status_code != 200:
-            return None
+        with closing(HttpClient(httpx.URL(url))) as client:
+            status, content = client.request("GET", f"{url}/api/tags", b"", ANSWER_BYTES_MAX, deadline)
         names = [str(model["name"]) for model in json.loads(content)["models"]][:NAMES_MAX]
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
+    except (PgvectorError, httpx.InvalidURL, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if status != 200:
         return None
     return sorted(map(models.canonical, names), key=lambda name: not embeds(name))
 

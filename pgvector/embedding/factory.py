@@ -14,8 +14,6 @@ from . import models
 from .breaker import Breaker
 from .protocol import Embedder
 
-_BUNDLED_NAMES = ("", models.BUNDLED)
-
 
 def bundled_available() -> bool:
     """Whether the bundled model is installed. Imports nothing."""
@@ -30,7 +28,7 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embed
     """
     if settings.embed_url:
         return Breaker(_over_http(settings, os.environ if environ is None else environ))
-    if settings.embed_model not in _BUNDLED_NAMES:
+    if settings.embed_model not in ("", models.BUNDLED):
         raise SettingsError(
             f"embed_model is {settings.embed_model!r} but embed_url is empty; "
             f"set embed_url to the endpoint that serves it, e.g. http://127.0.0.1:11434, or leave embed_model empty"
@@ -46,38 +44,21 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embed
 
 
 def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
-    _check_url(settings.embed_url)
     key = _key(settings.embed_key_env, environ)
     import httpx
 
     from .http_embedder import HttpEmbedder
 
     try:
-        return HttpEmbedder(
-            settings.embed_url,
-            settings.embed_model or models.DEFAULT_OVER_HTTP,
-            api=settings.embed_api,
-            key=key,
-            dimensions=settings.embed_dimensions,
-            batch_max=settings.embed_batch_max,
-            chars_max=settings.embed_chars_max,
-        )
-    except (httpx.InvalidURL, UnicodeError):
-        raise _bad_url() from None
-
-
-def _check_url(url: str) -> None:
-    # The address may contain a password, so the message repeats no part of it.
-    try:
-        parts = urlsplit(url)
-        if not parts.hostname or parts.port == 0:
-            raise _bad_url()
-    except ValueError:
-        raise _bad_url() from None
-
-
-def _bad_url() -> SettingsError:
-    return SettingsError("embed_url is not an address; use one like http://127.0.0.1:11434 or https://host/v1")
+        address = urlsplit(settings.embed_url)
+        if not address.hostname or address.port == 0:
+            raise ValueError
+        return HttpEmbedder(settings, key)
+    except (httpx.InvalidURL, ValueError):
+        # The address may contain a password, so the message repeats no part of it.
+        raise SettingsError(
+            "embed_url is not an address; use one like http://127.0.0.1:11434 or https://host/v1"
+        ) from None
 
 
 def _key(variable: str, environ: Mapping[str, str]) -> str:

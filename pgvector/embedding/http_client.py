@@ -1,4 +1,4 @@
-"""POST requests to one endpoint over kept-alive connections, limited in total time and in answer size."""
+"""Requests to one endpoint over kept-alive connections, limited in total time and in answer size."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import ssl
 import threading
 import time
 import zlib
-from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 import httpx
 
-from ..background import Watchdog
 from ..errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 from ..version import __version__
 
@@ -25,76 +24,60 @@ PROXY_VARIABLES = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
 logging.getLogger("httpcore.socks").setLevel(logging.INFO)
 
 
-class _LogFilter(threading.local):
-    """Drops httpx's log lines in threads that run a request of ours: they show the address with its query."""
+class _Call(threading.local):
+    """The call that this thread makes. `deadline` is its time limit on the monotonic clock, 0 outside of calls."""
 
-    active = False
+    deadline = 0.0
 
-    def __call__(self, _record: logging.LogRecord) -> bool:
-        return not self.active
-
-
-_log_filter = _LogFilter()
-logging.getLogger("httpx").addFilter(_log_filter)
-
-
-class _TimedOut(Exception):
-    """The time limit of the call has passed."""
+    @property
+    def left_s(self) -> float:
+        """The seconds until the deadline. Raises TimeoutError after it."""
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s
 
 
-class _Connection:
-    """One kept-alive connection, used by one call at a time, that is interrupted when the time limit passes.
+_call = _Call()
+# httpx logs the address of a request with its query.
+logging.getLogger("httpx").addFilter(lambda _record: not _call.deadline)
+
+
+class _Socket(socket.socket):
+    """A socket whose every wait ends at the deadline of the call.
 
     httpx limits each wait for the network, but not their sum, so an endpoint that sends a byte now and then could hold
-    a call forever. Therefore the watchdog shuts the socket down at the time limit, which ends every read and write.
-    httpx reports new sockets through its `trace` extension.
+    a call forever. httpx sets the timeout of the socket before each wait.
     """
 
-    def __init__(self, client: httpx.Client, watchdog: Watchdog) -> None:
-        self._client, self._watchdog = client, watchdog
-        self._socket: socket.socket | None = None
-        self._deadline = 0.0
+    __slots__ = ()
 
-    def post(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[httpx.Response, bytes]:
-        """The answer and its body, still compressed if it came so; at most one chunk more than `bytes_max`."""
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise _TimedOut
-        self._deadline = deadline
-        # A name can have several addresses. The first one that does not answer leaves time for the second.
-        timeout = httpx.Timeout(left_s, connect=left_s / 2)
-        extensions = {"trace": self._trace}
-        stream = self._client.stream("POST", url, content=payload, timeout=timeout, extensions=extensions)
-        _log_filter.active = True
-        try:
-            with self._watchdog.watch(deadline, self._interrupt), stream as response:
-                body = bytearray()
-                for chunk in response.iter_raw():
-                    body += chunk
-                    if len(body) > bytes_max or time.monotonic() > deadline:
-                        break
-            # After the interruption, a body of unknown length looks complete.
-            if time.monotonic() > deadline:
-                raise _TimedOut
-            return response, bytes(body)
-        finally:
-            _log_filter.active = False
+    def settimeout(self, _value: float | None) -> None:
+        super().settimeout(_call.left_s)
 
-    def close(self) -> None:
-        self._client.close()
 
-    def _trace(self, _event: str, info: dict[str, Any]) -> None:
-        stream: Any = info.get("return_value")
-        if hasattr(stream, "get_extra_info"):
-            self._socket = stream.get_extra_info("socket")
-            # The watchdog may have run before there was a socket.
-            if time.monotonic() > self._deadline:
-                raise _TimedOut
+class _TlsSocket(ssl.SSLSocket):
+    """The same for TLS."""
 
-    def _interrupt(self) -> None:
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+    def settimeout(self, _value: float | None) -> None:
+        super().settimeout(_call.left_s)
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        # For TLS inside the TLS of a proxy, httpx waits several times after it has set the timeout.
+        self.settimeout(None)
+        return super().recv(buflen, flags)
+
+
+_LIMITED: dict[type, type] = {socket.socket: _Socket, ssl.SSLSocket: _TlsSocket}
+
+
+def _limit_socket(_event: str, info: dict[str, Any]) -> None:
+    """Limit a socket that httpx has opened, as its `trace` extension reports it."""
+    stream: Any = info.get("return_value")
+    if hasattr(stream, "get_extra_info"):
+        opened = stream.get_extra_info("socket")
+        if type(opened) in _LIMITED:
+            opened.__class__ = _LIMITED[type(opened)]
 
 
 class HttpClient:
@@ -107,24 +90,28 @@ class HttpClient:
 
     def __init__(self, address: httpx.URL, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
         self.host = f"{address.host}:{address.port}" if address.port else address.host
-        self._headers = {
+        headers = {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
             "User-Agent": f"hermes-memory-pgvector/{__version__}",
         }
         if key:
-            self._headers["Authorization"] = f"Bearer {key}"
-        self._auth = (address.username, address.password) if address.username and not key else None
-        self._transport = transport
-        self._certificates = _certificates(address)
-        # A proxy cannot reach the services of this machine.
-        self._trust_env = not _is_loopback(address.host)
-        self._watchdog = Watchdog()
+            headers["Authorization"] = f"Bearer {key}"
+        self._make_client = partial(
+            httpx.Client,
+            headers=headers,
+            auth=(address.username, address.password) if address.username and not key else None,
+            verify=_certificates(address),
+            # A proxy cannot reach the services of this machine.
+            trust_env=not _is_loopback(address.host),
+            limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S_MAX),
+            transport=transport,
+        )
         self._closed = False
-        self._idle = [self._connection()]
+        self._idle = [self._new_client()]
 
-    def post(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
+    def request(self, method: str, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
         """The status and the body of the answer, received before `deadline` on the monotonic clock.
 
         The deadline holds for the sum of all waits, except that name resolution has no limit and each address of a
@@ -132,18 +119,21 @@ class HttpClient:
         more than `bytes_max` bytes.
         """
         started = time.monotonic()
+        _call.deadline = deadline
         try:
             try:
-                response, body = self._exchange(url, payload, bytes_max, deadline)
+                response, body = self._exchange(method, url, payload, bytes_max)
             except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
                 # The endpoint may have closed an idle connection at the moment it was used.
-                response, body = self._exchange(url, payload, bytes_max, deadline)
-        except (_TimedOut, httpx.TimeoutException):
+                response, body = self._exchange(method, url, payload, bytes_max)
+        except (TimeoutError, httpx.TimeoutException):
             waited_s = time.monotonic() - started
             raise EmbedderUnavailable(f"{self.host} did not answer within {waited_s:.1f} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, SettingsError, OSError, ValueError) as error:
             reason = str(error) if isinstance(error, httpx.ConnectError | SettingsError) else type(error).__name__
             raise EmbedderUnavailable(f"{self.host} cannot be reached: {reason}") from None
+        finally:
+            _call.deadline = 0.0
         if len(body) <= bytes_max:
             body = self._decompressed(body, response.headers.get("Content-Encoding", ""), bytes_max)
         if len(body) > bytes_max:
@@ -153,41 +143,47 @@ class HttpClient:
     def close(self) -> None:
         """Close the idle connections. A call that is running closes its own when it ends. Safe to call twice."""
         self._closed = True
-        while connection := self._take_idle():
-            connection.close()
+        while client := self._take_idle():
+            client.close()
 
-    def _exchange(self, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[httpx.Response, bytes]:
+    def _exchange(self, method: str, url: str, payload: bytes, bytes_max: int) -> tuple[httpx.Response, bytes]:
+        """The answer and its body, still compressed if it came so; at most one chunk more than `bytes_max`.
+
+        A connection serves one call at a time, and is closed after a failure.
+        """
         if self._closed:
             raise EmbedderUnavailable("the embedder is closed")
-        connection = self._take_idle() or self._connection()
+        left_s = _call.left_s
+        # A name can have several addresses. The first one that does not answer leaves time for the second.
+        timeout = httpx.Timeout(left_s, connect=left_s / 2)
+        client = self._take_idle() or self._new_client()
+        extensions = {"trace": _limit_socket}
         try:
-            answer = connection.post(url, payload, bytes_max, deadline)
+            with client.stream(method, url, content=payload, timeout=timeout, extensions=extensions) as response:
+                body = bytearray()
+                for chunk in response.iter_raw():
+                    body += chunk
+                    if len(body) > bytes_max:
+                        break
         except BaseException:
-            connection.close()
+            client.close()
             raise
-        self._idle.append(connection)
+        self._idle.append(client)
         if self._closed or len(self._idle) > IDLE_CONNECTIONS_MAX:
             surplus = self._take_idle()
             if surplus:
                 surplus.close()
-        return answer
+        return response, bytes(body)
 
-    def _take_idle(self) -> _Connection | None:
+    def _take_idle(self) -> httpx.Client | None:
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
-    def _connection(self) -> _Connection:
+    def _new_client(self) -> httpx.Client:
         try:
-            client = httpx.Client(
-                headers=self._headers,
-                auth=self._auth,
-                verify=self._certificates,
-                trust_env=self._trust_env,
-                limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S_MAX),
-                transport=self._transport,
-            )
+            return self._make_client()
         except (httpx.InvalidURL, ValueError, ImportError) as error:
             # The proxy's address may contain a password, so the message repeats no part of it.
             raise SettingsError(
@@ -195,7 +191,6 @@ class HttpClient:
                 f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; a socks5:// proxy needs the "
                 "package socksio"
             ) from None
-        return _Connection(client, self._watchdog)
 
     def _decompressed(self, body: bytes, encoding: str, bytes_max: int) -> bytes:
         """The body, decompressed to at most `bytes_max` + 1 bytes if the endpoint compressed it without being asked."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Sequence
-from typing import Literal
 
 import httpx
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
+from ..settings import Settings
 from . import dialects, models
-from .dialects import Endpoint
 from .http_client import PROXY_VARIABLES, HttpClient
-from .pace import Pace
-from .vectors import TextRefused, longest_bytes, prepared, truncated, validated
+from .vectors import TextRefused, prepared, truncated, validated
 
-_SECONDS_PER_TEXT = 0.005
 _TEMPORARY = frozenset({408, 424, 425, 429})
 _KEY_REFUSED = frozenset({401, 403})
 _BAD_TEXT = frozenset({400, 413, 422})
@@ -30,90 +26,62 @@ _ANSWER_BYTES_BASE = 1 << 16
 _ANSWER_BYTES_PER_TEXT = 1 << 17
 
 
-class _BatchRefused(Exception):
+class _BatchRefused(EmbedderMismatch):
     """The endpoint refuses these texts together, or one of them as it is."""
 
-    def __init__(self, status: int, *, too_long: bool) -> None:
-        super().__init__()
-        self.status = status
-        self.too_long = too_long
+    def __init__(self, answered: str, *, too_long: bool) -> None:
+        super().__init__(f"{answered}; check embed_model, embed_url and the endpoint's log")
+        self.answered, self.too_long = answered, too_long
 
 
-class _WrongEndpoint(Exception):
-    """This address does not serve the dialect; `error` is raised if no other address does."""
+class _WrongEndpoint(EmbedderMismatch):
+    """This address does not serve the dialect. Another may."""
 
-    def __init__(self, status: int, error: EmbedderMismatch) -> None:
-        super().__init__()
-        self.status = status
-        self.error = error
+
+class _KeyRefused(_WrongEndpoint):
+    """This address refuses the key."""
 
 
 class HttpEmbedder:
     """An endpoint with OpenAI's `/v1/embeddings` or Ollama's `/api/embed`, on kept-alive connections.
 
-    `url` may name the dialect by its path. Otherwise, with `api` "auto", Ollama's is tried first, and the one that
-    answers is cached. `key` is sent as a bearer token and appears in no message. `dimensions` is the expected vector
-    length, 0 if unknown. A request has at most `batch_max` texts of `chars_max` characters. The `timeout_s` of a call
-    limits all of its requests, retries and reads together, but not the name resolution of the system.
+    The address may name the dialect by its path. Otherwise, unless the settings name it, Ollama's is tried first, and
+    the one that answers is cached. `key` is sent as a bearer token and appears in no message. The `timeout_s` of a call
+    limits all of its requests, retries and reads together, but not the name resolution of the system. `transport`
+    replaces the network in tests.
 
     Safe for any thread. A forked child needs a new embedder. Raises EmbedderUnavailable if a retry may help,
     TextRefused for a text that the endpoint cannot embed, EmbedderMismatch if an operator has to act, and ValueError
-    for an empty text.
+    for an empty text. Its constructor raises InvalidURL, UnicodeError or SettingsError.
     """
 
-    def __init__(
-        self,
-        url: str,
-        model: str = models.DEFAULT_OVER_HTTP,
-        *,
-        api: Literal["auto", "openai", "ollama"] = "auto",
-        key: str = "",
-        dimensions: int = 0,
-        batch_max: int = 64,
-        chars_max: int = 6000,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        address = httpx.URL(url)
-        self._model, self._known = model, models.known(model)
-        self._candidates = dialects.candidates(str(address.copy_with(username=None, password=None)), api)
-        self._endpoint: Endpoint | None = self._candidates[0] if len(self._candidates) == 1 else None
-        self._dimensions = dimensions or self._known.dimensions
-        self._requested_dimensions = dimensions if self._known.shortens else 0
-        self._batch_max = batch_max
-        self._chars_max = min(chars_max, self._known.chars_max or chars_max)
+    seconds_per_text = 0.005
+
+    def __init__(self, settings: Settings, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
+        address = httpx.URL(settings.embed_url)
+        self._requested_model = settings.embed_model or models.DEFAULT_OVER_HTTP
+        self.model = models.canonical(self._requested_model)
+        self._known = models.known(self._requested_model)
+        url = str(address.copy_with(username=None, password=None))
+        self._candidates = dialects.candidates(url, settings.embed_api)
+        self._address: str | None = None
+        self.dimensions = settings.embed_dimensions or self._known.dimensions
+        self._requested_dimensions = settings.embed_dimensions if self._known.shortens else 0
+        self._batch_max = settings.embed_batch_max
+        self._chars_max = min(settings.embed_chars_max, self._known.chars_max or settings.embed_chars_max)
         self._accepts_base64: bool | None = None
         self._has_answered = False
-        self._lock = threading.Lock()
-        self._pace = Pace(_SECONDS_PER_TEXT)
         self._client = HttpClient(address, key, transport)
         self._host = self._client.host
-
-    def __repr__(self) -> str:
-        return f"HttpEmbedder({self._host!r}, {self._model!r})"
-
-    @property
-    def model(self) -> str:
-        return models.canonical(self._model)
-
-    @property
-    def dimensions(self) -> int | None:
-        return self._dimensions
-
-    @property
-    def seconds_per_text(self) -> float:
-        return self._pace.seconds_per_text
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
         """One unit vector for each text, in order. If a request fails or the time runs out, all results are lost."""
         deadline = time.monotonic() + timeout_s
         clean = [prepared(text, self._chars_max) for text in texts]
-        if not clean:
-            return []
         found: list[Vector] = []
-        with self._pace.measured(len(clean)):
-            for start in range(0, len(clean), self._batch_max):
-                batch = clean[start : start + self._batch_max]
-                found += self._embed_resizing(self._known.passage_prefix, batch, start, deadline)
+        for start in range(0, len(clean), self._batch_max):
+            batch = clean[start : start + self._batch_max]
+            found += self._embed_resizing(self._known.passage_prefix, batch, start, deadline)
         return found
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
@@ -134,80 +102,73 @@ class HttpEmbedder:
             except TextRefused as refused:
                 raise TextRefused(str(refused), first + refused.index) from None
             except _BatchRefused as refused:
-                longest = longest_bytes(batch)
+                longest = max(len(text.encode("utf-8")) for text in batch)
                 if longest > _TRUNCATED_BYTES_MIN and (refused.too_long or len(batch) == 1):
                     batch = [truncated(text, longest // 2) for text in batch]
-                elif len(batch) == 1:
-                    raise self._text_error(refused.status, first) from None
-                else:
+                elif len(batch) > 1:
                     break
+                elif self._has_answered:
+                    raise TextRefused(f"{refused.answered} to one text, even when it was truncated", first) from None
+                else:
+                    raise
         half = len(batch) // 2
         head = self._embed_resizing(prefix, batch[:half], first, deadline)
         return head + self._embed_resizing(prefix, batch[half:], first + half, deadline)
 
     def _embed(self, inputs: list[str], deadline: float) -> list[Vector]:
-        """The vectors of a batch, from the cached endpoint or else from the first candidate that serves its dialect."""
-        cached = self._endpoint
-        wrong: _WrongEndpoint | None = None
-        for endpoint in (cached,) if cached else self._candidates:
+        """The vectors of a batch, from the cached address or else from the first candidate that serves its dialect."""
+        cached = self._address
+        wrong: list[_WrongEndpoint] = []
+        for address in (cached,) if cached else self._candidates:
             try:
-                raw = self._request(endpoint, inputs, deadline)
+                raw = self._request(address, inputs, deadline)
             except _WrongEndpoint as error:
-                # A refused key is the most useful of several errors.
-                wrong = wrong if wrong and wrong.status in _KEY_REFUSED else error
+                wrong.append(error)
                 continue
-            source = f"{self._model} at {self._host}"
+            source = f"{self._requested_model} at {self._host}"
             vectors = validated(
-                raw, count=len(inputs), dimensions=self._dimensions, source=source, trusted=self._has_answered
+                raw, count=len(inputs), dimensions=self.dimensions, source=source, trusted=self._has_answered
             )
-            self._cache_endpoint(endpoint, len(vectors[0]), source)
+            self._address, self.dimensions, self._has_answered = address, len(vectors[0]), True
             return vectors
-        if len(self._candidates) > 1:
-            self._endpoint = None
-        raise wrong.error if wrong else EmbedderMismatch(f"{self._host} has no address to ask; check embed_url")
+        self._address = None
+        # A refused key is the most useful of several errors.
+        raise next((error for error in wrong if isinstance(error, _KeyRefused)), wrong[-1])
 
-    def _cache_endpoint(self, endpoint: Endpoint, dimensions: int, source: str) -> None:
-        with self._lock:
-            if self._dimensions not in (None, dimensions):
-                raise EmbedderMismatch(
-                    f"{source} answered vectors of {self._dimensions} numbers first, {dimensions} now"
-                )
-            self._endpoint, self._dimensions, self._has_answered = endpoint, dimensions, True
-
-    def _request(self, endpoint: Endpoint, inputs: list[str], deadline: float) -> dialects.Rows:
-        as_base64 = self._accepts_base64 is not False and endpoint.dialect == "openai"
-        status, content = self._post(endpoint, inputs, as_base64, deadline)
+    def _request(self, address: str, inputs: list[str], deadline: float) -> list[Vector]:
+        as_base64 = self._accepts_base64 is not False and not dialects.is_ollama(address)
+        status, content = self._post(address, inputs, as_base64, deadline)
         if as_base64 and self._accepts_base64 is None:
             if status in (400, 422):
-                status, content = self._post(endpoint, inputs, False, deadline)
+                status, content = self._post(address, inputs, False, deadline)
                 as_base64 = False
             if status == 200:
                 self._accepts_base64 = as_base64
         if status != 200:
             raise self._status_error(status, dialects.error_message(content))
         try:
-            return dialects.parse_answer(endpoint, content)
+            return dialects.parse_answer(address, content)
         except dialects.WrongShape as wrong:
-            advice = "check embed_url and embed_api"
-            raise _WrongEndpoint(status, EmbedderMismatch(f"{self._host} answered {wrong}; {advice}")) from None
+            raise _WrongEndpoint(f"{self._host} answered {wrong}; check embed_url and embed_api") from None
 
-    def _post(self, endpoint: Endpoint, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
+    def _post(self, address: str, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
         payload = dialects.request_body(
-            endpoint, self._model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
+            address, self._requested_model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
         )
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
-        return self._client.post(endpoint.url, payload, bytes_max, deadline)
+        return self._client.request("POST", address, payload, bytes_max, deadline)
 
     def _status_error(self, status: int, message: str) -> Exception:
         """The error for a status other than 200. It repeats nothing of the endpoint's `message`."""
         answered = f"{self._host} answered {status}"
         if (status in _BAD_TEXT or status == 500) and _TOO_LONG.search(message):
-            return _BatchRefused(status, too_long=True)
+            return _BatchRefused(answered, too_long=True)
         if status in (400, 404) and "model" in message:
-            pull = f"pull it there (`ollama pull {self._model}`) or correct embed_model"
-            return EmbedderMismatch(f"{answered}: it has no embedding model {self._model!r}; {pull}")
+            model = self._requested_model
+            pull = f"pull it there (`ollama pull {model}`) or correct embed_model"
+            return EmbedderMismatch(f"{answered}: it has no embedding model {model!r}; {pull}")
         if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(message)):
-            return _BatchRefused(status, too_long=False)
+            return _BatchRefused(answered, too_long=False)
         if status in _TEMPORARY or status >= 500:
             return EmbedderUnavailable(f"{answered}; the request is retried later")
         if status == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
@@ -215,12 +176,6 @@ class HttpEmbedder:
                 f"the proxy before {self._host} answered 407: check the password in {PROXY_VARIABLES}"
             )
         if status in _KEY_REFUSED:
-            advice = "check the key in the variable that embed_key_env names"
-            return _WrongEndpoint(status, EmbedderMismatch(f"{answered}: {advice}"))
+            return _KeyRefused(f"{answered}: check the key in the variable that embed_key_env names")
         advice = "check embed_url and embed_api" if status < 400 or status in (404, 405) else "see the endpoint's log"
-        return _WrongEndpoint(status, EmbedderMismatch(f"{answered}; {advice}"))
-
-    def _text_error(self, status: int, index: int) -> EmbedderMismatch:
-        if self._has_answered:
-            return TextRefused(f"{self._host} answered {status} to one text, even when it was truncated", index)
-        return EmbedderMismatch(f"{self._host} answered {status}; check embed_model, embed_url and the endpoint's log")
+        return _WrongEndpoint(f"{answered}; {advice}")

@@ -12,11 +12,8 @@ from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..hosts.installation import pip_install
 from ..model import Vector
 from . import models
-from .pace import Pace
 from .vectors import prepared, truncated, validated
 
-_SECONDS_PER_TEXT = 0.07
-_DIMENSIONS = 384
 # The engine embeds texts of any length in windows of 512 tokens, in about 0.4 s per kilobyte on a slow core. It cannot
 # be interrupted within a text. These limits keep a passage near 2 s and a query near 0.3 s.
 _PASSAGE_BYTES_MAX = 4000
@@ -31,28 +28,16 @@ class LocalEmbedder:
     they use one core. Time limits are checked between texts.
     """
 
+    model = models.BUNDLED
+    dimensions = 384
+    seconds_per_text = 0.07
+
     def __init__(self, *, chars_max: int = 6000) -> None:
         self._chars_max = chars_max
-        self._pace = Pace(_SECONDS_PER_TEXT)
         self._load_lock = threading.Lock()
         self._passage_lock = threading.Lock()
         self._engine: Any = None
         self._closed = False
-
-    def __repr__(self) -> str:
-        return f"LocalEmbedder({models.BUNDLED!r})"
-
-    @property
-    def model(self) -> str:
-        return models.BUNDLED
-
-    @property
-    def dimensions(self) -> int:
-        return _DIMENSIONS
-
-    @property
-    def seconds_per_text(self) -> float:
-        return self._pace.seconds_per_text
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
         """One unit vector for each text, in order. If the time runs out, all results are lost."""
@@ -62,17 +47,16 @@ class LocalEmbedder:
             return []
         engine = self._loaded(deadline)
         rows = []
-        with self._pace.measured(len(clean)):
-            for done, text in enumerate(clean):
-                if not _acquire(self._passage_lock, deadline):
-                    raise EmbedderUnavailable(
-                        f"the bundled model embedded {done} of {len(clean)} texts within {timeout_s:g} s"
-                    )
-                try:
-                    _keep_to_one_core(engine)
-                    rows.append(engine.passage(text).tolist())
-                finally:
-                    self._passage_lock.release()
+        for done, text in enumerate(clean):
+            if not _acquire(self._passage_lock, deadline):
+                raise EmbedderUnavailable(
+                    f"the bundled model embedded {done} of {len(clean)} texts within {timeout_s:g} s"
+                )
+            try:
+                _keep_to_one_core(engine)
+                rows.append(engine.passage(text).tolist())
+            finally:
+                self._passage_lock.release()
         return self._validated(rows, len(clean))
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
@@ -88,7 +72,7 @@ class LocalEmbedder:
             self._closed, self._engine = True, None
 
     def _validated(self, rows: list[Vector], count: int) -> list[Vector]:
-        return validated(rows, count=count, dimensions=_DIMENSIONS, source="the bundled model", trusted=True)
+        return validated(rows, count=count, dimensions=self.dimensions, source="the bundled model", trusted=True)
 
     def _loaded(self, deadline: float) -> Any:
         if not _acquire(self._load_lock, deadline):

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 BUNDLED = "multilingual-e5-small"
 DEFAULT_OVER_HTTP = "nomic-embed-text"
 
-# 512 tokens are about this many characters of European text. Endpoints truncate or refuse longer texts.
-_CHARS_OF_512_TOKENS = 2000
-
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
@@ -29,39 +26,28 @@ class KnownModel:
 _SEARCH = "Represent this sentence for searching relevant passages: "
 _SEARCH_ZH = "为这个句子生成表示以用于检索相关文章："
 _INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
-_SHORT = _CHARS_OF_512_TOKENS
-
-_NOMIC = KnownModel(768, "search_query: ", "search_document: ")
-_NOMIC_V2 = KnownModel(768, "search_query: ", "search_document: ", _SHORT)
-
-
-def _e5(dimensions: int) -> KnownModel:
-    return KnownModel(dimensions, "query: ", "passage: ", _SHORT)
-
-
-def _search(dimensions: int | None, prefix: str = _SEARCH) -> KnownModel:
-    return KnownModel(dimensions, prefix, chars_max=_SHORT)
-
+# 512 tokens are about this many characters of European text. Endpoints truncate or refuse longer texts.
+_SHORT = 2000
 
 # The first matching pattern is used, so specific patterns come before general ones.
 _MODELS: tuple[tuple[str, KnownModel], ...] = (
-    (r"nomic-embed-text-v2", _NOMIC_V2),
-    (r"nomic-embed-text", _NOMIC),
+    (r"nomic-embed-text-v2", KnownModel(768, "search_query: ", "search_document: ", _SHORT)),
+    (r"nomic-embed-text", KnownModel(768, "search_query: ", "search_document: ")),
     (r"multilingual-e5-large-instruct", KnownModel(1024, _INSTRUCT, chars_max=_SHORT)),
-    (r"e5-small", _e5(384)),
-    (r"e5-base", _e5(768)),
-    (r"e5-large", _e5(1024)),
+    (r"e5-small", KnownModel(384, "query: ", "passage: ", _SHORT)),
+    (r"e5-base", KnownModel(768, "query: ", "passage: ", _SHORT)),
+    (r"e5-large", KnownModel(1024, "query: ", "passage: ", _SHORT)),
     (r"bge-m3", KnownModel(1024)),
-    (r"bge-small-zh", _search(512, _SEARCH_ZH)),
-    (r"bge-base-zh", _search(768, _SEARCH_ZH)),
-    (r"bge-large-zh", _search(1024, _SEARCH_ZH)),
-    (r"bge-small", _search(384)),
-    (r"bge-base", _search(768)),
-    (r"bge-large", _search(1024)),
-    (r"mxbai-embed-large", _search(1024)),
+    (r"bge-small-zh", KnownModel(512, _SEARCH_ZH, chars_max=_SHORT)),
+    (r"bge-base-zh", KnownModel(768, _SEARCH_ZH, chars_max=_SHORT)),
+    (r"bge-large-zh", KnownModel(1024, _SEARCH_ZH, chars_max=_SHORT)),
+    (r"bge-small", KnownModel(384, _SEARCH, chars_max=_SHORT)),
+    (r"bge-base", KnownModel(768, _SEARCH, chars_max=_SHORT)),
+    (r"bge-large", KnownModel(1024, _SEARCH, chars_max=_SHORT)),
+    (r"mxbai-embed-large", KnownModel(1024, _SEARCH, chars_max=_SHORT)),
     (r"mxbai-embed-xsmall", KnownModel(384)),
     (r"snowflake-arctic-embed(2|-[lm]-v2)", KnownModel(None, "query: ")),
-    (r"snowflake-arctic-embed", _search(None)),
+    (r"snowflake-arctic-embed", KnownModel(None, _SEARCH, chars_max=_SHORT)),
     (r"embeddinggemma", KnownModel(768, "task: search result | query: ", "title: none | text: ")),
     (r"qwen3-embedding", KnownModel(None, _INSTRUCT)),
     (r"all-minilm", KnownModel(384, chars_max=_SHORT)),

@@ -24,16 +24,16 @@ class Embedder(Protocol):
 
     @property
     def seconds_per_text(self) -> float:
-        """A running estimate of the time to embed one passage, in seconds."""
+        """An estimate of the time to embed one passage, in seconds."""
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        """The vectors of texts to store, one for each text, in order.
+        """The unit vectors of texts to store, one for each text, in order.
 
         Raises EmbedderUnavailable (a retry may help) or EmbedderMismatch (the answer cannot be used).
         """
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
-        """The vector of a query. Raises the same errors as `embed_passages`."""
+        """The unit vector of a query. Raises the same errors as `embed_passages`."""
 
     def close(self) -> None:
         """Close the connections. Safe to call twice."""

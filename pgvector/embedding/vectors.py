@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ..errors import EmbedderMismatch
 from ..model import Vector
@@ -47,13 +46,8 @@ def truncated(text: str, bytes_max: int) -> str:
     return text.encode("utf-8")[:bytes_max].decode("utf-8", "ignore")
 
 
-def longest_bytes(texts: list[str]) -> int:
-    """The UTF-8 length of the longest text."""
-    return max(len(text.encode("utf-8")) for text in texts)
-
-
 def validated(
-    raw: Sequence[Iterable[float]], *, count: int, dimensions: int | None, source: str, trusted: bool = False
+    rows: Sequence[Vector], *, count: int, dimensions: int | None, source: str, trusted: bool = False
 ) -> list[Vector]:
     """The vectors of an answer, scaled to unit length.
 
@@ -62,13 +56,18 @@ def validated(
     if only some vectors are zero or not finite, or if the only one is and the embedder is `trusted` because it has
     answered before.
     """
-    if len(raw) != count:
-        raise EmbedderMismatch(f"{source} answered {len(raw)} vectors to {count} texts")
-    rows = [_numbers(vector, index, source) for index, vector in enumerate(raw)]
+    if len(rows) != count:
+        raise EmbedderMismatch(f"{source} answered {len(rows)} vectors to {count} texts")
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
         if not row or len(row) != expected:
-            raise EmbedderMismatch(_wrong_length(source, index, len(row), expected, known=bool(dimensions)))
+            raise EmbedderMismatch(
+                f"{source} answered vectors of {len(row)} numbers where {dimensions} are expected; correct "
+                f"embed_model, or set embed_dimensions to {len(row)} if the database was made for that length"
+                if dimensions
+                else f"{source} answered vectors of different lengths: "
+                f"{expected} numbers first, {len(row)} in number {index + 1}"
+            )
     norms = [math.hypot(*row) for row in rows]
     bad = [index for index, norm in enumerate(norms) if not _NORM_MIN <= norm < math.inf]
     if bad:
@@ -81,20 +80,3 @@ def validated(
         row if abs(norm - 1) < _UNIT_TOLERANCE else [value / norm for value in row]
         for row, norm in zip(rows, norms, strict=True)
     ]
-
-
-def _numbers(vector: Iterable[float], index: int, source: str) -> Vector:
-    try:
-        # A vector decoded from base64 is already an array.
-        return vector.tolist() if isinstance(vector, array) else array("d", vector).tolist()
-    except (TypeError, OverflowError):
-        raise EmbedderMismatch(f"{source} answered vector number {index + 1} that is not a list of numbers") from None
-
-
-def _wrong_length(source: str, index: int, found: int, expected: int, *, known: bool) -> str:
-    if known:
-        return (
-            f"{source} answered vectors of {found} numbers where {expected} are expected; "
-            f"correct embed_model, or set embed_dimensions to {found} if the database was made for that length"
-        )
-    return f"{source} answered vectors of different lengths: {expected} numbers first, {found} in number {index + 1}"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
 from hermes_memory_pgvector.recall.scan import Scan
+from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
 
 from .cases import Case, Question, matched
@@ -72,7 +73,8 @@ class Stored:
 
 def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) -> dict[str, dict[str, float]]:
     """The mean measures for each change, in the order of CHANGES, computed from the rows at `dsn`."""
-    with closing(HttpEmbedder(f"{endpoint.url}/v1", endpoint.model, api="openai")) as embedder:
+    settings = Settings(embed_url=f"{endpoint.url}/v1", embed_model=endpoint.model, embed_chars_max=6000)
+    with closing(HttpEmbedder(settings)) as embedder:
         with psycopg.connect(dsn) as connection:
             stored = [_stored(connection, case.theme) for case in cases]
             terms = [[_terms(connection, question.text) for question in case.questions] for case in cases]

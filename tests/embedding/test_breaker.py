@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hermes_memory_pgvector.embedding.breaker import Breaker
-from hermes_memory_pgvector.embedding.pace import Pace
+from hermes_memory_pgvector.embedding.breaker import FAILURES_MAX, Breaker
 from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
 
@@ -48,8 +47,8 @@ class Scripted:
 
 
 def open_breaker(inner: Scripted, clock: Clock) -> Breaker:
-    breaker = Breaker(inner, failures_max=2, clock=clock)
-    for _ in range(2):
+    breaker = Breaker(inner, clock)
+    for _ in range(FAILURES_MAX):
         with pytest.raises(EmbedderUnavailable, match="503"):
             breaker.embed_query("x", 1)
     return breaker
@@ -64,9 +63,9 @@ def seconds_left(breaker: Breaker) -> float:
 def test_a_closed_breaker_passes_calls_on() -> None:
     inner = Scripted()
     breaker = Breaker(inner)
+    assert (breaker.model, breaker.dimensions, breaker.seconds_per_text) == ("scripted", 1, 0.5)
     assert breaker.embed_passages(["a", "b"], 1) == [[1.0], [1.0]]
     assert breaker.embed_query("a", 1) == [1.0]
-    assert (breaker.model, breaker.dimensions, breaker.seconds_per_text) == ("scripted", 1, 0.5)
     breaker.close()
     assert inner.closed == 1
 
@@ -76,20 +75,20 @@ def test_an_open_breaker_fails_at_once_with_the_cause_and_the_seconds_left() -> 
     breaker = open_breaker(inner, clock)
     with pytest.raises(EmbedderUnavailable, match=r"another 1\.0 s after: the endpoint answered 503"):
         breaker.embed_passages(["x"], 1)
-    assert inner.calls == 2
+    assert inner.calls == FAILURES_MAX
 
 
 def test_a_success_between_failures_keeps_the_breaker_closed() -> None:
     inner, clock = Scripted(DOWN), Clock()
-    breaker = Breaker(inner, failures_max=2, clock=clock)
-    for error in (DOWN, None, DOWN, None, DOWN):
+    breaker = Breaker(inner, clock)
+    for error in (DOWN, DOWN, None, DOWN, DOWN, None, DOWN, DOWN):
         inner.error = error
         if error:
             with pytest.raises(EmbedderUnavailable):
                 breaker.embed_query("x", 1)
         else:
             breaker.embed_query("x", 1)
-    assert inner.calls == 5
+    assert inner.calls == 8
     inner.error = None
     assert breaker.embed_query("x", 1) == [1.0]
 
@@ -114,7 +113,7 @@ def test_a_successful_trial_closes_the_breaker_and_resets_the_waiting_time() -> 
     breaker.embed_query("x", 1)
     breaker.embed_query("x", 1)
     inner.error = DOWN
-    for _ in range(2):
+    for _ in range(FAILURES_MAX):
         with pytest.raises(EmbedderUnavailable, match="503"):
             breaker.embed_query("x", 1)
     assert seconds_left(breaker) == 1.0
@@ -122,7 +121,7 @@ def test_a_successful_trial_closes_the_breaker_and_resets_the_waiting_time() -> 
 
 def test_a_refusal_opens_the_breaker_at_once_and_for_longer() -> None:
     inner, clock = Scripted(WRONG), Clock()
-    breaker = Breaker(inner, clock=clock)
+    breaker = Breaker(inner, clock)
     with pytest.raises(EmbedderMismatch):
         breaker.embed_query("x", 1)
     assert seconds_left(breaker) == 30.0
@@ -132,7 +131,7 @@ def test_a_refusal_opens_the_breaker_at_once_and_for_longer() -> None:
 
 def test_a_refused_text_does_not_open_the_breaker() -> None:
     inner = Scripted(TextRefused("not this one"))
-    breaker = Breaker(inner, failures_max=1)
+    breaker = Breaker(inner)
     for _ in range(5):
         with pytest.raises(TextRefused):
             breaker.embed_query("x", 1)
@@ -175,15 +174,38 @@ def test_only_one_call_at_a_time_is_the_trial() -> None:
     assert breaker.embed_passages(["x"], 1) == [[1.0]]
 
 
-def test_the_pace_approaches_the_observed_value_without_exceeding_it() -> None:
-    pace = Pace(0.1)
+def slow(inner: Scripted, clock: Clock, seconds: float) -> None:
+    """Let each call for passages take this time."""
+    quick = inner.embed_passages
+
+    def embed_passages(texts: Sequence[str], timeout_s: float) -> list[list[float]]:
+        clock.now += seconds
+        return quick(texts, timeout_s)
+
+    inner.embed_passages = embed_passages  # type: ignore[method-assign]
+
+
+def test_the_estimated_cost_of_a_text_approaches_the_measured_one_without_exceeding_it() -> None:
+    inner, clock = Scripted(), Clock()
+    breaker = Breaker(inner, clock)
+    slow(inner, clock, 4.0)
     for _ in range(50):
-        pace.observe(0.5)
-    assert 0.4 < pace.seconds_per_text <= 0.5
+        breaker.embed_passages(["a", "b"], 5)
+    assert 1.9 < breaker.seconds_per_text <= 2.0
 
 
-def test_a_quick_failure_does_not_lower_the_estimated_cost() -> None:
-    pace = Pace(5.0)
-    with pytest.raises(EmbedderUnavailable), pace.measured(64):
-        raise DOWN
-    assert pace.seconds_per_text == 5.0
+@pytest.mark.parametrize("error", [DOWN, WRONG])
+def test_a_quick_failure_does_not_lower_the_estimated_cost(error: Exception) -> None:
+    breaker = Breaker(Scripted(error))
+    with pytest.raises(type(error)):
+        breaker.embed_passages(["a"] * 64, 5)
+    assert breaker.seconds_per_text == 0.5
+
+
+def test_a_slow_failure_raises_the_estimated_cost() -> None:
+    inner, clock = Scripted(DOWN), Clock()
+    slow(inner, clock, 20.0)
+    breaker = Breaker(inner, clock)
+    with pytest.raises(EmbedderUnavailable):
+        breaker.embed_passages(["a"] * 4, 20)
+    assert 0.5 < breaker.seconds_per_text < 5.0

@@ -20,7 +20,7 @@ class Tags:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(handler) -> None:
-                handler.send_response(self.status if handler.path == "/api/tags" else 404)
+                handler.send_response(self.status if handler.path.endswith("/api/tags") else 404)
                 handler.end_headers()
                 handler.wfile.write(self.body)
 
@@ -67,6 +67,18 @@ def test_a_failing_or_missing_server_is_not_taken_for_ollama(tags: Tags) -> None
     tags.status = 500
     assert ollama_models(tags.url, 2) is None
     assert ollama_models("http://127.0.0.1:9", 2) is None
+
+
+def test_an_ollama_elsewhere_is_reached_through_the_proxy_of_the_environment(
+    tags: Tags, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags.has("nomic-embed-text")
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", tags.url)
+    assert ollama_models("http://ollama.invalid:11434", 2) == ["nomic-embed-text"]
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert ollama_models(tags.url, 2) == ["nomic-embed-text"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import gzip
 import json
 import logging
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import traceback
@@ -14,12 +16,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
+from hermes_memory_pgvector.settings import Settings
 
 # Much longer than the time limits under test.
 HOLD_S = 20.0
@@ -97,6 +101,12 @@ def _send(handler: BaseHTTPRequestHandler, content: bytes, encoding: str = "") -
     handler.wfile.write(content)
 
 
+def _trickle(handler: BaseHTTPRequestHandler) -> None:
+    ends = time.monotonic() + HOLD_S
+    while time.monotonic() < ends and not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
+        handler.wfile.write(b" ")
+
+
 @pytest.fixture
 def served() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
@@ -113,6 +123,28 @@ def served() -> Iterator[Callable[..., Server]]:
         server.close()
 
 
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a certificate for 127.0.0.1 and its key."""
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -noenc -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-keyout", file, "-out", f"{file}.crt"], check=True, capture_output=True)
+    file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
+    return file
+
+
+def _with_tls(server: Server, certificate: Path) -> str:
+    """Let a server that has no connection yet speak TLS; returns its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    return server.url.replace("http:", "https:")
+
+
+def made(url: str, **more: Any) -> HttpEmbedder:
+    return HttpEmbedder(Settings(embed_url=url, embed_model="homemade", **more))
+
+
 def _is_unavailable_in_time(embedder: HttpEmbedder, says: str) -> None:
     started = time.monotonic()
     with closing(embedder), pytest.raises(EmbedderUnavailable, match=says):
@@ -122,7 +154,7 @@ def _is_unavailable_in_time(embedder: HttpEmbedder, says: str) -> None:
 
 def test_connections_are_kept_alive_and_shared_by_threads(served: Callable[..., Server]) -> None:
     server = served()
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+    with closing(made(server.url)) as embedder:
         for _ in range(10):
             embedder.embed_query("a", 5)
         assert (server.connections, server.requests) == (1, 10)
@@ -134,7 +166,7 @@ def test_connections_are_kept_alive_and_shared_by_threads(served: Callable[..., 
 
 def test_a_hanging_endpoint_is_abandoned_at_the_time_limit(served: Callable[..., Server]) -> None:
     server = served(lambda handler, body: handler.server.over.wait(HOLD_S))  # type: ignore[attr-defined]
-    _is_unavailable_in_time(HttpEmbedder(server.url, "homemade"), "did not answer within")
+    _is_unavailable_in_time(made(server.url), "did not answer within")
 
 
 @pytest.mark.parametrize(
@@ -146,16 +178,29 @@ def test_a_hanging_endpoint_is_abandoned_at_the_time_limit(served: Callable[...,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9;extension=",
     ],
 )
+@pytest.mark.parametrize("tls", [False, True])
 def test_an_endpoint_that_trickles_its_answer_is_abandoned_at_the_time_limit(
-    served: Callable[..., Server], head: bytes
+    served: Callable[..., Server], head: bytes, tls: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trickle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         handler.wfile.write(head)
-        ends = time.monotonic() + HOLD_S
-        while time.monotonic() < ends and not handler.server.over.wait(0.05):  # type: ignore[attr-defined]
-            handler.wfile.write(b" ")
+        _trickle(handler)
 
-    _is_unavailable_in_time(HttpEmbedder(served(trickle).url, "homemade"), "did not answer within")
+    server = served(trickle)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    url = _with_tls(server, certificate) if tls else server.url
+    _is_unavailable_in_time(made(url), "did not answer within")
+
+
+def test_an_endpoint_with_tls_answers(
+    served: Callable[..., Server], certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = served()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with closing(made(_with_tls(server, certificate))) as embedder:
+        for _ in range(3):
+            assert len(embedder.embed_query("a", 5)) == 2
+    assert (server.connections, server.requests) == (1, 3)
 
 
 def test_a_call_at_its_time_limit_does_not_interrupt_other_calls(served: Callable[..., Server]) -> None:
@@ -168,7 +213,7 @@ def test_a_call_at_its_time_limit_does_not_interrupt_other_calls(served: Callabl
         _embed(handler, body)
 
     server = served(respond)
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder, ThreadPoolExecutor(2) as threads:
+    with closing(made(server.url)) as embedder, ThreadPoolExecutor(2) as threads:
         slow = threads.submit(embedder.embed_query, "slow", HOLD_S)
         with pytest.raises(EmbedderUnavailable, match="did not answer within"):
             embedder.embed_query("trickle", 0.3)
@@ -182,7 +227,7 @@ def test_the_time_limit_holds_for_all_requests_of_a_call_together(served: Callab
         _embed(handler, body)
 
     server = served(slow)
-    with closing(HttpEmbedder(server.url, "homemade", batch_max=1)) as embedder, pytest.raises(EmbedderUnavailable):
+    with closing(made(server.url, embed_batch_max=1)) as embedder, pytest.raises(EmbedderUnavailable):
         embedder.embed_passages(["a"] * 100, 0.5)
     assert server.requests < 20
 
@@ -201,7 +246,7 @@ def test_an_answer_that_is_compressed_without_request_is_decompressed(
 ) -> None:
     content = compress(json.dumps({"embeddings": [[3.0, 4.0]]}).encode())
     server = served(lambda handler, body: _send(handler, content, encoding))
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+    with closing(made(server.url)) as embedder:
         assert embedder.embed_query("a", 5) == pytest.approx([0.6, 0.8])
 
 
@@ -209,7 +254,7 @@ def test_a_compressed_answer_above_the_size_limit_is_refused(served: Callable[..
     content = gzip.compress(b" " * 20_000_000)
     server = served(lambda handler, body: _send(handler, content, "gzip"))
     with (
-        closing(HttpEmbedder(server.url, "homemade")) as embedder,
+        closing(made(server.url)) as embedder,
         pytest.raises(EmbedderMismatch, match="answered more than"),
     ):
         embedder.embed_query("a", 5)
@@ -218,13 +263,13 @@ def test_a_compressed_answer_above_the_size_limit_is_refused(served: Callable[..
 def test_a_damaged_compressed_answer_makes_the_embedder_unavailable(served: Callable[..., Server]) -> None:
     content = gzip.compress(b'{"embeddings": [[3.0, 4.0]]}')[:-8] + b"not that."
     server = served(lambda handler, body: _send(handler, content, "gzip"))
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderUnavailable, match="damaged"):
+    with closing(made(server.url)) as embedder, pytest.raises(EmbedderUnavailable, match="damaged"):
         embedder.embed_query("a", 5)
 
 
 def test_an_answer_with_unknown_compression_is_a_mismatch(served: Callable[..., Server]) -> None:
     server = served(lambda handler, body: _send(handler, b"neither this nor that", "br"))
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder, pytest.raises(EmbedderMismatch, match="not JSON"):
+    with closing(made(server.url)) as embedder, pytest.raises(EmbedderMismatch, match="not JSON"):
         embedder.embed_query("a", 5)
 
 
@@ -234,7 +279,7 @@ def test_endless_informational_answers_are_abandoned_at_the_time_limit(served: C
             handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 500)
 
     server = served(announce)
-    _is_unavailable_in_time(HttpEmbedder(server.url, "homemade"), "did not answer")
+    _is_unavailable_in_time(made(server.url), "did not answer")
 
 
 def test_an_endpoint_that_reads_slowly_is_abandoned_at_the_time_limit() -> None:
@@ -249,9 +294,9 @@ def test_an_endpoint_that_reads_slowly_is_abandoned_at_the_time_limit() -> None:
         reader = threading.Thread(target=read_slowly, args=(listener,), daemon=True)
         reader.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/embed"
-        texts = ["x" * 1_000_000] * 16
+        texts = ["x" * 100_000] * 160
         started = time.monotonic()
-        embedder = HttpEmbedder(url, "homemade", chars_max=1_000_000)
+        embedder = made(url, embed_chars_max=100_000, embed_batch_max=160)
         with closing(embedder), pytest.raises(EmbedderUnavailable, match="did not answer"):
             embedder.embed_passages(texts, 2.0)
         took_s = time.monotonic() - started
@@ -264,7 +309,7 @@ def test_a_refused_connection_is_reported_at_once() -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    _is_unavailable_in_time(HttpEmbedder(f"http://127.0.0.1:{port}", "homemade"), f"127.0.0.1:{port} cannot be reached")
+    _is_unavailable_in_time(made(f"http://127.0.0.1:{port}"), f"127.0.0.1:{port} cannot be reached")
 
 
 def test_a_connection_that_was_closed_while_idle_fails_no_call(served: Callable[..., Server]) -> None:
@@ -273,7 +318,7 @@ def test_a_connection_that_was_closed_while_idle_fails_no_call(served: Callable[
         handler.close_connection = True
 
     server = served(answer_once)
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+    with closing(made(server.url)) as embedder:
         for _ in range(5):
             embedder.embed_query("a", 5)
     assert server.connections == 5
@@ -287,7 +332,7 @@ def test_a_request_on_a_dropped_connection_is_retried_once(served: Callable[...,
             _embed(handler, body)
 
     server = served(drop_first)
-    with closing(HttpEmbedder(server.url, "homemade")) as embedder:
+    with closing(made(server.url)) as embedder:
         embedder.embed_query("a", 5)
     assert server.requests == 2
 
@@ -297,7 +342,7 @@ def test_an_endpoint_that_always_drops_the_connection_is_unavailable(served: Cal
         handler.close_connection = True
 
     server = served(drop)
-    _is_unavailable_in_time(HttpEmbedder(server.url, "homemade"), "cannot be reached")
+    _is_unavailable_in_time(made(server.url), "cannot be reached")
     assert server.requests == 2
 
 
@@ -317,7 +362,7 @@ def test_a_remote_endpoint_is_reached_through_the_proxy_of_the_environment(
 ) -> None:
     proxy = served()
     monkeypatch.setenv(variable, f"{scheme}127.0.0.1:{proxy.server_address[1]}")
-    with closing(HttpEmbedder("http://embedder.invalid/api/embed?key=secret", "homemade")) as embedder:
+    with closing(made("http://embedder.invalid/api/embed?key=secret")) as embedder:
         assert len(embedder.embed_query("a", 5)) == 2
     assert proxy.targets == ["http://embedder.invalid/api/embed?key=secret"]
 
@@ -330,7 +375,7 @@ def test_a_host_in_no_proxy_is_reached_without_a_proxy(
     proxy = served()
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
     monkeypatch.setenv("NO_PROXY", hosts)
-    outside = HttpEmbedder("http://embedder.invalid:81/api/embed", "homemade")
+    outside = made("http://embedder.invalid:81/api/embed")
     with closing(outside), pytest.raises(EmbedderUnavailable, match="cannot be reached"):
         outside.embed_query("a", 5)
     assert proxy.targets == []
@@ -342,9 +387,9 @@ def test_the_loopback_is_reached_without_a_proxy(
 ) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    with closing(HttpEmbedder(served().url, "homemade")) as embedder:
+    with closing(made(served().url)) as embedder:
         assert len(embedder.embed_query("a", 5)) == 2
-    outside = HttpEmbedder("http://embedder.invalid", "homemade")
+    outside = made("http://embedder.invalid")
     with closing(outside), pytest.raises(EmbedderUnavailable, match="refused"):
         outside.embed_query("a", 5)
 
@@ -356,7 +401,7 @@ def test_an_unusable_proxy_is_reported_without_its_password(monkeypatch: pytest.
     with pytest.raises(
         SettingsError, match="HTTPS_PROXY or ALL_PROXY, or name the host of embed_url in NO_PROXY"
     ) as caught:
-        HttpEmbedder("https://embedder.invalid/v1", "homemade")
+        made("https://embedder.invalid/v1")
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -367,16 +412,16 @@ def test_unreadable_certificates_are_an_error_for_https_only(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", lost)
     if url.startswith("http:"):
-        _is_unavailable_in_time(HttpEmbedder(url, "homemade"), "refused")
+        _is_unavailable_in_time(made(url), "refused")
     else:
         with pytest.raises(SettingsError, match="correct SSL_CERT_FILE or SSL_CERT_DIR"):
-            HttpEmbedder(url, "homemade")
+            made(url)
 
 
 @pytest.mark.usefixtures("no_proxy")
 @pytest.mark.parametrize("url", ["http://ollama..lan:11434", f"http://{'a' * 64}.lan"])
 def test_an_invalid_host_name_makes_the_embedder_unavailable(url: str) -> None:
-    _is_unavailable_in_time(HttpEmbedder(url, "homemade"), "cannot be reached")
+    _is_unavailable_in_time(made(url), "cannot be reached")
 
 
 @pytest.mark.usefixtures("no_proxy")
@@ -388,7 +433,7 @@ def test_failed_connections_through_a_proxy_do_not_use_up_connections(
         handler.end_headers()
 
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{served(connect=tunnel).server_address[1]}")
-    with closing(HttpEmbedder("https://embed..invalid/v1", "homemade")) as embedder:
+    with closing(made("https://embed..invalid/v1")) as embedder:
         for _ in range(10):
             with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
                 embedder.embed_query("a", 2.0)
@@ -423,7 +468,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(
         return addresses if host == "many.localhost" else resolve(host, *more, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    with closing(HttpEmbedder(f"http://many.localhost:{port}/api/embed", "homemade")) as embedder:
+    with closing(made(f"http://many.localhost:{port}/api/embed")) as embedder:
         assert len(embedder.embed_query("a", 2.0)) == 2
 
 
@@ -441,17 +486,35 @@ def test_failed_tunnels_through_a_proxy_do_not_use_up_connections(
     tunnels: list[str] = []
     proxy = served(connect=tunnel)
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
-    with closing(HttpEmbedder("https://embedder.invalid/v1", "homemade")) as embedder:
+    with closing(made("https://embedder.invalid/v1")) as embedder:
         for _ in range(10):
             with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
                 embedder.embed_query("a", 2.0)
     assert len(tunnels) >= 10
 
 
+@pytest.mark.usefixtures("no_proxy")
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_tunnel_that_trickles_its_handshake_is_abandoned_at_the_time_limit(
+    served: Callable[..., Server], tls: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tunnel(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.rfile.read(1)
+        handler.wfile.write(b"\x16\x03\x03\x20\x00")  # the head of a long TLS record
+        _trickle(handler)
+
+    proxy = served(connect=tunnel)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("HTTPS_PROXY", _with_tls(proxy, certificate) if tls else proxy.url)
+    _is_unavailable_in_time(made("https://embedder.invalid/v1"), "did not answer within")
+
+
 def test_the_address_of_a_request_is_not_logged(
     served: Callable[..., Server], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(HttpEmbedder(f"{served().url}?key=secret", "homemade")) as embedder, caplog.at_level(logging.DEBUG):
+    with closing(made(f"{served().url}?key=secret")) as embedder, caplog.at_level(logging.DEBUG):
         embedder.embed_query("my diary", 5)
     assert "secret" not in caplog.text
     assert "diary" not in caplog.text
@@ -466,7 +529,7 @@ def test_a_call_that_is_running_when_the_embedder_is_closed_ends_at_its_time_lim
         entered.set()
         handler.server.over.wait(HOLD_S)  # type: ignore[attr-defined]
 
-    embedder = HttpEmbedder(served(hang).url, "homemade")
+    embedder = made(served(hang).url)
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(embedder.embed_query, "a", 1.0)
         assert entered.wait(HOLD_S)

@@ -22,6 +22,7 @@ import pytest
 from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.settings import Settings
 
 KEY = "sk-this-must-stay-secret"
 Reply = Callable[[httpx.Request], httpx.Response]
@@ -74,8 +75,11 @@ class Endpoint:
             return httpx.Response(200, json={"data": data[::-1]})
         return httpx.Response(404, text="404 page not found")
 
-    def embedder(self, url: str = "http://127.0.0.1:9", model: str = "homemade", **options: Any) -> HttpEmbedder:
-        return HttpEmbedder(url, model, transport=httpx.MockTransport(self._stream), **options)
+    def embedder(
+        self, url: str = "http://127.0.0.1:9", model: str = "homemade", key: str = "", **options: Any
+    ) -> HttpEmbedder:
+        settings = Settings(embed_url=url, embed_model=model, **{f"embed_{name}": options[name] for name in options})
+        return HttpEmbedder(settings, key, httpx.MockTransport(self._stream))
 
 
 def _base64(row: list[float]) -> str:
@@ -133,18 +137,6 @@ def test_a_vector_length_is_requested_only_from_models_that_can_shorten() -> Non
     endpoint.embedder("http://h/v1", "text-embedding-3-small", dimensions=3).embed_query("q", 5)
     endpoint.embedder("http://h/v1", "homemade", dimensions=3).embed_query("q", 5)
     assert [document.get("dimensions") for document in endpoint.documents] == [3, None]
-
-
-def test_the_cost_of_a_passage_is_measured() -> None:
-    def slowly(request: httpx.Request) -> httpx.Response:
-        time.sleep(0.1)
-        return endpoint.answer(request)
-
-    endpoint = Endpoint(override=slowly)
-    embedder = endpoint.embedder()
-    assumed = embedder.seconds_per_text
-    embedder.embed_passages(["a"] * 4, 5)
-    assert embedder.seconds_per_text > assumed
 
 
 # Detection of the dialect
@@ -329,7 +321,7 @@ def test_a_text_that_is_too_long_is_truncated_and_the_others_are_not(status: int
         return endpoint.answer(request)
 
     endpoint.override = strict
-    endpoint.embedder("http://h/api").embed_passages(["short", "x" * 3600, "also short"], 5)
+    endpoint.embedder("http://h/api", chars_max=6000).embed_passages(["short", "x" * 3600, "also short"], 5)
     assert endpoint.documents[-1]["input"] == ["short", "x" * 900, "also short"]
     assert len(endpoint.requests) == 3
 
@@ -434,7 +426,8 @@ def _listens(port: int) -> bool:
 
 
 def test_a_live_endpoint_finds_the_answer_to_a_question(live_endpoint: tuple[str, str]) -> None:
-    embedder = HttpEmbedder(*live_endpoint)
+    url, model = live_endpoint
+    embedder = HttpEmbedder(Settings(embed_url=url, embed_model=model))
     passages = ["The cat of the house is called Mimi.", "The rent is due on the first.", "Coffee grows at altitude."]
     found = embedder.embed_passages(passages, 120)
     query = embedder.embed_query("What is the name of my cat?", 30)

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hermes_memory_pgvector.embedding import factory
 from hermes_memory_pgvector.embedding.breaker import Breaker
-from hermes_memory_pgvector.embedding.calibration import cosine, noise_floor
+from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.embedding.factory import build, bundled_available
 from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
@@ -56,7 +57,7 @@ def test_vectors_are_384_long_and_of_unit_length(model: LocalEmbedder) -> None:
 
 @needs_model
 def test_a_query_and_a_passage_with_the_same_words_have_different_vectors(model: LocalEmbedder) -> None:
-    assert cosine(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
+    assert np.dot(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
 
 
 @needs_model
@@ -96,7 +97,7 @@ def test_a_batch_stops_at_its_time_limit(model: LocalEmbedder) -> None:
 
 @needs_model
 def test_the_cost_of_a_text_is_measured() -> None:
-    with closing(LocalEmbedder()) as embedder:
+    with closing(build(Settings())) as embedder:
         assumed = embedder.seconds_per_text
         embedder.embed_passages(["tea"] * 4, 60)
         assert 0 < embedder.seconds_per_text != assumed
@@ -142,8 +143,8 @@ def test_the_measured_floor_lies_between_unrelated_and_related_pairs(model: Loca
     floor = noise_floor(model, 120)
     queries = [model.embed_query(question, 60) for question, _ in FACTS]
     passages = model.embed_passages([fact for _, fact in FACTS], 60)
-    true = [cosine(query, passage) for query, passage in zip(queries, passages, strict=True)]
-    crossed = [cosine(queries[i], passages[(i + 6) % len(FACTS)]) for i in range(len(FACTS))]
+    true = [np.dot(query, passage) for query, passage in zip(queries, passages, strict=True)]
+    crossed = [np.dot(queries[i], passages[(i + 6) % len(FACTS)]) for i in range(len(FACTS))]
     assert min(true) > floor
     assert sum(value < floor for value in crossed) >= len(crossed) / 2
 

@@ -22,7 +22,7 @@ from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 
-THREADS_MAX = 7
+THREADS_MAX = 6
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_connection_is_free_for_recall_while_the_writer_waits_for_postgres(
     assert runtime.writer.flush(20)
 
 
-def test_eight_sessions_at_work_take_three_connections_and_seven_threads(
+def test_eight_sessions_at_work_take_three_connections_and_six_threads(
     start: Callable[..., Runtime], database: str
 ) -> None:
     before = set(threading.enumerate())

@@ -5,11 +5,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.embedding.calibration import cosine, noise_floor
+from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.model import Hit
 from hermes_memory_pgvector.recall.prefetch import relevant
@@ -60,7 +61,10 @@ def test_most_of_what_is_related_is_shown_and_little_else() -> None:
     shown = missed = unrelated = 0
     for theme, question, evidence in data["questions"]:
         vector = embedder.embed_query(question, 200)
-        found = [replace(HIT, content=name, similarity=cosine(vector, vectors[name])) for name in data["themes"][theme]]
+        found = [
+            replace(HIT, content=name, similarity=float(np.dot(vector, vectors[name])))
+            for name in data["themes"][theme]
+        ]
         kept = {hit.content for hit in relevant(found, floor)}
         shown += len(kept & set(evidence))
         missed += len(set(evidence) - kept)
