@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..files import make_private
 from ..model import Event
+from ..settings import Settings
 from .codec import frame
 from .segments import (
     Position,
@@ -33,8 +34,7 @@ from .segments import (
 
 log = logging.getLogger("hermes.pgvector")
 
-SEGMENT_BYTES_MAX = 8 << 20
-SPENT_SEGMENT_BYTES_MAX = 1 << 20
+SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
 REFUSALS_LOGGED_EVERY_S = 60.0
 
@@ -44,14 +44,14 @@ class Spool:
 
     `window_max` bounds the events held in memory, `bytes_max` the bytes on disk that are not acknowledged. `folder` is
     None before the first event. When somebody deletes it, the next call makes another one: events in memory are still
-    given out, the others are lost, and their number is logged.
+    given out, the others are lost, and their number is logged. `parent` is the folder of the spools of this home.
 
     Of the `appended` events, `pending` are not acknowledged, and `left_behind` are not for this process to store any
     more: they wait in a closed folder for the next process, or were lost with a deleted one.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
-        self._parent = folder
+        self.parent = folder
         self._bytes_max = bytes_max
         self._window_max = window_max
         self._fsync = fsync
@@ -93,6 +93,11 @@ class Spool:
                 self._on_disk += 1
             return True
 
+    def counts(self) -> tuple[int, int]:
+        """The events that were appended, without those left behind, and those of them that are pending."""
+        with self._lock:
+            return self.appended - self.left_behind, self.pending
+
     def take(self, limit: int) -> list[Record]:
         """The next records in order, at most `limit`; each is given out once and stays on disk until acknowledged."""
         with self._lock:
@@ -122,9 +127,6 @@ class Spool:
                 self._acknowledged = max(self._acknowledged, self._taken.popleft().position)
             self._count_pending()
             self._forget_segments_before(self._acknowledged.segment)
-            if self._acknowledged == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
-                with contextlib.suppress(OSError):
-                    self._leave_segment()
             folder = self.folder
         if folder is not None:
             # Deleting comes first: on a full disk it makes room for saving.
@@ -159,7 +161,7 @@ class Spool:
         self._taken.clear()
         self._window.clear()
         self._release()
-        self.pending = self.left_behind = 0
+        self.appended = self.pending = self.left_behind = 0
 
     def _check_folder(self) -> Path | None:
         """The folder; None when there is none. Lets go of one that was deleted."""
@@ -212,24 +214,20 @@ class Spool:
         except OSError:
             if self._acknowledged != self._end or self._end.offset == 0:
                 raise
-            # The disk is full, but everything in this segment is stored, so it can be deleted.
-            self._leave_segment()
+            # The disk is full, but everything in this segment is stored, so it can be deleted. The next one has a fresh
+            # number: after a crash, an old acknowledged offset in a truncated segment could skip new records.
+            self._open_next_segment()
+            self._forget_segments_before(self._end.segment)
+            self._acknowledged = self._read = self._end
             self._drop_segments()
             self._write(record)
 
     def _begin(self) -> Path:
-        make_private(self._parent)
-        self.folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment)
+        make_private(self.parent)
+        self.folder, self._lock_fd, self._fd = new_folder(self.parent, self._end.segment)
         # Events that were pending when an earlier folder was closed wait there.
         self._leave_behind(self.pending - len(self._taken) - len(self._window))
         return self.folder
-
-    def _leave_segment(self) -> None:
-        """Begin another segment when everything in this one is acknowledged."""
-        # A fresh number instead of a truncation: after a crash an old acknowledged offset could skip new records.
-        self._open_next_segment()
-        self._forget_segments_before(self._end.segment)
-        self._acknowledged = self._read = self._end
 
     def _open_next_segment(self) -> None:
         assert self.folder is not None
@@ -266,3 +264,44 @@ class Spool:
         for number, path in segments(self.folder) if self.folder else ():
             if number < self._acknowledged.segment:
                 path.unlink(missing_ok=True)
+
+
+class MemoryQueue(Spool):
+    """A spool without a folder: at most `window_max` events in memory, which are lost when the process ends."""
+
+    def __init__(self, folder: Path, *, window_max: int) -> None:
+        super().__init__(folder, bytes_max=0, window_max=window_max)
+
+    def ensure_folder(self) -> None:
+        """Do nothing: there is no folder."""
+
+    def append(self, event: Event) -> bool:
+        """Keep the event in memory; False when the queue is full."""
+        with self._lock:
+            if self.pending >= self._window_max:
+                return False
+            self.appended += 1
+            self.pending += 1
+            self._end = Position(self._end.segment + 1, 0)
+            self._window.append(Record(self._end, event))
+            return True
+
+    def close(self) -> None:
+        """Keep the events for the next use of this queue, because they are nowhere else."""
+        self.rewind()
+
+
+def open_outbox(folder: Path, settings: Settings) -> Spool:
+    """A spool in the folder; a queue in memory, with a warning in the log, when the folder cannot be written."""
+    window_max = settings.write_queue_maxsize
+    try:
+        make_private(folder)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if writable:
+        return Spool(folder, bytes_max=settings.spool_max_mb << 20, window_max=window_max, fsync=settings.spool_fsync)
+    log.warning(
+        "the spool folder %s cannot be written: events are kept in memory until they are stored; set spool_dir", folder
+    )
+    return MemoryQueue(folder, window_max=window_max)

@@ -9,19 +9,17 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
-from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
 from ..outbox.codec import encode
-from ..outbox.counters import Health, WriterStatus
-from ..outbox.heartbeat import HeartbeatWriter
+from ..outbox.heartbeat import Health, HeartbeatWriter
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from .backfill import Backfill
-from .batches import BatchProcessor, WritePath
-from .readiness import Readiness
+from .batches import BatchProcessor
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -29,23 +27,22 @@ IDLE_S_MAX = 1.0
 RETRY_S_MIN = 0.2
 SCHEMA_RETRY_S_MIN = 5.0
 STOP_GRACE_S = 1.0
-BALANCE_TRIES_MAX = 5
-EMBED_THREADS_MAX = 2
 DIVERTED_SHARE = 0.5
 HOOK_GAP_S = 2e-3
 YIELD_S_MAX = 1.0
 
 
 class AsyncWriter:
-    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds."""
+    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds.
 
-    def __init__(self, path: WritePath, readiness: Readiness) -> None:
-        self._path, self._spool, self._settings = path, path.spool, path.settings
-        self._readiness = readiness
-        self._reset()
+    `embedder(verify=...)` prepares the database for a batch, and returns the embedder whose vectors fit it, None when
+    there is none now. With `verify` it looks again at what it knows: something has failed. Raises Unavailable or
+    SchemaNotApplied.
+    """
 
-    def _reset(self) -> None:
-        self._status = WriterStatus()
+    def __init__(self, batches: BatchProcessor, embedder: Callable[..., Embedder | None]) -> None:
+        self._batches, self._embedder = batches, embedder
+        self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
         self._heartbeat = HeartbeatWriter(self._spool.ensure_folder, self._settings.stuck_after_s)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -53,16 +50,15 @@ class AsyncWriter:
         self._flushing = self._flushes = 0
         self._log_at = self._accepted_at = 0.0
         self._woken = threading.Event()
-        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
-        self._batches = BatchProcessor(self._path, executor, self._status)
-        self._backfill = Backfill(self._path.database, executor, self._settings, self._woken.set)
+        self._backfill = Backfill(batches.database, batches.executor, self._settings, self._woken.set)
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
         if self._spool.pending and self._heartbeat.overdue:
             self._heartbeat.warn(self._spool.pending)
         accepted = self._spool.append(event)
-        self._status.add(offered=1, accepted=int(accepted), refused=int(not accepted))
+        if not accepted:
+            self._status.add(offered=1, refused=1)
         self._accepted_at = time.monotonic()
         self.wake()
         return accepted
@@ -73,7 +69,7 @@ class AsyncWriter:
         Diverted events may fill a part of the dead letters only, because an event that cannot be stored and finds no
         place there blocks the queue.
         """
-        letters = self._path.dead_letters
+        letters = self._batches.dead_letters
         kept = letters.keep(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
         self._status.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
         if not kept and time.monotonic() >= self._log_at:
@@ -137,8 +133,13 @@ class AsyncWriter:
     @property
     def counters(self) -> Counters:
         """The counters so far, without the events left in a closed spool for the process that takes it over."""
-        counts, left = self._status.counts, self._spool.left_behind
-        return replace(counts, offered=counts.offered - left, accepted=counts.accepted - left, pending=self.pending())
+        counts, (accepted, pending) = self._status.counts, self._spool.counts()
+        return replace(
+            counts,
+            offered=counts.offered + accepted,
+            accepted=counts.accepted + accepted,
+            pending=pending + self._batches.sources.orphans_pending,
+        )
 
     @property
     def health(self) -> Health:
@@ -154,11 +155,9 @@ class AsyncWriter:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def abandon(self, readiness: Readiness) -> None:
-        """Start anew in a forked child, where the thread does not exist and its locks may be held for ever."""
+    def abandon(self) -> None:
+        """Close the inherited files in a forked child, which needs a new writer: the thread does not exist there."""
         self._batches.sources.abandon()
-        self._readiness = readiness
-        self._reset()
 
     def _start(self) -> None:
         with self._lock:
@@ -199,7 +198,7 @@ class AsyncWriter:
             return False
 
     def _step(self) -> bool:
-        embedder = self._readiness.embedder(verify=bool(self._status.health.problem))
+        embedder = self._embedder(verify=bool(self._status.health.problem))
         busy = self._batches.step(embedder)
         if self._batches.unembedded:
             self._batches.unembedded = False
@@ -217,14 +216,8 @@ class AsyncWriter:
         return False
 
     def _write_heartbeat(self) -> None:
-        if self._stopping:
-            return  # the spool may be closed by now, and would be opened again
-        for _ in range(BALANCE_TRIES_MAX):
-            # A hook may have made an event durable and not counted it yet.
-            counts = self.counters
-            if counts.balanced:
-                break
-        self._heartbeat.update(counts, self._status.health, self.backfilled)
+        if not self._stopping:  # the spool may be closed by now, and would be opened again
+            self._heartbeat.update(self.counters, self._status.health, self.backfilled)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""

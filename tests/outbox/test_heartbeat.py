@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Counters, now
 from hermes_memory_pgvector.outbox import heartbeat
-from hermes_memory_pgvector.outbox.counters import Health
-from hermes_memory_pgvector.outbox.heartbeat import FILE, Heartbeat, HeartbeatWriter, read, write
+from hermes_memory_pgvector.outbox.heartbeat import FILE, Health, Heartbeat, HeartbeatWriter, read, write
 from hermes_memory_pgvector.outbox.inspection import Backlog, Process
 
 TIMES = st.datetimes(timezones=st.just(UTC))

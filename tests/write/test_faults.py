@@ -37,9 +37,7 @@ from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.write import batches as batches_module
 from hermes_memory_pgvector.write import writer as writer_module
-from hermes_memory_pgvector.write.batches import WritePath
-from hermes_memory_pgvector.write.readiness import Readiness
-from hermes_memory_pgvector.write.sources import ORPHANS_OPEN_MAX
+from hermes_memory_pgvector.write.batches import BatchProcessor
 from hermes_memory_pgvector.write.writer import AsyncWriter
 
 QUICK = {"retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1}
@@ -505,19 +503,15 @@ def ledger_locked(dsn: str) -> Iterator[None]:
 def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: Any) -> Iterator[AsyncWriter]:
     """A writer that calls `ready` before each batch, and has no embedder."""
 
-    class Ready(Readiness):
-        def __init__(self) -> None:
-            pass
-
-        def embedder(self, *, verify: bool) -> None:
-            ready()
+    def embedder(*, verify: bool) -> None:
+        ready()
 
     settings = Settings(dsn=dsn, batch_linger_s=0, **changed)  # type: ignore[arg-type]
     home = Home(folder)
     spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
     database = Database(settings, folder)
-    path = WritePath(spool, home.spool, DeadLetters(home.state), database, settings, lambda event: event)
-    writer = AsyncWriter(path, Ready())
+    batches = BatchProcessor(spool, DeadLetters(home.state), database, settings, lambda event: event)
+    writer = AsyncWriter(batches, embedder)
     try:
         yield writer
     finally:
@@ -664,7 +658,7 @@ def test_many_orphans_are_stored_at_once_but_few_are_held_open(
         held = [file for file in open_files() if file.startswith(str(tmp_path)) and file.endswith("/lock")]
         most = max(most, len(held))
     assert turns_stored(database) == expected(60)
-    assert 0 < most <= ORPHANS_OPEN_MAX + 1  # and its own
+    assert 0 < most <= 2  # and its own
     wait_for(lambda: len(list((tmp_path / "home" / "pgvector" / "spool").iterdir())) == 1)
     identities_hold(runtime)
 
