@@ -41,7 +41,8 @@ UNKNOWN_THEMES_MAX = 100
 class Runtime:
     """Everything one home needs in this process. Safe for any thread; making one writes nothing but the spool folder.
 
-    `context` is what conversations share. Raises SettingsError when there is no database to use.
+    `context` is what conversations share, `users` counts who acquired it. Raises SettingsError when there is no
+    database to use.
     """
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
@@ -53,6 +54,7 @@ class Runtime:
         from .outbox.spool import open_outbox
         from .store.connection.database import Database
 
+        self.users = 0
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
         self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
@@ -218,7 +220,7 @@ class Runtime:
 
 
 _lock = threading.Lock()
-_runtimes: dict[tuple[Path, str], tuple[Runtime, int]] = {}
+_runtimes: dict[tuple[Path, str], Runtime] = {}
 
 
 def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
@@ -227,29 +229,25 @@ def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
     named = settings.model_dump_json() + settings.dsn.get_secret_value()
     key = (Path(hermes_home).expanduser().resolve(), named)
     with _lock:
-        runtime, users = _runtimes.get(key) or (Runtime(settings, key[0]), 0)
-        _runtimes[key] = (runtime, users + 1)
+        runtime = _runtimes[key] = _runtimes.get(key) or Runtime(settings, key[0])
+        runtime.users += 1
     return runtime
 
 
 def release(runtime: Runtime) -> None:
     """Give back what `acquire` returned. The last user closes it: pending events are written, within a time limit."""
     with _lock:
-        for key, (held, users) in list(_runtimes.items()):
-            if held is runtime:
-                if users > 1:
-                    _runtimes[key] = (held, users - 1)
-                    return
-                del _runtimes[key]
-                break
-        else:
+        runtime.users -= 1
+        keys = [key for key, held in _runtimes.items() if held is runtime]
+        if runtime.users > 0 or not keys:
             return
+        del _runtimes[keys[0]]
     runtime.close(runtime.settings.shutdown_drain_s)
 
 
 def _close_all() -> None:
     with _lock:
-        left = [runtime for runtime, _ in _runtimes.values()]
+        left = list(_runtimes.values())
         _runtimes.clear()
     for runtime in left:
         try:
@@ -261,7 +259,7 @@ def _close_all() -> None:
 def _abandon_all() -> None:
     global _lock
     _lock = threading.Lock()
-    for runtime, _ in _runtimes.values():
+    for runtime in _runtimes.values():
         runtime.abandon()
 
 

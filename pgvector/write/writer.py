@@ -146,11 +146,6 @@ class AsyncWriter:
         """Whether the writer works."""
         return self._status.health
 
-    @property
-    def backfilled(self) -> int:
-        """Rows that got their vector after they were stored."""
-        return self._backfill.rows_done
-
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
@@ -217,7 +212,7 @@ class AsyncWriter:
 
     def _write_heartbeat(self) -> None:
         if not self._stopping:  # the spool may be closed by now, and would be opened again
-            self._heartbeat.update(self.counters, self._status.health, self.backfilled)
+            self._heartbeat.update(self.counters, self._status.health, self._backfill.rows_done)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""
