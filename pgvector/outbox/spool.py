@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections import deque
+from itertools import islice
 from pathlib import Path
 
 from ..files import make_private
@@ -58,14 +59,19 @@ class Spool:
         self._lock = threading.Lock()
         self.folder: Path | None = None
         self._lock_fd = self._fd = -1
-        # The records in order: taken, in the window, only on disk. `_read` is the last one that is in memory.
-        self._taken: deque[Record] = deque()
-        self._window: deque[Record] = deque()
-        self._on_disk = 0
+        # The records in memory, of which the first `_taken` were given out; `_on_disk` follow that are only on disk.
+        # `_read` is the last one that is in memory.
+        self._held: deque[Record] = deque()
+        self._taken = self._on_disk = 0
         self._first = self._acknowledged = self._read = self._end = Position(1, 0)
         self._closed_segments: dict[int, int] = {}
         self._log_at = 0.0
-        self.appended = self.pending = self.left_behind = 0
+        self.appended = self.left_behind = 0
+
+    @property
+    def pending(self) -> int:
+        """The events that are not acknowledged."""
+        return len(self._held) + self._on_disk
 
     def ensure_folder(self) -> Path | None:
         """The folder, made now if it does not exist, so that other processes see this one. Raises OSError."""
@@ -85,9 +91,9 @@ class Spool:
                     log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", reason)
                 return False
             self.appended += 1
-            self.pending += 1
-            if self._on_disk == 0 and len(self._window) < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
-                self._window.append(Record(self._end, event))
+            waiting = len(self._held) - self._taken
+            if self._on_disk == 0 and waiting < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
+                self._held.append(Record(self._end, event))
                 self._read = self._end
             else:
                 self._on_disk += 1
@@ -101,8 +107,8 @@ class Spool:
     def take(self, limit: int) -> list[Record]:
         """The next records in order, at most `limit`; each is given out once and stays on disk until acknowledged."""
         with self._lock:
-            batch = [self._window.popleft() for _ in range(min(limit, len(self._window)))]
-            self._taken.extend(batch)
+            batch = list(islice(self._held, self._taken, self._taken + limit))
+            self._taken += len(batch)
             folder, start, end = self.folder, self._read, self._end
             if batch or not self._on_disk or folder is None or self._check_folder() is None:
                 return batch
@@ -111,21 +117,21 @@ class Spool:
         with self._lock:
             if self.folder != folder or (not batch and self._check_folder() is None):
                 return []  # closed or deleted meanwhile
-            self._taken.extend(batch)
+            self._held.extend(batch)
+            self._taken += len(batch)
             self._read = batch[-1].position if batch else end
             # Several damaged records can be read as one.
             self._on_disk = 0 if self._read == self._end else max(1, self._on_disk - len(batch))
-            self._count_pending()
         return batch
 
     def acknowledge(self, batch: list[Record]) -> None:
         """Forget these records, which must be the oldest that were taken. Records taken before `close` are ignored."""
         with self._lock:
-            if not batch or not self._taken or self._taken[0].position > batch[-1].position:
+            if not batch or not self._taken or self._held[0].position > batch[-1].position:
                 return
-            while self._taken and self._taken[0].position <= batch[-1].position:
-                self._acknowledged = max(self._acknowledged, self._taken.popleft().position)
-            self._count_pending()
+            while self._taken and self._held[0].position <= batch[-1].position:
+                self._acknowledged = max(self._acknowledged, self._held.popleft().position)
+                self._taken -= 1
             self._forget_segments_before(self._acknowledged.segment)
             folder = self.folder
         if folder is not None:
@@ -137,31 +143,29 @@ class Spool:
     def rewind(self) -> None:
         """Give out again, from the oldest on, what was taken and not acknowledged."""
         with self._lock:
-            self._window.extendleft(reversed(self._taken))
-            self._taken.clear()
+            self._taken = 0
 
     def close(self) -> None:
         """Release the files. An empty folder is removed; any other is left to the next process."""
         with self._lock:
             self._check_folder()
             # These are in memory only, because their folder was deleted.
-            lost = sum(record.position <= self._first for record in (*self._taken, *self._window))
+            lost = sum(record.position <= self._first for record in self._held)
             if lost:
-                self._leave_behind(lost)
                 log.error("%d events were not stored in time and are lost with the deleted spool folder", lost)
             if self.folder is not None:
                 remove_if_empty(self.folder, self._acknowledged, self._end)
-            self._taken.clear()
-            self._window.clear()
+            self.left_behind += len(self._held)
+            self._held.clear()
+            self._taken = 0
             self._release()
 
     def abandon(self) -> None:
         """Release the inherited descriptors in a forked child: the parent holds the lock and stores the events."""
         self._lock = threading.Lock()
-        self._taken.clear()
-        self._window.clear()
+        self._held.clear()
         self._release()
-        self.appended = self.pending = self.left_behind = 0
+        self._taken = self.appended = self.left_behind = 0
 
     def _check_folder(self) -> Path | None:
         """The folder; None when there is none. Lets go of one that was deleted."""
@@ -173,7 +177,6 @@ class Spool:
             deleted = self.folder
             lost = self._on_disk
             self._release()
-            self._leave_behind(lost)
             log.log(
                 logging.ERROR if lost else logging.WARNING,
                 "the spool folder %s was deleted while in use: %d events are lost, %d in memory are still to be stored",
@@ -183,24 +186,18 @@ class Spool:
             )
         return self.folder
 
-    def _leave_behind(self, events: int) -> None:
-        self.pending -= events
-        self.left_behind += events
-
     def _release(self) -> None:
-        """Close the files and forget what only the disk holds."""
+        """Close the files and leave behind what only the disk holds."""
         for fd in (self._fd, self._lock_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._fd = self._lock_fd = -1
         self.folder = None
+        self.left_behind += self._on_disk
         self._on_disk = 0
         self._closed_segments = {}
         # A position is never used twice, so that a late acknowledgement cannot count for another folder.
         self._first = self._acknowledged = self._read = self._end = Position(self._end.segment + 1, 0)
-
-    def _count_pending(self) -> None:
-        self.pending = len(self._taken) + len(self._window) + self._on_disk
 
     def _store(self, record: bytes) -> None:
         if self._check_folder() is None:
@@ -225,8 +222,6 @@ class Spool:
     def _begin(self) -> Path:
         make_private(self.parent)
         self.folder, self._lock_fd, self._fd = new_folder(self.parent, self._end.segment)
-        # Events that were pending when an earlier folder was closed wait there.
-        self._leave_behind(self.pending - len(self._taken) - len(self._window))
         return self.folder
 
     def _open_next_segment(self) -> None:
@@ -281,9 +276,8 @@ class MemoryQueue(Spool):
             if self.pending >= self._window_max:
                 return False
             self.appended += 1
-            self.pending += 1
             self._end = Position(self._end.segment + 1, 0)
-            self._window.append(Record(self._end, event))
+            self._held.append(Record(self._end, event))
             return True
 
     def close(self) -> None:

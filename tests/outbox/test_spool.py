@@ -347,7 +347,7 @@ def test_a_reused_spool_counts_what_it_left_behind(tmp_path: Path) -> None:
     for number in range(3):
         spool.append(turn(number))
     spool.close()
-    assert (spool.pending, spool.left_behind) == (3, 0)
+    assert (spool.pending, spool.left_behind) == (0, 3)
     spool.append(turn(3))
     assert (spool.pending, spool.left_behind) == (1, 3)
     spool.close()
@@ -486,7 +486,7 @@ def test_events_in_memory_that_are_not_stored_before_the_close_are_counted_as_lo
     spool.append(turn(3))
     spool.close()
     assert "3 events were not stored in time and are lost" in caplog.text
-    assert (spool.pending, spool.left_behind) == (1, 3)
+    assert (spool.pending, spool.left_behind) == (0, 4)
     assert taken_over(tmp_path) == [3]
 
 
