@@ -86,15 +86,21 @@ class Health:
 
 
 class WriterStatus:
-    """Counters, without `pending`, and health of a writer. Safe for any thread.
+    """What a writer did and whether it works: for the threads of its process, and as its heartbeat for other processes.
 
-    Call `notify` after a change that others wait for.
+    `counts` are without `pending`. Safe for any thread, but `beat` is for the writer's. Call `notify` after a change
+    that others wait for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stuck_after_s: float) -> None:
+        self.counts, self.health = Counters(), Health()
         self._changed = threading.Condition()
-        self.counts = Counters()
-        self.health = Health()
+        self._stuck_after_s = stuck_after_s
+        self._started = self._progress = now()
+        self._settled = 0
+        self._last: object = None
+        self._written_at = self._overdue_at = math.inf
+        self._warned = False
 
     def add(self, **numbers: int) -> None:
         """Add to counters by name."""
@@ -124,33 +130,13 @@ class WriterStatus:
             log.warning("events stay in the spool for now: %s", problem)
         self.health = replace(self.health, failing_since=self.health.failing_since or now(), problem=problem)
 
-
-class HeartbeatWriter:
-    """Writes the heartbeat of this process, and knows whether its writer is stuck.
-
-    `update` is for the writer's thread, the rest for any. `folder` returns where to write; None: nowhere.
-    """
-
-    def __init__(self, folder: Callable[[], Path | None], stuck_after_s: float) -> None:
-        self._folder, self._stuck_after_s = folder, stuck_after_s
-        self._started = self._progress = now()
-        self._settled = 0
-        self._last: object = None
-        self._written_at = self._overdue_at = math.inf
-        self._warned = False
-
-    @property
-    def overdue(self) -> bool:
-        """Whether `stuck_after_s` seconds went by without an event settled, an empty queue, or a known problem."""
-        return time.monotonic() >= self._overdue_at
-
     def start(self) -> None:
-        """Count the time from now: the writer's thread starts."""
+        """Count the time without progress from now: the writer's thread starts."""
         self._overdue_at = time.monotonic() + self._stuck_after_s
 
-    def warn(self, pending: int) -> None:
-        """Log that the writer is stuck, once until it makes progress again."""
-        if not self._warned:
+    def warn_if_stuck(self, pending: int) -> None:
+        """Log, once until there is progress, that `stuck_after_s` seconds brought neither progress nor a problem."""
+        if pending and not self._warned and time.monotonic() >= self._overdue_at:
             self._warned = True
             log.warning(
                 "the writer is stuck: nothing was stored for more than %g s, and %d events are pending; "
@@ -159,9 +145,12 @@ class HeartbeatWriter:
                 pending,
             )
 
-    def update(self, counts: Counters, health: Health, healed: int) -> None:
-        """Note the state, and write it when it has changed or was last written `HEARTBEAT_S` seconds ago."""
-        settled = counts.applied + counts.already_there + counts.set_aside
+    def beat(self, folder: Callable[[], Path | None], counts: Counters, healed: int) -> None:
+        """Note progress; write the heartbeat when it has changed or was last written `HEARTBEAT_S` seconds ago.
+
+        `folder()` is where to write it; None: nowhere.
+        """
+        health, settled = self.health, counts.applied + counts.already_there + counts.set_aside
         progress = counts.pending == 0 or settled != self._settled
         if progress:
             self._progress, self._settled = now(), settled
@@ -176,6 +165,6 @@ class HeartbeatWriter:
             return
         self._last, self._written_at = state, time.monotonic()
         with contextlib.suppress(OSError):
-            if folder := self._folder():
+            if path := folder():
                 times = {"started": self._started, "progress": self._progress, **asdict(health)}
-                write(folder, Heartbeat(counters=counts, healed=healed, **times))
+                write(path, Heartbeat(counters=counts, healed=healed, **times))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from ..model import Counters, now
 from . import heartbeat
 from .codec import MAGIC
 from .heartbeat import HEARTBEAT_S, Heartbeat
-from .segments import Position, read_acknowledged, read_records, segments
+from .segments import END, read_acknowledged, read_records, segments
 
 Condition: TypeAlias = Literal["well", "failing", "stuck", "dead"]
 
@@ -119,7 +118,7 @@ def _waiting(path: Path) -> Backlog:
                 data = segment.read_bytes()[start.offset if number == start.segment else 0 :]
                 # Payloads are ASCII, so this is where records begin.
                 events, size = events + data.count(MAGIC), size + len(data)
-        first = read_records(path, start, Position(sys.maxsize, 0), 1)
+        first = read_records(path, start, END, 1)
         oldest = first[0].event.at if first and first[0].event else None
     return Backlog(1, events, size, oldest) if events else Backlog()
 

@@ -14,15 +14,14 @@ from pathlib import Path
 
 from . import heartbeat
 from .segments import (
+    END,
     UNFINISHED,
-    Position,
     Record,
     read_acknowledged,
     read_records,
     remove_folder,
     remove_if_empty,
     save_acknowledged,
-    segments,
 )
 
 log = logging.getLogger("hermes.pgvector")
@@ -43,26 +42,26 @@ class OrphanSpool:
         self._lock_fd = lock_fd
         heartbeat.take_over(folder)
         self._acknowledged = self._cursor = read_acknowledged(folder)
-        found = segments(folder)
-        self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acknowledged
+        self._read_whole = False
 
     @property
     def finished(self) -> bool:
         """Whether all readable records were taken and acknowledged."""
-        return self._cursor == self._end and self.pending == 0
+        return self._read_whole and self.pending == 0
 
     def take(self, limit: int) -> list[Record]:
         """The next records in order; an empty list means that no readable record is left."""
-        if self._cursor == self._end:
+        if self._read_whole:
             return []
         try:
-            batch = read_records(self.folder, self._cursor, self._end, limit)
+            batch = read_records(self.folder, self._cursor, END, limit)
         except OSError as error:
             _log_unreadable(self.folder, error.strerror or type(error).__name__)
             batch = []
         if not batch and not self.folder.exists():
             log.error("the spool %s of a dead process was deleted: the events left in it are lost", self.folder)
-        self._cursor = batch[-1].position if batch else self._end
+        self._read_whole = not batch
+        self._cursor = batch[-1].position if batch else self._cursor
         self.pending += len(batch)
         return batch
 
@@ -76,7 +75,7 @@ class OrphanSpool:
 
     def close(self) -> None:
         """Remove the folder when all of it has been stored, else leave it to the next process."""
-        remove_if_empty(self.folder, self._acknowledged, self._end)
+        remove_if_empty(self.folder, self._acknowledged, END)
         self.abandon()
 
     def abandon(self) -> None:

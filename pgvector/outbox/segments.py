@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ class Position(NamedTuple):
 
     segment: int
     offset: int
+
+
+# Behind all records of a folder.
+END = Position(sys.maxsize, 0)
 
 
 @dataclass(frozen=True, slots=True)

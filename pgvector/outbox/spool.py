@@ -11,6 +11,7 @@ import contextlib
 import errno
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -140,10 +141,10 @@ class Spool:
                 self._drop_segments()
                 save_acknowledged(folder, self._acknowledged)
 
-    def rewind(self) -> None:
-        """Give out again, from the oldest on, what was taken and not acknowledged."""
+    def rewind(self, count: int = sys.maxsize) -> None:
+        """Give out again the last `count` records that were taken and not acknowledged."""
         with self._lock:
-            self._taken = 0
+            self._taken = max(0, self._taken - count)
 
     def close(self) -> None:
         """Release the files. An empty folder is removed; any other is left to the next process."""

@@ -95,7 +95,7 @@ class BatchProcessor:
         self.spool, self.dead_letters, self.database, self.settings = spool, dead_letters, database, settings
         self._rename = rename
         self.executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
-        self.status = WriterStatus()
+        self.status = WriterStatus(settings.stuck_after_s)
         self.sources = Sources(spool, settings, self.status)
         self.unembedded = False
         self._batches: deque[Batch] = deque()
@@ -113,7 +113,7 @@ class BatchProcessor:
             self._prepare(self._batches[-1], embedder)
         if not self._batches:
             self.status.notify()
-            return self.sources.more_later
+            return not self.sources.orphans_done
         batch = self._batches[0]
         if batch.unexpected >= UNEXPECTED_MAX:
             batch.isolate()

@@ -32,7 +32,6 @@ class Sources:
         self._found: Iterator[OrphanSpool] | None = None
         self._look_at = 0.0
         self._own_next = False
-        self._held_back: list[Record] = []
 
     @property
     def orphans_pending(self) -> int:
@@ -44,11 +43,6 @@ class Sources:
     def orphans_done(self) -> bool:
         """Whether orphans have been looked for, and all that were found are settled."""
         return self._look_at > 0.0 and self._found is None
-
-    @property
-    def more_later(self) -> bool:
-        """Whether there are records that `take` can give out once others are settled."""
-        return self._found is not None or bool(self._held_back)
 
     def next_orphan(self) -> None:
         """Close the orphan when it is settled, and lock the next one; look for orphans every `adopt_interval_s`."""
@@ -76,9 +70,9 @@ class Sources:
 
     def _take_own(self) -> tuple[Source, list[Record]] | None:
         # A change of an entry and the end of a session depend on the events before it, so they wait for the orphans.
-        taken = self._held_back or self._spool.take(self._settings.batch_max)
+        taken = self._spool.take(self._settings.batch_max)
         free = list(takewhile(_independent, taken)) if self._orphan else taken
-        self._held_back = taken[len(free) :]
+        self._spool.rewind(len(taken) - len(free))
         return (self._spool, free) if free else None
 
     def _take_orphaned(self) -> tuple[Source, list[Record]] | None:
@@ -89,7 +83,6 @@ class Sources:
 
     def give_back(self) -> None:
         """Leave every record that is not acknowledged to the next run, in this process or another."""
-        self._held_back = []
         self._status.add(adopted=-self.orphans_pending)
         if self._orphan:
             self._orphan.close()

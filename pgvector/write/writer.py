@@ -16,7 +16,7 @@ from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
 from ..outbox.codec import encode
-from ..outbox.heartbeat import Health, HeartbeatWriter
+from ..outbox.heartbeat import Health
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from .backfill import Backfill
 from .batches import BatchProcessor
@@ -43,19 +43,17 @@ class AsyncWriter:
     def __init__(self, batches: BatchProcessor, embedder: Callable[..., Embedder | None]) -> None:
         self._batches, self._embedder = batches, embedder
         self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
-        self._heartbeat = HeartbeatWriter(self._spool.ensure_folder, self._settings.stuck_after_s)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._flushing = self._flushes = 0
+        self._flushes = self._flush_goal = 0
         self._log_at = self._accepted_at = 0.0
         self._woken = threading.Event()
         self._backfill = Backfill(batches.database, batches.executor, self._settings, self._woken.set)
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
-        if self._spool.pending and self._heartbeat.overdue:
-            self._heartbeat.warn(self._spool.pending)
+        self._status.warn_if_stuck(self._spool.pending)
         accepted = self._spool.append(event)
         if not accepted:
             self._status.add(offered=1, refused=1)
@@ -99,15 +97,10 @@ class AsyncWriter:
         if settled():
             return True
         with self._lock:
-            self._flushing += 1
-            self._flushes += 1
+            self._flushes, self._flush_goal = self._flushes + 1, max(self._flush_goal, goal)
         self.wake()
         self._status.notify()
-        try:
-            return self._status.wait_until(settled, timeout_s)
-        finally:
-            with self._lock:
-                self._flushing -= 1
+        return self._status.wait_until(settled, timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
         """Flush for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
@@ -158,7 +151,7 @@ class AsyncWriter:
         with self._lock:
             self._stopping = False
             if not self.alive():
-                self._heartbeat.start()
+                self._status.start()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
                 self._thread.start()
 
@@ -212,11 +205,11 @@ class AsyncWriter:
 
     def _write_heartbeat(self) -> None:
         if not self._stopping:  # the spool may be closed by now, and would be opened again
-            self._heartbeat.update(self.counters, self._status.health, self._backfill.rows_done)
+            self._status.beat(self._spool.ensure_folder, self.counters, self._backfill.rows_done)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""
-        return self._flushing > 0 or self._stopping
+        return self._stopping or self._spool.appended - self._spool.pending < self._flush_goal
 
     def _yield_to_hooks(self) -> None:
         """Wait while hooks bring one event after the other, for at most `YIELD_S_MAX` seconds.
