@@ -133,7 +133,8 @@ class Spool:
             while self._taken and self._held[0].position <= batch[-1].position:
                 self._acknowledged = max(self._acknowledged, self._held.popleft().position)
                 self._taken -= 1
-            self._forget_segments_before(self._acknowledged.segment)
+            first = self._acknowledged.segment
+            self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= first}
             folder = self.folder
         if folder is not None:
             # Deleting comes first: on a full disk it makes room for saving.
@@ -203,7 +204,8 @@ class Spool:
     def _store(self, record: bytes) -> None:
         if self._check_folder() is None:
             self._begin()
-        if self._unacknowledged_bytes() + len(record) > self._bytes_max:
+        waiting = sum(self._closed_segments.values()) + self._end.offset - self._acknowledged.offset
+        if waiting + len(record) > self._bytes_max:
             raise OSError(errno.ENOSPC, "spool_max_mb is reached, because Postgres does not take them")
         if self._end.offset >= SEGMENT_BYTES_MAX:
             self._open_next_segment()
@@ -215,7 +217,7 @@ class Spool:
             # The disk is full, but everything in this segment is stored, so it can be deleted. The next one has a fresh
             # number: after a crash, an old acknowledged offset in a truncated segment could skip new records.
             self._open_next_segment()
-            self._forget_segments_before(self._end.segment)
+            self._closed_segments = {}
             self._acknowledged = self._read = self._end
             self._drop_segments()
             self._write(record)
@@ -249,12 +251,6 @@ class Spool:
                 self._end = Position(self._end.segment, os.fstat(self._fd).st_size)
             raise
         self._end = Position(self._end.segment, start + len(record))
-
-    def _unacknowledged_bytes(self) -> int:
-        return sum(self._closed_segments.values()) + self._end.offset - self._acknowledged.offset
-
-    def _forget_segments_before(self, number: int) -> None:
-        self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= number}
 
     def _drop_segments(self) -> None:
         for number, path in segments(self.folder) if self.folder else ():
