@@ -75,7 +75,7 @@ class OrphanSpool:
 
     def close(self) -> None:
         """Remove the folder when all of it has been stored, else leave it to the next process."""
-        remove_if_empty(self.folder, self._acknowledged, END)
+        remove_if_empty(self.folder, self._acknowledged)
         self.abandon()
 
     def abandon(self) -> None:

@@ -156,7 +156,7 @@ class Spool:
             if lost:
                 log.error("%d events were not stored in time and are lost with the deleted spool folder", lost)
             if self.folder is not None:
-                remove_if_empty(self.folder, self._acknowledged, self._end)
+                remove_if_empty(self.folder, self._acknowledged)
             self.left_behind += len(self._held)
             self._held.clear()
             self._taken = 0

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
-from ..errors import BadEvent, PgvectorError, Refused, Unavailable
+from ..errors import BadEvent, PgvectorError, Refused
 from ..model import Vector
 from ..settings import Settings
 from ..store import history, upkeep
@@ -144,25 +144,18 @@ class Backfill:
             vectors = request.result()
             with self._database.transaction(*limits) as connection:
                 self.rows_done += upkeep.embed(connection, rows, vectors)
-        except Unavailable as error:
-            log.info("rows wait for their vectors: %s", error)
-            self.back_off()
-            return False
         except (Refused, ValueError) as error:
-            self._isolate(rows, error)
-            if len(rows) == 1 and isinstance(error, BadEvent):
-                # The column may fit no vector at all: pause, so that each row does not get a warning at once.
-                self.back_off()
+            # The rows are tried one by one from now on, and a row that is refused alone is skipped.
+            self._texts_max = 1
+            if len(rows) == 1:
+                log.warning("row %s of %s gets no vector: %s", rows[0].id, rows[0].kind, error)
+                self._skipped[rows[0].kind, rows[0].id] = None
+                if isinstance(error, BadEvent):
+                    # The column may fit no vector at all: pause, so that each row does not get a warning at once.
+                    self.back_off()
             return True
         self._texts_max = min(2 * self._texts_max, REQUEST_TEXTS_MAX)
         return True
-
-    def _isolate(self, rows: list[upkeep.Unembedded], error: Exception) -> None:
-        """Try the rows of a refused request one by one from now on, and skip a row that is refused alone."""
-        self._texts_max = 1
-        if len(rows) == 1:
-            log.warning("row %s of %s gets no vector: %s", rows[0].id, rows[0].kind, error)
-            self._skipped[rows[0].kind, rows[0].id] = None
 
     def _fill_in_words(self) -> bool:
         """Add the words of some rows, or count the common words of a theme; returns whether there was one to do."""

@@ -80,8 +80,14 @@ class AsyncWriter:
     def wake(self) -> None:
         """Have the thread look for work now: connect, take over orphans, write, fill in vectors."""
         self._woken.set()
-        if not self.alive() or self._stopping:
-            self._start()
+        if self.alive() and not self._stopping:
+            return
+        with self._lock:
+            self._stopping = False
+            if not self.alive():
+                self._status.start()
+                self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
+                self._thread.start()
 
     def flush(self, timeout_s: float, *, orphans: bool = False) -> bool:
         """Wait until all events accepted by now are settled; False when `timeout_s` seconds were not enough.
@@ -119,10 +125,6 @@ class AsyncWriter:
                 log.info("the writer is still busy; its events stay in the spool")
         return flushed
 
-    def pending(self) -> int:
-        """Events accepted, or taken from orphans, and not yet settled."""
-        return self._spool.pending + self._batches.sources.orphans_pending
-
     @property
     def counters(self) -> Counters:
         """The counters so far, without the events left in a closed spool for the process that takes it over."""
@@ -146,14 +148,6 @@ class AsyncWriter:
     def abandon(self) -> None:
         """Close the inherited files in a forked child, which needs a new writer: the thread does not exist there."""
         self._batches.sources.abandon()
-
-    def _start(self) -> None:
-        with self._lock:
-            self._stopping = False
-            if not self.alive():
-                self._status.start()
-                self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
-                self._thread.start()
 
     def _run(self) -> None:
         pause_s = 0.0

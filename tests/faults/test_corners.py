@@ -253,7 +253,7 @@ def test_a_frozen_postgres_delays_no_recall_and_loses_nothing(own_server: Any, s
         wait_for(lambda: bool(runtime.writer.health.problem))
     finally:
         thaw(frozen)
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert stored(own_server.dsn) == list(range(40))
 
 

@@ -254,7 +254,7 @@ def test_postgres_down_at_start_loses_no_event(
     assert time.monotonic() - started < 3
     wait_for(lambda: bool(runtime.writer.health.problem))
     server.ensure_running()
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert turns_stored(dsn) == expected(20)
     assert turn(3).user in found(ask(runtime, "question 3"))
     wait_for(lambda: not ask(runtime, "question 3").degraded)
@@ -272,7 +272,7 @@ def test_a_restart_of_postgres_between_events_loses_none(
             server.stop(mode=mode)
         if number in (120, 260):
             server.ensure_running()
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert turns_stored(dsn) == expected(300)
     identities_hold(runtime)
 
@@ -286,7 +286,7 @@ def test_a_missing_schema_keeps_events_until_it_is_migrated(
     wait_for(lambda: "hermes-pgvector migrate" in runtime.writer.health.problem)
     assert any("hermes-pgvector migrate" in reason for reason in ask(runtime, "question", budget_s=1).degraded)
     migrate(dsn, dimensions=384)
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert turns_stored(dsn) == expected(1)
 
 
@@ -410,7 +410,7 @@ def test_a_full_spool_refuses_and_counts(own_server: tuple[EmbeddedServer, str],
     assert False in accepted
     assert runtime.writer.counters.refused == accepted.count(False)
     server.ensure_running()
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert rows(dsn, "select count(*) from conversations") == [(accepted.count(True),)]
     assert runtime.accept(turn(0))
     identities_hold(runtime)
@@ -458,7 +458,7 @@ def test_changes_of_entries_end_as_the_file_says_whatever_order_they_fail_in(
     runtime.accept(Remove(previous="two", **common))
     server.ensure_running()
     runtime.accept(Add(content="three", **common))
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert sorted(rows(dsn, "select content from memory_entries")) == [("one and a half",), ("three",)]
 
 
@@ -592,7 +592,7 @@ def test_full_dead_letters_hold_up_none_of_the_rows_beside_them(
         assert runtime.accept(event)
     wait_for(lambda: turns_stored(database) == expected(2))
     wait_for(lambda: str(runtime.dead_letters.folder) in runtime.writer.health.problem)
-    assert runtime.writer.pending() == 3, "a batch with an unkept dead letter is not acknowledged"
+    assert runtime.writer.counters.pending == 3, "a batch with an unkept dead letter is not acknowledged"
     runtime.dead_letters.folder.unlink()
     assert runtime.writer.flush(10)
     assert runtime.dead_letters.ids() == [bad.id]
@@ -709,7 +709,7 @@ def test_the_counters_balance_when_the_writer_stops_and_starts_again(
         assert runtime.writer.counters.adopted == 0
         identities_hold(runtime)
     runtime.writer.wake()
-    wait_for(lambda: turns_stored(database) == expected(6) and runtime.writer.pending() == 0)
+    wait_for(lambda: turns_stored(database) == expected(6) and runtime.writer.counters.pending == 0)
     wait_for(lambda: runtime.writer.counters.applied == 6)
     identities_hold(runtime)
 
@@ -723,7 +723,7 @@ def test_the_counters_balance_when_a_closed_runtime_is_used_again(start: Callabl
         wait_for(lambda: not runtime.writer.alive())
         identities_hold(runtime)
     runtime.accept(turn(1))
-    wait_for(lambda: turns_stored(database) == expected(2) and runtime.writer.pending() == 0)
+    wait_for(lambda: turns_stored(database) == expected(2) and runtime.writer.counters.pending == 0)
     identities_hold(runtime)
 
 
@@ -766,7 +766,7 @@ def test_a_change_of_an_entry_waits_for_the_events_of_a_dead_process(
         assert runtime.accept(event)
     assert runtime.writer.flush(20)
     wait_for(lambda: turns_stored(database) == expected(22))
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert rows(database, "select content from memory_entries") == []
     identities_hold(runtime)
 
