@@ -25,7 +25,7 @@ from ..settings import Settings
 from ..store import rows
 from ..store.connection.database import Database
 from ..store.passages import CONTEXT_CHARS_MAX, Passage, PreparedEvent, prepare
-from .sources import Source, Sources
+from .sources import Sources
 from .validation import validate
 
 log = logging.getLogger("hermes.pgvector")
@@ -44,7 +44,7 @@ class Batch:
     nothing. `rejected` are dead letters as (name, reason, raw). `counts` are added to the status when all is settled.
     """
 
-    source: Source
+    source: Spool
     records: list[Record]
     unprepared: deque[Record]
     prepared: list[PreparedEvent] = field(default_factory=list)

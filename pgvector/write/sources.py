@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import TypeAlias
 
 from ..model import Delegated, TurnTaken
 from ..outbox.heartbeat import WriterStatus
@@ -16,8 +15,6 @@ from ..outbox.spool import Spool
 from ..settings import Settings
 
 log = logging.getLogger("hermes.pgvector")
-
-Source: TypeAlias = Spool | OrphanSpool
 
 
 class Sources:
@@ -57,25 +54,25 @@ class Sources:
         if self._found is not None:
             self._orphan = next(self._found, None)
             if self._orphan:
-                log.info("taking over the spool of a dead process: %s", self._orphan.folder.name)
+                log.info("taking over the spool of a dead process: %s", self._orphan.folder)
             else:
                 self._found = None
 
-    def take(self) -> tuple[Source, list[Record]] | None:
+    def take(self) -> tuple[Spool, list[Record]] | None:
         """The next records and the spool they are from; None when there are none now."""
         self._own_next = not self._own_next
         if self._own_next:
             return self._take_own() or self._take_orphaned()
         return self._take_orphaned() or self._take_own()
 
-    def _take_own(self) -> tuple[Source, list[Record]] | None:
+    def _take_own(self) -> tuple[Spool, list[Record]] | None:
         # A change of an entry and the end of a session depend on the events before it, so they wait for the orphans.
         taken = self._spool.take(self._settings.batch_max)
         free = list(takewhile(_independent, taken)) if self._orphan else taken
         self._spool.rewind(len(taken) - len(free))
         return (self._spool, free) if free else None
 
-    def _take_orphaned(self) -> tuple[Source, list[Record]] | None:
+    def _take_orphaned(self) -> tuple[Spool, list[Record]] | None:
         if self._orphan and (taken := self._orphan.take(self._settings.batch_max)):
             self._status.add(adopted=len(taken))
             return self._orphan, taken
