@@ -88,8 +88,8 @@ class Health:
 class WriterStatus:
     """What a writer did and whether it works: for the threads of its process, and as its heartbeat for other processes.
 
-    `counts` are without `pending`. Safe for any thread, but `beat` is for the writer's. Call `notify` after a change
-    that others wait for.
+    `counts` are without the events that the spools count: accepted and pending ones. Safe for any thread, but `beat` is
+    for the writer's. Call `notify` after a change that others wait for.
     """
 
     def __init__(self, stuck_after_s: float) -> None:

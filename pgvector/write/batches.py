@@ -96,7 +96,7 @@ class BatchProcessor:
         self._rename = rename
         self.executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
         self.status = WriterStatus(settings.stuck_after_s)
-        self.sources = Sources(spool, settings, self.status)
+        self.sources = Sources(spool, settings)
         self.unembedded = False
         self._batches: deque[Batch] = deque()
         self._last_texts: LRUCache[tuple[str, str], str] = LRUCache(SESSIONS_MAX)
@@ -128,7 +128,7 @@ class BatchProcessor:
             batch.unexpected -= 1
             raise
         self._batches.popleft()
-        self.status.add(**batch.counts)
+        self.status.add(**batch.counts, adopted=0 if batch.source is self.spool else len(batch.records))
         batch.source.acknowledge(batch.records)
         self.status.notify()
         return True

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from ..model import Delegated, TurnTaken
-from ..outbox.heartbeat import WriterStatus
 from ..outbox.orphans import OrphanSpool, orphans
 from ..outbox.segments import Record
 from ..outbox.spool import Spool
@@ -23,8 +22,8 @@ class Sources:
     For the writer thread alone, but `orphans_pending` and `orphans_done` are safe for any thread.
     """
 
-    def __init__(self, spool: Spool, settings: Settings, status: WriterStatus) -> None:
-        self._spool, self._settings, self._status = spool, settings, status
+    def __init__(self, spool: Spool, settings: Settings) -> None:
+        self._spool, self._settings = spool, settings
         self._orphan: OrphanSpool | None = None
         self._found: Iterator[OrphanSpool] | None = None
         self._look_at = 0.0
@@ -61,26 +60,23 @@ class Sources:
     def take(self) -> tuple[Spool, list[Record]] | None:
         """The next records and the spool they are from; None when there are none now."""
         self._own_next = not self._own_next
-        if self._own_next:
-            return self._take_own() or self._take_orphaned()
-        return self._take_orphaned() or self._take_own()
-
-    def _take_own(self) -> tuple[Spool, list[Record]] | None:
-        # A change of an entry and the end of a session depend on the events before it, so they wait for the orphans.
-        taken = self._spool.take(self._settings.batch_max)
-        free = list(takewhile(_independent, taken)) if self._orphan else taken
-        self._spool.rewind(len(taken) - len(free))
-        return (self._spool, free) if free else None
-
-    def _take_orphaned(self) -> tuple[Spool, list[Record]] | None:
-        if self._orphan and (taken := self._orphan.take(self._settings.batch_max)):
-            self._status.add(adopted=len(taken))
-            return self._orphan, taken
+        for own in (self._own_next, not self._own_next):
+            spool = self._spool if own else self._orphan
+            if spool and (taken := self._take(spool)):
+                return spool, taken
         return None
+
+    def _take(self, spool: Spool) -> list[Record]:
+        taken = spool.take(self._settings.batch_max)
+        if spool is self._orphan or self._orphan is None:
+            return taken
+        # A change of an entry and the end of a session depend on the events before it, so they wait for the orphans.
+        free = list(takewhile(_independent, taken))
+        spool.rewind(len(taken) - len(free))
+        return free
 
     def give_back(self) -> None:
         """Leave every record that is not acknowledged to the next run, in this process or another."""
-        self._status.add(adopted=-self.orphans_pending)
         if self._orphan:
             self._orphan.close()
         self._orphan, self._found, self._look_at = None, None, 0.0

@@ -128,12 +128,14 @@ class AsyncWriter:
     @property
     def counters(self) -> Counters:
         """The counters so far, without the events left in a closed spool for the process that takes it over."""
-        counts, (accepted, pending) = self._status.counts, self._spool.counts()
+        counts, orphaned = self._status.counts, self._batches.sources.orphans_pending
+        accepted, pending = self._spool.counts()
         return replace(
             counts,
             offered=counts.offered + accepted,
             accepted=counts.accepted + accepted,
-            pending=pending + self._batches.sources.orphans_pending,
+            adopted=counts.adopted + orphaned,
+            pending=pending + orphaned,
         )
 
     @property
