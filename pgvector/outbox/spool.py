@@ -261,9 +261,6 @@ class Spool:
 class MemoryQueue(Spool):
     """A spool without a folder: at most `window_max` events in memory, which are lost when the process ends."""
 
-    def __init__(self, folder: Path, *, window_max: int) -> None:
-        super().__init__(folder, bytes_max=0, window_max=window_max)
-
     def ensure_folder(self) -> None:
         """Do nothing: there is no folder."""
 
@@ -284,15 +281,16 @@ class MemoryQueue(Spool):
 
 def open_outbox(folder: Path, settings: Settings) -> Spool:
     """A spool in the folder; a queue in memory, with a warning in the log, when the folder cannot be written."""
-    window_max = settings.write_queue_maxsize
     try:
         make_private(folder)
         writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError:
         writable = False
-    if writable:
-        return Spool(folder, bytes_max=settings.spool_max_mb << 20, window_max=window_max, fsync=settings.spool_fsync)
-    log.warning(
-        "the spool folder %s cannot be written: events are kept in memory until they are stored; set spool_dir", folder
-    )
-    return MemoryQueue(folder, window_max=window_max)
+    if not writable:
+        log.warning(
+            "the spool folder %s cannot be written: events are kept in memory until they are stored; set spool_dir",
+            folder,
+        )
+    kind = Spool if writable else MemoryQueue
+    bytes_max, window_max = settings.spool_max_mb << 20, settings.write_queue_maxsize
+    return kind(folder, bytes_max=bytes_max, window_max=window_max, fsync=settings.spool_fsync)

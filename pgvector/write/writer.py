@@ -108,12 +108,12 @@ class AsyncWriter:
         self._status.notify()
         return self._status.wait_until(settled, timeout_s)
 
-    def stop(self, timeout_s: float) -> bool:
+    def stop(self, timeout_s: float) -> None:
         """Flush for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
 
         Does nothing when never started or already stopped. A later event starts the thread again.
         """
-        flushed = self.flush(timeout_s)
+        self.flush(timeout_s)
         with self._lock:
             self._stopping = True
             thread = self._thread
@@ -123,7 +123,6 @@ class AsyncWriter:
             thread.join(timeout=STOP_GRACE_S)
             if thread.is_alive():
                 log.info("the writer is still busy; its events stay in the spool")
-        return flushed
 
     @property
     def counters(self) -> Counters:
@@ -234,10 +233,8 @@ class AsyncWriter:
 
 def _problem(error: Exception) -> str:
     """What an operator reads about an error. The message of an unexpected one is only in the log, for debugging."""
-    if isinstance(error, PgvectorError):
+    if isinstance(error, PgvectorError | OSError):
         return explained(error)
-    if isinstance(error, OSError):
-        return str(error)
     log.warning("the writer met an unexpected %s", type(error).__name__)
     log.debug("the writer met an unexpected error", exc_info=error)
     return f"unexpected {type(error).__name__}; see the log"

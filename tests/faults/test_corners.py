@@ -91,7 +91,7 @@ def test_an_event_that_cannot_be_planned_becomes_a_dead_letter_and_the_rest_is_s
 
 
 def test_a_memory_queue_that_was_closed_keeps_its_events_and_their_numbers(tmp_path: Path) -> None:
-    spool = MemoryQueue(tmp_path, window_max=4)
+    spool = MemoryQueue(tmp_path, bytes_max=0, window_max=4)
     for number in range(3):
         assert spool.append(turn(number))
     on_its_way = spool.take(2)

@@ -21,7 +21,7 @@ def test_a_home_that_cannot_be_written_gets_a_memory_queue(tmp_path: Path, caplo
 
 
 def test_a_memory_queue_keeps_order_and_its_bound(tmp_path: Path) -> None:
-    spool = MemoryQueue(tmp_path, window_max=4)
+    spool = MemoryQueue(tmp_path, bytes_max=0, window_max=4)
     assert [spool.append(turn(number)) for number in range(6)] == [True] * 4 + [False] * 2
     first = spool.take(2)
     assert numbers(first) == [0, 1]
@@ -35,7 +35,7 @@ def test_a_memory_queue_keeps_order_and_its_bound(tmp_path: Path) -> None:
 
 
 def test_a_memory_queue_is_empty_in_a_forked_child(tmp_path: Path) -> None:
-    spool = MemoryQueue(tmp_path, window_max=4)
+    spool = MemoryQueue(tmp_path, bytes_max=0, window_max=4)
     for number in range(3):
         spool.append(turn(number))
     spool.take(2)
