@@ -26,8 +26,17 @@ WRITE_INTERVAL_S = 1.0
 HEARTBEAT_S = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the writer works, and if it does not, since when and why. `problem` is empty while it works."""
+
+    last_success: datetime | None = None
+    failing_since: datetime | None = None
+    problem: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Health):
     """Counters and health of a process at `at`, as seen by its writer's thread.
 
     `progress` is the last time at which events were settled or none was pending. `healed` counts the rows that this
@@ -39,9 +48,6 @@ class Heartbeat:
     started: datetime = field(default_factory=now)
     at: datetime = field(default_factory=now)
     progress: datetime = field(default_factory=now)
-    last_success: datetime | None = None
-    failing_since: datetime | None = None
-    problem: str = ""
     healed: int = 0
 
 
@@ -74,15 +80,6 @@ def new_owner(folder: Path) -> int | None:
         return int((folder / NEW_OWNER_FILE).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether the writer works, and if it does not, since when and why. `problem` is empty while it works."""
-
-    last_success: datetime | None = None
-    failing_since: datetime | None = None
-    problem: str = ""
 
 
 class WriterStatus:
