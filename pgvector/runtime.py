@@ -96,8 +96,8 @@ class Runtime:
         self._reached = threading.Event()
         self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
         rename = self.context.person_key.renamed
-        batches = BatchProcessor(self._spool, self.dead_letters, database, settings, rename)
-        self.writer = writer = AsyncWriter(batches, self._embedder)
+        self._batches = BatchProcessor(self._spool, self.dead_letters, database, settings, rename)
+        self.writer = writer = AsyncWriter(self._batches, self._embedder)
         self._recaller = Recaller(database, fit.usable, settings)
         self.prefetch = Prefetch(settings, self.recall, lambda: fit.floor, lambda: bool(writer.health.problem))
 
@@ -212,7 +212,7 @@ class Runtime:
 
     def abandon(self) -> None:
         """Start again in a forked child: files, sockets and threads belong to the parent."""
-        self.writer.abandon()
+        self._batches.sources.abandon()
         self.database.abandon()
         self.context.abandon()
         self.home.snapshot.abandon()

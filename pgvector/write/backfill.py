@@ -97,7 +97,9 @@ class Backfill:
 
     def _begin(self, embedder: Embedder) -> None:
         """Find rows without a vector, take the lease and request the vectors."""
-        most = self._request_texts(embedder)
+        # One request must not keep the embedder from new rows for long.
+        fits = int(REQUEST_S / max(embedder.seconds_per_text, 1e-4))
+        most = max(1, min(fits, self._settings.embed_batch_max, self._texts_max))
         with self._database.connection(self._settings.connect_timeout_s) as connection:
             found = upkeep.unembedded(connection, most, list(self._skipped))
             if not found:
@@ -188,8 +190,3 @@ class Backfill:
         if self._holds_lease:
             self._holds_lease = False
             upkeep.release(connection, upkeep.VECTORS_LEASE, self._holder)
-
-    def _request_texts(self, embedder: Embedder) -> int:
-        """How many texts one request may have: it must not keep the embedder from new rows for long."""
-        fits = int(REQUEST_S / max(embedder.seconds_per_text, 1e-4))
-        return max(1, min(fits, self._settings.embed_batch_max, self._texts_max))

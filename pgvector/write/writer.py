@@ -146,10 +146,6 @@ class AsyncWriter:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def abandon(self) -> None:
-        """Close the inherited files in a forked child, which needs a new writer: the thread does not exist there."""
-        self._batches.sources.abandon()
-
     def _run(self) -> None:
         pause_s = 0.0
         while self._goes_on():
