@@ -10,7 +10,7 @@ class PgvectorError(Exception):
     """
 
 
-def explained(error: PgvectorError) -> str:
+def explained(error: Exception) -> str:
     """The message with its notes, in one line for an operator."""
     return ": ".join((str(error), *getattr(error, "__notes__", ())))
 

@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -25,6 +26,7 @@ from .settings import Settings, person_key
 from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
+    from .embedding.protocol import Embedder
     from .session.context import HomeContext
     from .store.queries import Kind
 
@@ -39,7 +41,8 @@ UNKNOWN_THEMES_MAX = 100
 class Runtime:
     """Everything one home needs in this process. Safe for any thread; making one writes nothing but the spool folder.
 
-    `context` is what conversations share. Raises SettingsError when there is no database to use.
+    `context` is what conversations share, `users` counts who acquired it. Raises SettingsError when there is no
+    database to use.
     """
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
@@ -48,31 +51,20 @@ class Runtime:
         from .mirror.home import Home
         from .mirror.reconcile import Reconciler
         from .outbox.dead_letters import DeadLetters
-        from .outbox.memory_queue import open_outbox
-        from .recall.recaller import Recaller
+        from .outbox.spool import open_outbox
         from .store.connection.database import Database
-        from .write.batches import WritePath
-        from .write.writer import AsyncWriter
 
+        self.users = 0
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
         self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
         self.home.snapshot.keep_open = True
         self.database = Database(settings, self.home.path)
-        self._spool = open_outbox(
-            self.home.spool,
-            bytes_max=settings.spool_max_mb << 20,
-            window_max=settings.write_queue_maxsize,
-            fsync=settings.spool_fsync,
-        )
+        self._spool = open_outbox(self.home.spool, settings)
         self.files = Reconciler(self.home, self.accept)
         self.context = self._make_context()
         self._unknown_themes: set[str] = set()
-        self._renew()
-        rename = self.context.person_key.renamed
-        path = WritePath(self._spool, self.home.spool, self.dead_letters, self.database, settings, rename)
-        self.writer = AsyncWriter(path, self._readiness)
-        self._recaller = Recaller(self.database, lambda: self.compatibility.usable(), settings)
+        self._start()
 
     def _make_context(self) -> HomeContext:
         from .session.context import HomeContext
@@ -89,22 +81,25 @@ class Runtime:
             change_entry=self.files.change,
         )
 
-    def _renew(self) -> None:
+    def _start(self) -> None:
         """Make what a forked child cannot take over: threads, sockets, and locks that a thread of the parent held."""
         from .embedding.compatibility import EmbedderCompatibility
         from .recall.prefetch import Prefetch
-        from .session.person_key import NOT_MET
-        from .write.readiness import Readiness, Refiling
+        from .recall.recaller import Recaller
+        from .write.batches import BatchProcessor
+        from .write.writer import AsyncWriter
 
+        settings, database = self.settings, self.database
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
-        self.compatibility = EmbedderCompatibility(self.settings, self.home.state, self.database)
-        self.prefetch = Prefetch(
-            self.settings, self.recall, lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
-        )
-        key = self.context.person_key
-        refiling = Refiling(self.dead_letters, self.settings.adopt_interval_s, NOT_MET, key.met, self.accept)
-        self._readiness = Readiness(self.database, self.compatibility, refiling, key.settle, self.in_background)
+        self._refile_at = 0.0
+        self._reached = threading.Event()
+        self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
+        rename = self.context.person_key.renamed
+        self._batches = BatchProcessor(self._spool, self.dead_letters, database, settings, rename)
+        self.writer = writer = AsyncWriter(self._batches, self._embedder)
+        self._recaller = Recaller(database, fit.usable, settings)
+        self.prefetch = Prefetch(settings, self.recall, lambda: fit.floor, lambda: bool(writer.health.problem))
 
     # Writing
 
@@ -144,7 +139,7 @@ class Runtime:
         from .recall.deadline import Deadline
 
         deadline = Deadline(request.budget_s)
-        if not self._readiness.reached:
+        if not self._reached.is_set():
             self.wait_ready(deadline.ready_s)
         self.writer.flush(deadline.flush_s)
         return self._recaller.recall(kind, replace(request, budget_s=deadline.left_s))
@@ -170,7 +165,41 @@ class Runtime:
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
         self.writer.wake()
-        return self._readiness.wait(timeout_s)
+        return self._reached.wait(timeout_s)
+
+    def _embedder(self, *, verify: bool) -> Embedder | None:
+        """For the writer: the embedder whose vectors fit the database; None when there is none now.
+
+        The first time, and with `verify`, this connects, creates or verifies the schema, and matches person key and
+        embedder. What is due in the background is started. Raises Unavailable or SchemaNotApplied.
+        """
+        fit, key = self.compatibility, self.context.person_key
+        if verify or not self._reached.is_set():
+            fit.match(self.database.prepare(fit.wanted_dimensions()).dimensions)
+            key.settle(self.database.claim_person_key)
+            self._reached.set()
+        elif fit.undecided and self.database.state is not None:
+            fit.match(self.database.state.dimensions)
+        if fit.calibration_due():
+            self.in_background(fit.calibrate)
+        if time.monotonic() >= self._refile_at and key.met():
+            self._refile_at = time.monotonic() + self.settings.adopt_interval_s
+            self.in_background(self._refile)
+        embedder = fit.usable()
+        return None if isinstance(embedder, str) else embedder
+
+    def _refile(self) -> None:
+        """Accept dead letters whose person or room was met since. Other processes may do the same."""
+        from .session.person_key import NOT_MET
+
+        themes = self.context.person_key.met()
+        for letter in self.dead_letters:
+            event = letter.event if letter.reason == NOT_MET else None
+            if event is not None and event.theme in themes and self.accept(event):
+                # The writer may have made it a dead letter again already, for another reason.
+                now = self.dead_letters.read(letter.id)
+                if now is not None and now.reason == NOT_MET:
+                    self.dead_letters.forget(letter.id)
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
@@ -183,17 +212,15 @@ class Runtime:
 
     def abandon(self) -> None:
         """Start again in a forked child: files, sockets and threads belong to the parent."""
-        self._spool.abandon()
+        self._batches.sources.abandon()
         self.database.abandon()
         self.context.abandon()
         self.home.snapshot.abandon()
-        self._renew()
-        self.writer.abandon(self._readiness)
-        self._recaller.abandon()
+        self._start()
 
 
 _lock = threading.Lock()
-_runtimes: dict[tuple[Path, str], tuple[Runtime, int]] = {}
+_runtimes: dict[tuple[Path, str], Runtime] = {}
 
 
 def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
@@ -202,29 +229,25 @@ def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
     named = settings.model_dump_json() + settings.dsn.get_secret_value()
     key = (Path(hermes_home).expanduser().resolve(), named)
     with _lock:
-        runtime, users = _runtimes.get(key) or (Runtime(settings, key[0]), 0)
-        _runtimes[key] = (runtime, users + 1)
+        runtime = _runtimes[key] = _runtimes.get(key) or Runtime(settings, key[0])
+        runtime.users += 1
     return runtime
 
 
 def release(runtime: Runtime) -> None:
     """Give back what `acquire` returned. The last user closes it: pending events are written, within a time limit."""
     with _lock:
-        for key, (held, users) in list(_runtimes.items()):
-            if held is runtime:
-                if users > 1:
-                    _runtimes[key] = (held, users - 1)
-                    return
-                del _runtimes[key]
-                break
-        else:
+        runtime.users -= 1
+        keys = [key for key, held in _runtimes.items() if held is runtime]
+        if runtime.users > 0 or not keys:
             return
+        del _runtimes[keys[0]]
     runtime.close(runtime.settings.shutdown_drain_s)
 
 
 def _close_all() -> None:
     with _lock:
-        left = [runtime for runtime, _ in _runtimes.values()]
+        left = list(_runtimes.values())
         _runtimes.clear()
     for runtime in left:
         try:
@@ -236,7 +259,7 @@ def _close_all() -> None:
 def _abandon_all() -> None:
     global _lock
     _lock = threading.Lock()
-    for runtime, _ in _runtimes.values():
+    for runtime in _runtimes.values():
         runtime.abandon()
 
 

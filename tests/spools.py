@@ -11,7 +11,6 @@ from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.orphans import orphans
 from hermes_memory_pgvector.outbox.segments import Record
 from hermes_memory_pgvector.outbox.spool import Spool
-from hermes_memory_pgvector.write.sources import Source
 
 
 def turn(number: int, size: int = 10) -> TurnTaken:
@@ -33,7 +32,7 @@ def die(spool: Spool) -> None:
     spool._fd = spool._lock_fd = -1
 
 
-def drained(spool: Source, limit: int = 7) -> list[int]:
+def drained(spool: Spool, limit: int = 7) -> list[int]:
     found = []
     while batch := spool.take(limit):
         found += numbers(batch)

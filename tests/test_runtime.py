@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +16,7 @@ import pytest
 from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument
-from hermes_memory_pgvector.model import Add, Remove, Replace, TurnTaken
+from hermes_memory_pgvector.model import Add, RecallRequest, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
@@ -345,6 +348,32 @@ def test_the_floor_is_measured_where_its_cache_is_damaged(
     while runtime.compatibility.floor is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert runtime.compatibility.floor is not None
+
+
+def test_a_forked_child_stores_and_recalls_though_threads_of_the_parent_held_its_locks(
+    start: Callable[..., Runtime],
+) -> None:
+    runtime = start()
+    held = (
+        runtime._recaller,
+        runtime.prefetch,
+        runtime.writer,
+        runtime._spool,
+        runtime.database,
+        runtime.compatibility,
+    )
+    with contextlib.ExitStack() as locks:
+        for part in held:
+            locks.enter_context(part._lock)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            runtime.accept(TurnTaken(theme="ops", user="the kelp is green", assistant=""))
+            request = RecallRequest(query="kelp", scope=runtime.scope("ops", "current", ""), limit=5, budget_s=5)
+            stored = runtime.writer.flush(20)
+            os._exit(0 if stored and runtime.recall("turns", request).hits else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_another_database_is_another_runtime(

@@ -5,22 +5,19 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 
-from ..background import BackgroundExecutor
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
 from ..errors import Unavailable
 from ..mirror.home import Home
 from ..model import Counters, Event
-from ..outbox.counters import WriterStatus
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.spool import Spool
 from ..session.person_key import PersonKey
 from ..settings import Settings, person_key
 from ..store.connection.database import Database
-from ..write.batches import BatchProcessor, WritePath
+from ..write.batches import BatchProcessor
 
 RETRY_S = 0.5
-EMBED_THREADS = 2
 
 
 class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
@@ -40,12 +37,9 @@ class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
             window_max=settings.write_queue_maxsize,
             fsync=settings.spool_fsync,
         )
-        self._status = WriterStatus()
         letters = DeadLetters(home.state, bytes_max=settings.spool_max_mb << 20)
         key = PersonKey(home.state, person_key(home.path))
-        path = WritePath(self._spool, home.spool, letters, self._database, settings, key.renamed)
-        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS)
-        self._batches = BatchProcessor(path, executor, self._status)
+        self._batches = BatchProcessor(self._spool, letters, self._database, settings, key.renamed)
 
     def __exit__(self, *_: object) -> None:
         self._batches.stop()
@@ -56,13 +50,11 @@ class ForegroundWriter(AbstractContextManager["ForegroundWriter"]):
     @property
     def counters(self) -> Counters:
         """What became of the events so far, without those that are pending."""
-        return self._status.counts
+        return self._batches.status.counts
 
     def file(self, event: Event) -> bool:
         """Write an event to the spool; False when the spool refuses it."""
-        filed = self._spool.append(event)
-        self._status.add(offered=1, accepted=int(filed), refused=int(not filed))
-        return filed
+        return self._spool.append(event)
 
     def store(self, wait_s: float) -> str:
         """Store the events of this spool and of orphaned ones, for about `wait_s` seconds; why not all, or "".

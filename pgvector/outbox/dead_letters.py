@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import logging
 import os
 import time
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ from ..errors import BadArgument, BadEvent, Unavailable
 from ..files import make_private, overwrite
 from ..model import Event
 from .codec import decode
-
-log = logging.getLogger("hermes.pgvector")
 
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 # A killed process leaves a temporary file behind; a younger one may still be in use.
@@ -86,16 +83,15 @@ class DeadLetters:
     def read(self, event_id: str) -> DeadLetter | None:
         """The letter with exactly this id; None when there is none."""
         path = self._path(event_id)
-        reason, raw = UNREADABLE, ""
         try:
             status = path.stat()
+        except OSError:
+            return None
+        reason, raw = UNREADABLE, ""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             raw = path.read_text(encoding="utf-8", errors="replace")
             values = json.loads(raw)
             reason, raw = str(values["reason"]), str(values["event"])
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError):
-            log.debug("%s cannot be read", path)
         return DeadLetter(
             event_id, reason, raw, _event(raw), datetime.fromtimestamp(status.st_mtime, UTC), status.st_size
         )
@@ -163,8 +159,8 @@ class DeadLetters:
 
 
 def _event(raw: str) -> Event | None:
-    try:
+    with contextlib.suppress(BadEvent):
         event = decode(raw.encode("utf-8", "surrogatepass"))
-    except BadEvent:
-        return None
-    return event if isinstance(event.theme, str) and isinstance(event.id, str) else None
+        if isinstance(event.theme, str) and isinstance(event.id, str):
+            return event
+    return None

@@ -1,4 +1,4 @@
-"""Heartbeat file of a process, beside its spool: pid, counters and last error, for `status` and `doctor`."""
+"""What the writer of a process did, and its heartbeat file beside the spool, for `status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import json
 import logging
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..files import overwrite
 from ..model import Counters, now
-from .counters import Health
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -26,8 +26,17 @@ WRITE_INTERVAL_S = 1.0
 HEARTBEAT_S = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the writer works, and if it does not, since when and why. `problem` is empty while it works."""
+
+    last_success: datetime | None = None
+    failing_since: datetime | None = None
+    problem: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Health):
     """Counters and health of a process at `at`, as seen by its writer's thread.
 
     `progress` is the last time at which events were settled or none was pending. `healed` counts the rows that this
@@ -39,9 +48,6 @@ class Heartbeat:
     started: datetime = field(default_factory=now)
     at: datetime = field(default_factory=now)
     progress: datetime = field(default_factory=now)
-    last_success: datetime | None = None
-    failing_since: datetime | None = None
-    problem: str = ""
     healed: int = 0
 
 
@@ -76,32 +82,58 @@ def new_owner(folder: Path) -> int | None:
         return None
 
 
-class HeartbeatWriter:
-    """Writes the heartbeat of this process, and knows whether its writer is stuck.
+class WriterStatus:
+    """What a writer did and whether it works: for the threads of its process, and as its heartbeat for other processes.
 
-    `update` is for the writer's thread, the rest for any. `folder` returns where to write; None: nowhere.
+    `counts` are without the events that the spools count: accepted and pending ones. Safe for any thread, but `beat` is
+    for the writer's. Call `notify` after a change that others wait for.
     """
 
-    def __init__(self, folder: Callable[[], Path | None], stuck_after_s: float) -> None:
-        self._folder, self._stuck_after_s = folder, stuck_after_s
+    def __init__(self, stuck_after_s: float) -> None:
+        self.counts, self.health = Counters(), Health()
+        self._changed = threading.Condition()
+        self._stuck_after_s = stuck_after_s
         self._started = self._progress = now()
         self._settled = 0
         self._last: object = None
         self._written_at = self._overdue_at = math.inf
         self._warned = False
 
-    @property
-    def overdue(self) -> bool:
-        """Whether `stuck_after_s` seconds went by without an event settled, an empty queue, or a known problem."""
-        return time.monotonic() >= self._overdue_at
+    def add(self, **numbers: int) -> None:
+        """Add to counters by name."""
+        with self._changed:
+            sums = {name: getattr(self.counts, name) + number for name, number in numbers.items()}
+            self.counts = replace(self.counts, **sums)
+
+    def notify(self) -> None:
+        """Wake the threads in `wait_until`."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until `done()` is true, for at most `timeout_s` seconds; returns whether it is."""
+        with self._changed:
+            return self._changed.wait_for(done, timeout_s)
+
+    def succeeded(self) -> None:
+        """Note a round of the writer without an error."""
+        if self.health.problem:
+            log.warning("events are stored again")
+        self.health = Health(last_success=now())
+
+    def failed(self, problem: str) -> None:
+        """Note a failed round; the first of several is logged."""
+        if not self.health.problem:
+            log.warning("events stay in the spool for now: %s", problem)
+        self.health = replace(self.health, failing_since=self.health.failing_since or now(), problem=problem)
 
     def start(self) -> None:
-        """Count the time from now: the writer's thread starts."""
+        """Count the time without progress from now: the writer's thread starts."""
         self._overdue_at = time.monotonic() + self._stuck_after_s
 
-    def warn(self, pending: int) -> None:
-        """Log that the writer is stuck, once until it makes progress again."""
-        if not self._warned:
+    def warn_if_stuck(self, pending: int) -> None:
+        """Log, once until there is progress, that `stuck_after_s` seconds brought neither progress nor a problem."""
+        if pending and not self._warned and time.monotonic() >= self._overdue_at:
             self._warned = True
             log.warning(
                 "the writer is stuck: nothing was stored for more than %g s, and %d events are pending; "
@@ -110,9 +142,12 @@ class HeartbeatWriter:
                 pending,
             )
 
-    def update(self, counts: Counters, health: Health, healed: int) -> None:
-        """Note the state, and write it when it has changed or was last written `HEARTBEAT_S` seconds ago."""
-        settled = counts.applied + counts.already_there + counts.set_aside
+    def beat(self, folder: Callable[[], Path | None], counts: Counters, healed: int) -> None:
+        """Note progress; write the heartbeat when it has changed or was last written `HEARTBEAT_S` seconds ago.
+
+        `folder()` is where to write it; None: nowhere.
+        """
+        health, settled = self.health, counts.applied + counts.already_there + counts.set_aside
         progress = counts.pending == 0 or settled != self._settled
         if progress:
             self._progress, self._settled = now(), settled
@@ -127,6 +162,6 @@ class HeartbeatWriter:
             return
         self._last, self._written_at = state, time.monotonic()
         with contextlib.suppress(OSError):
-            if folder := self._folder():
+            if path := folder():
                 times = {"started": self._started, "progress": self._progress, **asdict(health)}
-                write(folder, Heartbeat(counters=counts, healed=healed, **times))
+                write(path, Heartbeat(counters=counts, healed=healed, **times))

@@ -13,17 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from . import heartbeat
-from .segments import (
-    UNFINISHED,
-    Position,
-    Record,
-    read_acknowledged,
-    read_records,
-    remove_folder,
-    remove_if_empty,
-    save_acknowledged,
-    segments,
-)
+from .segments import END, UNFINISHED, Record, read_acknowledged, remove_folder
+from .spool import Spool
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -31,59 +22,43 @@ _UNFINISHED_AGE_S_MAX = 3600
 _SPOOL_NAME = re.compile(f"({re.escape(UNFINISHED)})?[0-9a-f]{{32}}")
 
 
-class OrphanSpool:
-    """The folder of a dead process, locked by this one. For the writer's thread alone, but for `pending`.
+class OrphanSpool(Spool):
+    """The folder of a dead process, locked by this one. Nothing is appended to it.
 
     `pending` counts the records that were taken and are not acknowledged.
     """
 
     def __init__(self, folder: Path, lock_fd: int) -> None:
-        self.folder = folder
-        self.pending = 0
-        self._lock_fd = lock_fd
+        super().__init__(folder.parent, bytes_max=0, window_max=0)
         heartbeat.take_over(folder)
-        self._acknowledged = self._cursor = read_acknowledged(folder)
-        found = segments(folder)
-        self._end = Position(found[-1][0], found[-1][1].stat().st_size) if found else self._acknowledged
+        self.folder, self._lock_fd = folder, lock_fd
+        self._acknowledged = self._read = read_acknowledged(folder)
+        # Nobody has counted what is on disk.
+        self._end, self._on_disk = END, 1
+
+    @property
+    def pending(self) -> int:
+        return len(self._held)
 
     @property
     def finished(self) -> bool:
         """Whether all readable records were taken and acknowledged."""
-        return self._cursor == self._end and self.pending == 0
+        return not self._held and not self._on_disk
 
     def take(self, limit: int) -> list[Record]:
         """The next records in order; an empty list means that no readable record is left."""
-        if self._cursor == self._end:
-            return []
         try:
-            batch = read_records(self.folder, self._cursor, self._end, limit)
+            return super().take(limit)
         except OSError as error:
-            _log_unreadable(self.folder, error.strerror or type(error).__name__)
-            batch = []
-        if not batch and not self.folder.exists():
+            _log_unreadable(str(self.folder), error.strerror or type(error).__name__)
+            self._on_disk = 0
+            return []
+
+    def _check_folder(self) -> Path | None:
+        if self.folder and not self.folder.exists():
             log.error("the spool %s of a dead process was deleted: the events left in it are lost", self.folder)
-        self._cursor = batch[-1].position if batch else self._end
-        self.pending += len(batch)
-        return batch
-
-    def acknowledge(self, batch: list[Record]) -> None:
-        """Forget these records, which must be the oldest that were taken."""
-        if batch:
-            self.pending -= len(batch)
-            self._acknowledged = batch[-1].position
-            with contextlib.suppress(OSError):
-                save_acknowledged(self.folder, self._acknowledged)
-
-    def close(self) -> None:
-        """Remove the folder when all of it has been stored, else leave it to the next process."""
-        remove_if_empty(self.folder, self._acknowledged, self._end)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Release the lock, or in a forked child the inherited descriptor of it."""
-        with contextlib.suppress(OSError):
-            os.close(self._lock_fd)
-        self._lock_fd = -1
+            self._release()
+        return self.folder
 
 
 def orphans(folder: Path) -> Iterator[OrphanSpool]:
@@ -101,7 +76,7 @@ def orphans(folder: Path) -> Iterator[OrphanSpool]:
 
 
 @lru_cache(maxsize=1000)
-def _log_unreadable(folder: Path, reason: str) -> None:
+def _log_unreadable(folder: str, reason: str) -> None:
     """Log it once, though the folder is tried again and again: it may become readable."""
     log.warning("the spool %s of a dead process cannot be read and is left as it is: %s", folder, reason)
 

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ class Position(NamedTuple):
 
     segment: int
     offset: int
+
+
+# Behind all records of a folder.
+END = Position(sys.maxsize, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +142,10 @@ def save_acknowledged(folder: Path, position: Position) -> None:
     overwrite(folder / "acknowledged", json.dumps(position._asdict()))
 
 
-def remove_if_empty(folder: Path, start: Position, end: Position) -> None:
-    """Remove the folder unless it holds records between the two positions."""
+def remove_if_empty(folder: Path, start: Position) -> None:
+    """Remove the folder unless it holds records behind the position."""
     with contextlib.suppress(OSError):
-        if not read_records(folder, start, end, 1):
+        if not read_records(folder, start, END, 1):
             remove_folder(folder)
 
 

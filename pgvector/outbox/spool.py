@@ -11,13 +11,16 @@ import contextlib
 import errno
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
+from itertools import islice
 from pathlib import Path
 
 from ..files import make_private
 from ..model import Event
+from ..settings import Settings
 from .codec import frame
 from .segments import (
     Position,
@@ -33,8 +36,7 @@ from .segments import (
 
 log = logging.getLogger("hermes.pgvector")
 
-SEGMENT_BYTES_MAX = 8 << 20
-SPENT_SEGMENT_BYTES_MAX = 1 << 20
+SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
 REFUSALS_LOGGED_EVERY_S = 60.0
 
@@ -44,28 +46,33 @@ class Spool:
 
     `window_max` bounds the events held in memory, `bytes_max` the bytes on disk that are not acknowledged. `folder` is
     None before the first event. When somebody deletes it, the next call makes another one: events in memory are still
-    given out, the others are lost, and their number is logged.
+    given out, the others are lost, and their number is logged. `parent` is the folder of the spools of this home.
 
     Of the `appended` events, `pending` are not acknowledged, and `left_behind` are not for this process to store any
     more: they wait in a closed folder for the next process, or were lost with a deleted one.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
-        self._parent = folder
+        self.parent = folder
         self._bytes_max = bytes_max
         self._window_max = window_max
         self._fsync = fsync
         self._lock = threading.Lock()
         self.folder: Path | None = None
         self._lock_fd = self._fd = -1
-        # The records in order: taken, in the window, only on disk. `_read` is the last one that is in memory.
-        self._taken: deque[Record] = deque()
-        self._window: deque[Record] = deque()
-        self._on_disk = 0
+        # The records in memory, of which the first `_taken` were given out; `_on_disk` follow that are only on disk.
+        # `_read` is the last one that is in memory.
+        self._held: deque[Record] = deque()
+        self._taken = self._on_disk = 0
         self._first = self._acknowledged = self._read = self._end = Position(1, 0)
         self._closed_segments: dict[int, int] = {}
         self._log_at = 0.0
-        self.appended = self.pending = self.left_behind = 0
+        self.appended = self.left_behind = 0
+
+    @property
+    def pending(self) -> int:
+        """The events that are not acknowledged."""
+        return len(self._held) + self._on_disk
 
     def ensure_folder(self) -> Path | None:
         """The folder, made now if it does not exist, so that other processes see this one. Raises OSError."""
@@ -85,19 +92,24 @@ class Spool:
                     log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", reason)
                 return False
             self.appended += 1
-            self.pending += 1
-            if self._on_disk == 0 and len(self._window) < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
-                self._window.append(Record(self._end, event))
+            waiting = len(self._held) - self._taken
+            if self._on_disk == 0 and waiting < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
+                self._held.append(Record(self._end, event))
                 self._read = self._end
             else:
                 self._on_disk += 1
             return True
 
+    def counts(self) -> tuple[int, int]:
+        """The events that were appended, without those left behind, and those of them that are pending."""
+        with self._lock:
+            return self.appended - self.left_behind, self.pending
+
     def take(self, limit: int) -> list[Record]:
         """The next records in order, at most `limit`; each is given out once and stays on disk until acknowledged."""
         with self._lock:
-            batch = [self._window.popleft() for _ in range(min(limit, len(self._window)))]
-            self._taken.extend(batch)
+            batch = list(islice(self._held, self._taken, self._taken + limit))
+            self._taken += len(batch)
             folder, start, end = self.folder, self._read, self._end
             if batch or not self._on_disk or folder is None or self._check_folder() is None:
                 return batch
@@ -106,25 +118,23 @@ class Spool:
         with self._lock:
             if self.folder != folder or (not batch and self._check_folder() is None):
                 return []  # closed or deleted meanwhile
-            self._taken.extend(batch)
+            self._held.extend(batch)
+            self._taken += len(batch)
             self._read = batch[-1].position if batch else end
             # Several damaged records can be read as one.
             self._on_disk = 0 if self._read == self._end else max(1, self._on_disk - len(batch))
-            self._count_pending()
         return batch
 
     def acknowledge(self, batch: list[Record]) -> None:
         """Forget these records, which must be the oldest that were taken. Records taken before `close` are ignored."""
         with self._lock:
-            if not batch or not self._taken or self._taken[0].position > batch[-1].position:
+            if not batch or not self._taken or self._held[0].position > batch[-1].position:
                 return
-            while self._taken and self._taken[0].position <= batch[-1].position:
-                self._acknowledged = max(self._acknowledged, self._taken.popleft().position)
-            self._count_pending()
-            self._forget_segments_before(self._acknowledged.segment)
-            if self._acknowledged == self._end and self._end.offset >= SPENT_SEGMENT_BYTES_MAX:
-                with contextlib.suppress(OSError):
-                    self._leave_segment()
+            while self._taken and self._held[0].position <= batch[-1].position:
+                self._acknowledged = max(self._acknowledged, self._held.popleft().position)
+                self._taken -= 1
+            first = self._acknowledged.segment
+            self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= first}
             folder = self.folder
         if folder is not None:
             # Deleting comes first: on a full disk it makes room for saving.
@@ -132,34 +142,32 @@ class Spool:
                 self._drop_segments()
                 save_acknowledged(folder, self._acknowledged)
 
-    def rewind(self) -> None:
-        """Give out again, from the oldest on, what was taken and not acknowledged."""
+    def rewind(self, count: int = sys.maxsize) -> None:
+        """Give out again the last `count` records that were taken and not acknowledged."""
         with self._lock:
-            self._window.extendleft(reversed(self._taken))
-            self._taken.clear()
+            self._taken = max(0, self._taken - count)
 
     def close(self) -> None:
         """Release the files. An empty folder is removed; any other is left to the next process."""
         with self._lock:
             self._check_folder()
             # These are in memory only, because their folder was deleted.
-            lost = sum(record.position <= self._first for record in (*self._taken, *self._window))
+            lost = sum(record.position <= self._first for record in self._held)
             if lost:
-                self._leave_behind(lost)
                 log.error("%d events were not stored in time and are lost with the deleted spool folder", lost)
             if self.folder is not None:
-                remove_if_empty(self.folder, self._acknowledged, self._end)
-            self._taken.clear()
-            self._window.clear()
+                remove_if_empty(self.folder, self._acknowledged)
+            self.left_behind += len(self._held)
+            self._held.clear()
+            self._taken = 0
             self._release()
 
     def abandon(self) -> None:
         """Release the inherited descriptors in a forked child: the parent holds the lock and stores the events."""
         self._lock = threading.Lock()
-        self._taken.clear()
-        self._window.clear()
+        self._held.clear()
         self._release()
-        self.pending = self.left_behind = 0
+        self._taken = self.appended = self.left_behind = 0
 
     def _check_folder(self) -> Path | None:
         """The folder; None when there is none. Lets go of one that was deleted."""
@@ -171,7 +179,6 @@ class Spool:
             deleted = self.folder
             lost = self._on_disk
             self._release()
-            self._leave_behind(lost)
             log.log(
                 logging.ERROR if lost else logging.WARNING,
                 "the spool folder %s was deleted while in use: %d events are lost, %d in memory are still to be stored",
@@ -181,29 +188,24 @@ class Spool:
             )
         return self.folder
 
-    def _leave_behind(self, events: int) -> None:
-        self.pending -= events
-        self.left_behind += events
-
     def _release(self) -> None:
-        """Close the files and forget what only the disk holds."""
+        """Close the files and leave behind what only the disk holds."""
         for fd in (self._fd, self._lock_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._fd = self._lock_fd = -1
         self.folder = None
+        self.left_behind += self._on_disk
         self._on_disk = 0
         self._closed_segments = {}
         # A position is never used twice, so that a late acknowledgement cannot count for another folder.
         self._first = self._acknowledged = self._read = self._end = Position(self._end.segment + 1, 0)
 
-    def _count_pending(self) -> None:
-        self.pending = len(self._taken) + len(self._window) + self._on_disk
-
     def _store(self, record: bytes) -> None:
         if self._check_folder() is None:
             self._begin()
-        if self._unacknowledged_bytes() + len(record) > self._bytes_max:
+        waiting = sum(self._closed_segments.values()) + self._end.offset - self._acknowledged.offset
+        if waiting + len(record) > self._bytes_max:
             raise OSError(errno.ENOSPC, "spool_max_mb is reached, because Postgres does not take them")
         if self._end.offset >= SEGMENT_BYTES_MAX:
             self._open_next_segment()
@@ -212,24 +214,18 @@ class Spool:
         except OSError:
             if self._acknowledged != self._end or self._end.offset == 0:
                 raise
-            # The disk is full, but everything in this segment is stored, so it can be deleted.
-            self._leave_segment()
+            # The disk is full, but everything in this segment is stored, so it can be deleted. The next one has a fresh
+            # number: after a crash, an old acknowledged offset in a truncated segment could skip new records.
+            self._open_next_segment()
+            self._closed_segments = {}
+            self._acknowledged = self._read = self._end
             self._drop_segments()
             self._write(record)
 
     def _begin(self) -> Path:
-        make_private(self._parent)
-        self.folder, self._lock_fd, self._fd = new_folder(self._parent, self._end.segment)
-        # Events that were pending when an earlier folder was closed wait there.
-        self._leave_behind(self.pending - len(self._taken) - len(self._window))
+        make_private(self.parent)
+        self.folder, self._lock_fd, self._fd = new_folder(self.parent, self._end.segment)
         return self.folder
-
-    def _leave_segment(self) -> None:
-        """Begin another segment when everything in this one is acknowledged."""
-        # A fresh number instead of a truncation: after a crash an old acknowledged offset could skip new records.
-        self._open_next_segment()
-        self._forget_segments_before(self._end.segment)
-        self._acknowledged = self._read = self._end
 
     def _open_next_segment(self) -> None:
         assert self.folder is not None
@@ -256,13 +252,45 @@ class Spool:
             raise
         self._end = Position(self._end.segment, start + len(record))
 
-    def _unacknowledged_bytes(self) -> int:
-        return sum(self._closed_segments.values()) + self._end.offset - self._acknowledged.offset
-
-    def _forget_segments_before(self, number: int) -> None:
-        self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= number}
-
     def _drop_segments(self) -> None:
         for number, path in segments(self.folder) if self.folder else ():
             if number < self._acknowledged.segment:
                 path.unlink(missing_ok=True)
+
+
+class MemoryQueue(Spool):
+    """A spool without a folder: at most `window_max` events in memory, which are lost when the process ends."""
+
+    def ensure_folder(self) -> None:
+        """Do nothing: there is no folder."""
+
+    def append(self, event: Event) -> bool:
+        """Keep the event in memory; False when the queue is full."""
+        with self._lock:
+            if self.pending >= self._window_max:
+                return False
+            self.appended += 1
+            self._end = Position(self._end.segment + 1, 0)
+            self._held.append(Record(self._end, event))
+            return True
+
+    def close(self) -> None:
+        """Keep the events for the next use of this queue, because they are nowhere else."""
+        self.rewind()
+
+
+def open_outbox(folder: Path, settings: Settings) -> Spool:
+    """A spool in the folder; a queue in memory, with a warning in the log, when the folder cannot be written."""
+    try:
+        make_private(folder)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        log.warning(
+            "the spool folder %s cannot be written: events are kept in memory until they are stored; set spool_dir",
+            folder,
+        )
+    kind = Spool if writable else MemoryQueue
+    bytes_max, window_max = settings.spool_max_mb << 20, settings.write_queue_maxsize
+    return kind(folder, bytes_max=bytes_max, window_max=window_max, fsync=settings.spool_fsync)

@@ -72,10 +72,6 @@ class Recaller:
 
     def __init__(self, database: Database, embedder: Callable[[], Embedder | str], settings: Settings) -> None:
         self._database, self._embedder, self._settings = database, embedder, settings
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Start with empty caches, as in a forked child: a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         self._vectors: LRUCache[str, Vector] = LRUCache(CACHED_VECTORS_MAX)
         self._sizes: TTLCache[Where, Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)

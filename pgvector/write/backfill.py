@@ -8,16 +8,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from uuid import uuid4
+
+from cachetools import LRUCache
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
-from ..errors import BadEvent, PgvectorError, Refused, Unavailable
+from ..errors import BadEvent, PgvectorError, Refused
 from ..model import Vector
 from ..settings import Settings
 from ..store import upkeep
@@ -38,16 +38,6 @@ PRUNE_INTERVAL_S = 3600.0
 COUNT_INTERVAL_S = 120.0
 
 
-@dataclass(slots=True)
-class _Work:
-    """Rows whose texts are being embedded; `request` is for the texts after those of `vectors`."""
-
-    rows: list[upkeep.Unembedded]
-    texts: list[str] = field(default_factory=list)
-    vectors: list[Vector] = field(default_factory=list)
-    request: Future[list[Vector]] = field(default_factory=Future)
-
-
 class Backfill:
     """Works in small steps between the batches of the writer thread, which alone uses it.
 
@@ -63,8 +53,9 @@ class Backfill:
         self._next_at = self._count_at = 0.0
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
         self._texts_max = REQUEST_TEXTS_MAX
-        self._skipped: OrderedDict[tuple[Kind, int], None] = OrderedDict()
-        self._work: _Work | None = None
+        self._skipped: LRUCache[tuple[Kind, int], None] = LRUCache(SKIPPED_MAX)
+        # Rows whose texts are being embedded, and their vectors.
+        self._work: tuple[list[upkeep.Unembedded], Future[list[list[Vector]]]] | None = None
         self.rows_done = 0
 
     def run_soon(self) -> None:
@@ -93,7 +84,7 @@ class Backfill:
             self._next_at = 0.0
         self._had_embedder = embedder is not None
         if self._work is not None:
-            return self._collect(self._work, embedder)
+            return self._collect(*self._work)
         if time.monotonic() < self._next_at:
             return False
         self._next_at = time.monotonic() + self._settings.heal_interval_s
@@ -105,79 +96,68 @@ class Backfill:
         return False
 
     def _begin(self, embedder: Embedder) -> None:
-        """Find rows without a vector, take the lease and request the first vectors."""
-        most = self._request_texts(embedder)
+        """Find rows without a vector, take the lease and request the vectors."""
+        # One request must not keep the embedder from new rows for long.
+        fits = int(REQUEST_S / max(embedder.seconds_per_text, 1e-4))
+        most = max(1, min(fits, self._settings.embed_batch_max, self._texts_max))
         with self._database.connection(self._settings.connect_timeout_s) as connection:
             found = upkeep.unembedded(connection, most, list(self._skipped))
             if not found:
                 self._release(connection)
                 return
-            self._holds_lease = self._claim(connection)
+            texts = self._texts(found, most)
+            # The requests must not outlast it.
+            expected_s = 2 * embedder.seconds_per_text * sum(map(len, texts))
+            seconds = max(LEASE_S_MIN, 1.5 * self._settings.embed_timeout_s, expected_s)
+            self._holds_lease = upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, seconds)
         if not self._holds_lease:
             self.back_off()
             return
-        work = _Work([])
-        for row in found:
-            texts = row.texts(self._settings)
-            if work.rows and len(work.texts) + len(texts) > most:
+        request = self._executor.submit(self._embed, embedder, texts, most)
+        request.add_done_callback(lambda _: self._wake())
+        self._work = found[: len(texts)], request
+
+    def _texts(self, rows: list[upkeep.Unembedded], most: int) -> list[list[str]]:
+        """The texts of the first rows, each with its chunks: `most` texts in all, but those of one row in any case."""
+        texts: list[list[str]] = []
+        for row in rows:
+            own = row.texts(self._settings)
+            if texts and sum(map(len, texts)) + len(own) > most:
                 break  # the rest is for the next step: all at once would take too long to store
-            work.rows.append(row)
-            work.texts += texts
-        self._request(work, embedder)
+            texts.append(own)
+        return texts
 
-    def _request(self, work: _Work, embedder: Embedder) -> None:
-        """Have the next texts embedded. A long row has more of them than one request may have."""
-        start = len(work.vectors)
-        texts = work.texts[start : start + self._request_texts(embedder)]
-        work.request = self._executor.submit(embedder.embed_passages, texts, self._settings.embed_timeout_s)
-        work.request.add_done_callback(lambda _: self._wake())
-        self._work = work
+    def _embed(self, embedder: Embedder, texts: list[list[str]], most: int) -> list[list[Vector]]:
+        """The vectors of each row. A long row has more texts than one request may have."""
+        requested = list(chain.from_iterable(texts))
+        vectors: list[Vector] = []
+        for start in range(0, len(requested), most):
+            vectors += embedder.embed_passages(requested[start : start + most], self._settings.embed_timeout_s)
+        left = iter(vectors)
+        return [list(islice(left, len(own))) for own in texts]
 
-    def _collect(self, work: _Work, embedder: Embedder | None) -> bool:
-        if not work.request.done():
+    def _collect(self, rows: list[upkeep.Unembedded], request: Future[list[list[Vector]]]) -> bool:
+        """Store the vectors once they have come."""
+        if not request.done():
             return False
-        try:
-            work.vectors += work.request.result()
-        except Unavailable as error:
-            log.info("rows wait for their vectors: %s", error)
-            self.back_off()
-            return False
-        except (Refused, ValueError) as error:
-            self._isolate(work.rows, error)
-            return True
-        if len(work.vectors) == len(work.texts):
-            return self._store(work)
-        if embedder is not None and self._renew_lease():
-            self._request(work, embedder)
-        else:
-            self.back_off()
-        return False
-
-    def _store(self, work: _Work) -> bool:
         self._work, self._next_at = None, 0.0
-        left = iter(work.vectors)
-        vectors = [list(islice(left, len(row.texts(self._settings)))) for row in work.rows]
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         try:
+            vectors = request.result()
             with self._database.transaction(*limits) as connection:
-                self.rows_done += upkeep.embed(connection, work.rows, vectors)
-        except BadEvent as error:
-            self._isolate(work.rows, error)
-            if len(work.rows) == 1:
-                # The column may fit no vector at all: pause, so that each row does not get a warning at once.
-                self.back_off()
-            return len(work.rows) > 1
+                self.rows_done += upkeep.embed(connection, rows, vectors)
+        except (Refused, ValueError) as error:
+            # The rows are tried one by one from now on, and a row that is refused alone is skipped.
+            self._texts_max = 1
+            if len(rows) == 1:
+                log.warning("row %s of %s gets no vector: %s", rows[0].id, rows[0].kind, error)
+                self._skipped[rows[0].kind, rows[0].id] = None
+                if isinstance(error, BadEvent):
+                    # The column may fit no vector at all: pause, so that each row does not get a warning at once.
+                    self.back_off()
+            return True
         self._texts_max = min(2 * self._texts_max, REQUEST_TEXTS_MAX)
         return True
-
-    def _isolate(self, rows: list[upkeep.Unembedded], error: Exception) -> None:
-        """Try the rows of a refused request one by one from now on, and skip a row that is refused alone."""
-        self._work, self._next_at, self._texts_max = None, 0.0, 1
-        if len(rows) == 1:
-            log.warning("row %s of %s gets no vector: %s", rows[0].id, rows[0].kind, error)
-            self._skipped[(rows[0].kind, rows[0].id)] = None
-            if len(self._skipped) > SKIPPED_MAX:
-                self._skipped.popitem(last=False)
 
     def _fill_in_words(self) -> bool:
         """Add the words of some rows, or count the common words of a theme; returns whether there was one to do."""
@@ -206,22 +186,7 @@ class Backfill:
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
                 upkeep.prune_history(connection, self._settings.history_days)
 
-    def _claim(self, connection: Connection) -> bool:
-        # A request to the embedder, after which the lease is renewed, must not outlast it.
-        seconds = max(LEASE_S_MIN, 1.5 * self._settings.embed_timeout_s)
-        return upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, seconds)
-
-    def _renew_lease(self) -> bool:
-        with self._database.connection(self._settings.connect_timeout_s) as connection:
-            self._holds_lease = self._claim(connection)
-        return self._holds_lease
-
     def _release(self, connection: Connection) -> None:
         if self._holds_lease:
             self._holds_lease = False
             upkeep.release(connection, upkeep.VECTORS_LEASE, self._holder)
-
-    def _request_texts(self, embedder: Embedder) -> int:
-        """How many texts one request may have: it must not keep the embedder from new rows for long."""
-        fits = int(REQUEST_S / max(embedder.seconds_per_text, 1e-4))
-        return max(1, min(fits, self._settings.embed_batch_max, self._texts_max))

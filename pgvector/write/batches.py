@@ -4,51 +4,36 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from cachetools import LRUCache
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import BadEvent, PgvectorError, Refused, TooSlow, Unavailable
 from ..model import Event, TurnTaken, Vector
 from ..outbox.codec import encode
-from ..outbox.counters import WriterStatus
 from ..outbox.dead_letters import DeadLetters
-from ..outbox.memory_queue import Outbox
+from ..outbox.heartbeat import WriterStatus
 from ..outbox.segments import Record
+from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store import rows
 from ..store.connection.database import Database
 from ..store.passages import CONTEXT_CHARS_MAX, Passage, PreparedEvent, prepare
-from .sources import Source, Sources
+from .sources import Sources
 from .validation import validate
 
 log = logging.getLogger("hermes.pgvector")
 
-BATCHES_MAX = 2
+BATCHES_MAX = EMBED_THREADS_MAX = 2
 SESSIONS_MAX = 1000
 UNEXPECTED_MAX = 5
 UNEXPECTED = "an unexpected error; the log names it"
-
-
-@dataclass(frozen=True, slots=True)
-class WritePath:
-    """What events pass on their way into rows.
-
-    Orphans are looked for in `spool_folder`. `rename` gives an event the final names of its theme and author, or raises
-    BadEvent.
-    """
-
-    spool: Outbox
-    spool_folder: Path
-    dead_letters: DeadLetters
-    database: Database
-    settings: Settings
-    rename: Callable[[Event], Event]
 
 
 @dataclass(slots=True)
@@ -59,7 +44,7 @@ class Batch:
     nothing. `rejected` are dead letters as (name, reason, raw). `counts` are added to the status when all is settled.
     """
 
-    source: Source
+    source: Spool
     records: list[Record]
     unprepared: deque[Record]
     prepared: list[PreparedEvent] = field(default_factory=list)
@@ -95,15 +80,26 @@ class Batch:
 class BatchProcessor:
     """Moves events from the spools into Postgres, in order, each once. For the writer thread alone.
 
-    While one batch is written, the next one is embedded. `unembedded` is set when rows were stored without a vector.
+    While one batch is written, the next one is embedded. `rename` gives an event the final names of its theme and
+    author, or raises BadEvent. `unembedded` is set when rows were stored without a vector.
     """
 
-    def __init__(self, path: WritePath, executor: BackgroundExecutor, status: WriterStatus) -> None:
-        self._path, self._settings, self._executor, self._status = path, path.settings, executor, status
-        self._batches: deque[Batch] = deque()
-        self._last_texts: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self.sources = Sources(path.spool, path.spool_folder, path.settings, status)
+    def __init__(
+        self,
+        spool: Spool,
+        dead_letters: DeadLetters,
+        database: Database,
+        settings: Settings,
+        rename: Callable[[Event], Event],
+    ) -> None:
+        self.spool, self.dead_letters, self.database, self.settings = spool, dead_letters, database, settings
+        self._rename = rename
+        self.executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
+        self.status = WriterStatus(settings.stuck_after_s)
+        self.sources = Sources(spool, settings)
         self.unembedded = False
+        self._batches: deque[Batch] = deque()
+        self._last_texts: LRUCache[tuple[str, str], str] = LRUCache(SESSIONS_MAX)
 
     def step(self, embedder: Embedder | None) -> bool:
         """Settle one batch; False when there is nothing more to do now.
@@ -111,13 +107,13 @@ class BatchProcessor:
         Raises Unavailable or SchemaNotApplied when Postgres cannot take it now, OSError when the dead letters cannot be
         written. Call it again: nothing is lost or repeated.
         """
-        self.sources.open_orphans()
+        self.sources.next_orphan()
         while len(self._batches) < BATCHES_MAX and (taken := self.sources.take()):
             self._batches.append(Batch(*taken, unprepared=deque(taken[1])))
             self._prepare(self._batches[-1], embedder)
         if not self._batches:
-            self._status.notify()
-            return self.sources.more_later
+            self.status.notify()
+            return not self.sources.orphans_done
         batch = self._batches[0]
         if batch.unexpected >= UNEXPECTED_MAX:
             batch.isolate()
@@ -132,9 +128,9 @@ class BatchProcessor:
             batch.unexpected -= 1
             raise
         self._batches.popleft()
-        self._status.add(**batch.counts)
+        self.status.add(**batch.counts, adopted=0 if batch.source is self.spool else len(batch.records))
         batch.source.acknowledge(batch.records)
-        self._status.notify()
+        self.status.notify()
         return True
 
     def stop(self) -> None:
@@ -150,7 +146,7 @@ class BatchProcessor:
             try:
                 if record.event is None:
                     raise BadEvent("the record in the spool is damaged")
-                event = self._path.rename(validate(record.event, self._settings))
+                event = self._rename(validate(record.event, self.settings))
             except BadEvent as error:
                 batch.reject(record, str(error))
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -165,27 +161,25 @@ class BatchProcessor:
         if not isinstance(event, TurnTaken):
             return ""
         key = (event.theme, event.session_id)
-        before = self._last_texts.pop(key, "")
+        before = self._last_texts.get(key, "")
         self._last_texts[key] = (event.assistant or event.user)[:CONTEXT_CHARS_MAX]
-        if len(self._last_texts) > SESSIONS_MAX:
-            self._last_texts.popitem(last=False)
         return before
 
     def _request_vectors(self, batch: Batch, embedder: Embedder | None) -> None:
         """Start embedding the batch, unless its rows would wait too long for it: then the backfill embeds them."""
         texts = [passage.embedded for passage in self._to_embed(batch)]
-        wait_s = self._settings.embed_wait_s
-        if embedder is None or not self._settings.embed_on_write or not texts:
+        wait_s = self.settings.embed_wait_s
+        if embedder is None or not self.settings.embed_on_write or not texts:
             return
         if embedder.seconds_per_text * len(texts) <= wait_s:
-            batch.request = self._executor.submit(embedder.embed_passages, texts, 2 * wait_s)
+            batch.request = self.executor.submit(embedder.embed_passages, texts, 2 * wait_s)
 
     def _collect_vectors(self, batch: Batch) -> None:
         request, batch.request = batch.request, None
         if request is None:
             return
         try:
-            vectors = request.result(timeout=2 * self._settings.embed_wait_s)
+            vectors = request.result(timeout=2 * self.settings.embed_wait_s)
         except (Unavailable, Refused, FutureTimeout) as error:
             log.info("rows are stored without vectors, which follow later: %s", str(error) or "the embedder is slow")
             return
@@ -194,19 +188,19 @@ class BatchProcessor:
 
     def _to_embed(self, batch: Batch) -> list[Passage]:
         """The passages that are embedded before they are stored; those of many chunks are left to the backfill."""
-        return [passage for passage in _passages(batch.prepared) if not passage.chunks(self._settings)]
+        return [passage for passage in _passages(batch.prepared) if not passage.chunks(self.settings)]
 
     def _write(self, batch: Batch) -> None:
         """Write the batch; when Postgres refuses it, in halves, until the bad event is alone and is rejected.
 
         What is too slow as a whole is tried in halves at the next attempt: it may only have waited for a lock.
         """
-        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        limits = self.settings.connect_timeout_s, self.settings.statement_timeout_s
         size = batch.part_max
         while batch.prepared:
             part = batch.prepared[:size]
             try:
-                with self._path.database.transaction(*limits) as connection:
+                with self.database.transaction(*limits) as connection:
                     fresh = rows.apply(connection, part)
             except TooSlow:
                 batch.part_max = max(1, len(part) // 2)
@@ -230,8 +224,8 @@ class BatchProcessor:
     def _keep_rejected(self, batch: Batch) -> None:
         while batch.rejected:
             name, reason, raw = batch.rejected[0]
-            if not self._path.dead_letters.keep(name, reason, raw):
-                folder = self._path.dead_letters.folder
+            if not self.dead_letters.keep(name, reason, raw):
+                folder = self.dead_letters.folder
                 raise OSError(f"{folder} is full or cannot be written: free it, nothing is lost meanwhile")
             log.warning("an event was moved to the dead letters: %s; run: hermes-pgvector doctor", reason)
             batch.counts.update(set_aside=1)

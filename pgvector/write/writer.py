@@ -9,19 +9,17 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
-from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
 from ..outbox.codec import encode
-from ..outbox.counters import Health, WriterStatus
-from ..outbox.heartbeat import HeartbeatWriter
+from ..outbox.heartbeat import Health
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from .backfill import Backfill
-from .batches import BatchProcessor, WritePath
-from .readiness import Readiness
+from .batches import BatchProcessor
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -29,40 +27,36 @@ IDLE_S_MAX = 1.0
 RETRY_S_MIN = 0.2
 SCHEMA_RETRY_S_MIN = 5.0
 STOP_GRACE_S = 1.0
-BALANCE_TRIES_MAX = 5
-EMBED_THREADS_MAX = 2
 DIVERTED_SHARE = 0.5
 HOOK_GAP_S = 2e-3
 YIELD_S_MAX = 1.0
 
 
 class AsyncWriter:
-    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds."""
+    """The writer of one process and home. Safe for any thread; `accept` returns in microseconds.
 
-    def __init__(self, path: WritePath, readiness: Readiness) -> None:
-        self._path, self._spool, self._settings = path, path.spool, path.settings
-        self._readiness = readiness
-        self._reset()
+    `embedder(verify=...)` prepares the database for a batch, and returns the embedder whose vectors fit it, None when
+    there is none now. With `verify` it looks again at what it knows: something has failed. Raises Unavailable or
+    SchemaNotApplied.
+    """
 
-    def _reset(self) -> None:
-        self._status = WriterStatus()
-        self._heartbeat = HeartbeatWriter(self._spool.ensure_folder, self._settings.stuck_after_s)
+    def __init__(self, batches: BatchProcessor, embedder: Callable[..., Embedder | None]) -> None:
+        self._batches, self._embedder = batches, embedder
+        self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._flushing = self._flushes = 0
+        self._flushes = self._flush_goal = 0
         self._log_at = self._accepted_at = 0.0
         self._woken = threading.Event()
-        executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
-        self._batches = BatchProcessor(self._path, executor, self._status)
-        self._backfill = Backfill(self._path.database, executor, self._settings, self._woken.set)
+        self._backfill = Backfill(batches.database, batches.executor, self._settings, self._woken.set)
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
-        if self._spool.pending and self._heartbeat.overdue:
-            self._heartbeat.warn(self._spool.pending)
+        self._status.warn_if_stuck(self._spool.pending)
         accepted = self._spool.append(event)
-        self._status.add(offered=1, accepted=int(accepted), refused=int(not accepted))
+        if not accepted:
+            self._status.add(offered=1, refused=1)
         self._accepted_at = time.monotonic()
         self.wake()
         return accepted
@@ -73,7 +67,7 @@ class AsyncWriter:
         Diverted events may fill a part of the dead letters only, because an event that cannot be stored and finds no
         place there blocks the queue.
         """
-        letters = self._path.dead_letters
+        letters = self._batches.dead_letters
         kept = letters.keep(event.id, reason, encode(event).decode("ascii"), share=DIVERTED_SHARE)
         self._status.add(offered=1, accepted=int(kept), refused=int(not kept), set_aside=int(kept))
         if not kept and time.monotonic() >= self._log_at:
@@ -86,8 +80,14 @@ class AsyncWriter:
     def wake(self) -> None:
         """Have the thread look for work now: connect, take over orphans, write, fill in vectors."""
         self._woken.set()
-        if not self.alive() or self._stopping:
-            self._start()
+        if self.alive() and not self._stopping:
+            return
+        with self._lock:
+            self._stopping = False
+            if not self.alive():
+                self._status.start()
+                self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
+                self._thread.start()
 
     def flush(self, timeout_s: float, *, orphans: bool = False) -> bool:
         """Wait until all events accepted by now are settled; False when `timeout_s` seconds were not enough.
@@ -103,22 +103,17 @@ class AsyncWriter:
         if settled():
             return True
         with self._lock:
-            self._flushing += 1
-            self._flushes += 1
+            self._flushes, self._flush_goal = self._flushes + 1, max(self._flush_goal, goal)
         self.wake()
         self._status.notify()
-        try:
-            return self._status.wait_until(settled, timeout_s)
-        finally:
-            with self._lock:
-                self._flushing -= 1
+        return self._status.wait_until(settled, timeout_s)
 
-    def stop(self, timeout_s: float) -> bool:
+    def stop(self, timeout_s: float) -> None:
         """Flush for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
 
         Does nothing when never started or already stopped. A later event starts the thread again.
         """
-        flushed = self.flush(timeout_s)
+        self.flush(timeout_s)
         with self._lock:
             self._stopping = True
             thread = self._thread
@@ -128,45 +123,28 @@ class AsyncWriter:
             thread.join(timeout=STOP_GRACE_S)
             if thread.is_alive():
                 log.info("the writer is still busy; its events stay in the spool")
-        return flushed
-
-    def pending(self) -> int:
-        """Events accepted, or taken from orphans, and not yet settled."""
-        return self._spool.pending + self._batches.sources.orphans_pending
 
     @property
     def counters(self) -> Counters:
         """The counters so far, without the events left in a closed spool for the process that takes it over."""
-        counts, left = self._status.counts, self._spool.left_behind
-        return replace(counts, offered=counts.offered - left, accepted=counts.accepted - left, pending=self.pending())
+        counts, orphaned = self._status.counts, self._batches.sources.orphans_pending
+        accepted, pending = self._spool.counts()
+        return replace(
+            counts,
+            offered=counts.offered + accepted,
+            accepted=counts.accepted + accepted,
+            adopted=counts.adopted + orphaned,
+            pending=pending + orphaned,
+        )
 
     @property
     def health(self) -> Health:
         """Whether the writer works."""
         return self._status.health
 
-    @property
-    def backfilled(self) -> int:
-        """Rows that got their vector after they were stored."""
-        return self._backfill.rows_done
-
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
-
-    def abandon(self, readiness: Readiness) -> None:
-        """Start anew in a forked child, where the thread does not exist and its locks may be held for ever."""
-        self._batches.sources.abandon()
-        self._readiness = readiness
-        self._reset()
-
-    def _start(self) -> None:
-        with self._lock:
-            self._stopping = False
-            if not self.alive():
-                self._heartbeat.start()
-                self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
-                self._thread.start()
 
     def _run(self) -> None:
         pause_s = 0.0
@@ -199,7 +177,7 @@ class AsyncWriter:
             return False
 
     def _step(self) -> bool:
-        embedder = self._readiness.embedder(verify=bool(self._status.health.problem))
+        embedder = self._embedder(verify=bool(self._status.health.problem))
         busy = self._batches.step(embedder)
         if self._batches.unembedded:
             self._batches.unembedded = False
@@ -217,18 +195,12 @@ class AsyncWriter:
         return False
 
     def _write_heartbeat(self) -> None:
-        if self._stopping:
-            return  # the spool may be closed by now, and would be opened again
-        for _ in range(BALANCE_TRIES_MAX):
-            # A hook may have made an event durable and not counted it yet.
-            counts = self.counters
-            if counts.balanced:
-                break
-        self._heartbeat.update(counts, self._status.health, self.backfilled)
+        if not self._stopping:  # the spool may be closed by now, and would be opened again
+            self._status.beat(self._spool.ensure_folder, self.counters, self._backfill.rows_done)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""
-        return self._flushing > 0 or self._stopping
+        return self._stopping or self._spool.appended - self._spool.pending < self._flush_goal
 
     def _yield_to_hooks(self) -> None:
         """Wait while hooks bring one event after the other, for at most `YIELD_S_MAX` seconds.
@@ -257,10 +229,8 @@ class AsyncWriter:
 
 def _problem(error: Exception) -> str:
     """What an operator reads about an error. The message of an unexpected one is only in the log, for debugging."""
-    if isinstance(error, PgvectorError):
+    if isinstance(error, PgvectorError | OSError):
         return explained(error)
-    if isinstance(error, OSError):
-        return str(error)
     log.warning("the writer met an unexpected %s", type(error).__name__)
     log.debug("the writer met an unexpected error", exc_info=error)
     return f"unexpected {type(error).__name__}; see the log"

@@ -27,7 +27,7 @@ def settle(runtime: Runtime, dsn: str, timeout_s: float = 90.0) -> None:
     spool = runtime.home.spool
 
     def stored() -> bool:
-        return runtime.writer.pending() == 0 and not any(path != _own(runtime) for path in spool.glob("[!.]*"))
+        return runtime.writer.counters.pending == 0 and not any(path != _own(runtime) for path in spool.glob("[!.]*"))
 
     wait_for(stored, timeout_s)
     wait_for(lambda: bare_rows(dsn) == 0, timeout_s)

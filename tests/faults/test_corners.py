@@ -24,9 +24,8 @@ from waiting import wait_for
 from hermes_memory_pgvector.embedding import compatibility
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.outbox import spool as spool_module
-from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue
 from hermes_memory_pgvector.outbox.orphans import orphans
-from hermes_memory_pgvector.outbox.spool import Spool
+from hermes_memory_pgvector.outbox.spool import MemoryQueue, Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
@@ -91,8 +90,8 @@ def test_an_event_that_cannot_be_planned_becomes_a_dead_letter_and_the_rest_is_s
     assert runtime.writer.counters.applied == 5
 
 
-def test_a_memory_queue_that_was_closed_keeps_its_events_and_their_numbers() -> None:
-    spool = MemoryQueue(events_max=4)
+def test_a_memory_queue_that_was_closed_keeps_its_events_and_their_numbers(tmp_path: Path) -> None:
+    spool = MemoryQueue(tmp_path, bytes_max=0, window_max=4)
     for number in range(3):
         assert spool.append(turn(number))
     on_its_way = spool.take(2)
@@ -254,7 +253,7 @@ def test_a_frozen_postgres_delays_no_recall_and_loses_nothing(own_server: Any, s
         wait_for(lambda: bool(runtime.writer.health.problem))
     finally:
         thaw(frozen)
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert stored(own_server.dsn) == list(range(40))
 
 

@@ -21,21 +21,18 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.mirror import reconcile
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.model import TARGETS, Add, Event, Remove, Replace, Target, now
-from hermes_memory_pgvector.outbox.counters import WriterStatus
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
-from hermes_memory_pgvector.outbox.memory_queue import open_outbox
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.write.batches import BatchProcessor, WritePath
+from hermes_memory_pgvector.write.batches import BatchProcessor
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 HOME_THEME, OTHER_THEME, UNKNOWN = "ops", "billing", ""
@@ -59,10 +56,9 @@ class Process:
     def __init__(self, path: Path, database: Database, settings: Settings) -> None:
         self.home = Home(path)
         self.dies = ""
-        self._spool = open_outbox(self.home.spool, bytes_max=1 << 20, window_max=2, fsync=False)
+        self._spool = Spool(self.home.spool, bytes_max=1 << 20, window_max=2)
         letters = DeadLetters(self.home.state)
-        path = WritePath(self._spool, self.home.spool, letters, database, settings, lambda event: event)
-        self._batches = BatchProcessor(path, BackgroundExecutor("test", 1), WriterStatus())
+        self._batches = BatchProcessor(self._spool, letters, database, settings, lambda event: event)
         self.files = Reconciler(self.home, self._accept)
 
     def _accept(self, event: Event) -> bool:
@@ -81,7 +77,6 @@ class Process:
     def die(self) -> None:
         """Let go of all files as the kernel does for a killed process."""
         self._batches.sources.abandon()
-        self._spool.abandon()
 
 
 class Mirror(RuleBasedStateMachine):
@@ -507,10 +502,10 @@ import os, signal, sys
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Replace
-from hermes_memory_pgvector.outbox.memory_queue import open_outbox
+from hermes_memory_pgvector.outbox.spool import Spool
 
 home = Home(sys.argv[1])
-spool = open_outbox(home.spool, bytes_max=1 << 20, window_max=9, fsync=False)
+spool = Spool(home.spool, bytes_max=1 << 20, window_max=9)
 
 def accept(event):
     assert sys.argv[2] == "noted" or spool.append(event)

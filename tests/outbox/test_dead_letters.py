@@ -91,7 +91,7 @@ def test_old_temporary_files_of_killed_processes_are_removed_and_take_no_room(tm
     assert (old.exists(), young.exists()) == (False, True)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "5", "null"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", "5", "null", "[" * 200_000])
 def test_a_damaged_file_is_listed_and_hides_no_other(tmp_path: Path, content: str) -> None:
     letters = DeadLetters(tmp_path)
     letters.keep("good", "reason", "raw")

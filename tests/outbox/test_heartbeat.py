@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Counters, now
 from hermes_memory_pgvector.outbox import heartbeat
-from hermes_memory_pgvector.outbox.counters import Health
-from hermes_memory_pgvector.outbox.heartbeat import FILE, Heartbeat, HeartbeatWriter, read, write
+from hermes_memory_pgvector.outbox.heartbeat import FILE, Health, Heartbeat, WriterStatus, read, write
 from hermes_memory_pgvector.outbox.inspection import Backlog, Process
 
 TIMES = st.datetimes(timezones=st.just(UTC))
@@ -61,10 +61,11 @@ def test_a_heartbeat_that_cannot_be_read_is_none(tmp_path: Path, content: str) -
     assert read(tmp_path / "nowhere") is None
 
 
-def send(writer: HeartbeatWriter, clock: Clock, seconds: int, *, changes: bool) -> None:
+def send(folder: Callable[[], Path | None], clock: Clock, seconds: int, *, changes: bool) -> None:
+    status = WriterStatus(10.0)
     for step in range(seconds * 10):
         clock.seconds += 0.1
-        writer.update(Counters(offered=step if changes else 0, pending=1), Health(), 0)
+        status.beat(folder, Counters(offered=step if changes else 0, pending=1), 0)
 
 
 @pytest.mark.parametrize(("changes", "least", "most"), [(True, 55, 61), (False, 5, 7)])
@@ -77,36 +78,46 @@ def test_a_heartbeat_is_written_once_a_second_when_it_changes_and_seldom_when_no
         asked.append(1)
         return tmp_path
 
-    send(HeartbeatWriter(folder, 10.0), clock, 60, changes=changes)
+    send(folder, clock, 60, changes=changes)
     assert least <= len(asked) <= most
 
 
 def test_a_heartbeat_that_cannot_be_written_raises_nothing(tmp_path: Path, clock: Clock) -> None:
-    send(HeartbeatWriter(lambda: tmp_path / "nowhere", 10.0), clock, 3, changes=True)
-    send(HeartbeatWriter(lambda: None, 10.0), clock, 3, changes=True)
+    send(lambda: tmp_path / "nowhere", clock, 3, changes=True)
+    send(lambda: None, clock, 3, changes=True)
 
 
-def test_a_writer_is_overdue_when_it_settles_nothing_and_names_no_problem(
+def test_a_writer_is_stuck_when_it_settles_nothing_and_names_no_problem(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = HeartbeatWriter(lambda: None, 10.0)
-    writer.start()
-    waiting = Counters(offered=2, accepted=2, pending=2)
+    status = WriterStatus(10.0)
+    status.start()
+
+    def beat(**counts: int) -> None:
+        status.beat(lambda: None, Counters(offered=2, accepted=2, **counts), 0)
+
+    def warnings(seconds: int) -> int:
+        """How often it was logged so far that the writer is stuck, with events pending after some seconds."""
+        clock.seconds += seconds
+        status.warn_if_stuck(2)
+        return caplog.text.count("the writer is stuck")
+
     for _ in range(9):
-        clock.seconds += 1
-        writer.update(waiting, Health(), 0)
-        assert not writer.overdue
-    clock.seconds += 2
-    assert writer.overdue, "it settles nothing"
-    writer.warn(2)
-    writer.warn(2)
-    assert caplog.text.count("stuck") == 1
-    writer.update(waiting, Health(problem="Postgres is away"), 0)
-    assert not writer.overdue, "it names a problem"
+        beat(pending=2)
+        assert warnings(1) == 0
+    assert warnings(2) == 1, "it settles nothing"
+    assert warnings(2) == 1, "it is logged once"
+    status.health = Health(problem="Postgres is away")
+    beat(pending=2)
+    status.health = Health()
+    assert warnings(9) == 1, "it names a problem"
+    assert warnings(2) == 2, "the problem is old"
+    beat(applied=1, pending=1)
+    assert warnings(9) == 2
+    assert caplog.text.count("not stuck any more") == 2
     clock.seconds += 11
-    assert writer.overdue, "the problem is old"
-    writer.update(Counters(offered=2, accepted=2, applied=1, pending=1), Health(), 0)
-    assert not writer.overdue
+    status.warn_if_stuck(0)
+    assert warnings(0) == 3, "nothing was pending before"
 
 
 def process(

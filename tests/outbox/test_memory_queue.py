@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from spools import drained, numbers, turn
 
-from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue, open_outbox
-from hermes_memory_pgvector.outbox.spool import Spool
+from hermes_memory_pgvector.outbox.spool import MemoryQueue, Spool, open_outbox
+from hermes_memory_pgvector.settings import Settings
 
 
 def test_a_home_that_cannot_be_written_gets_a_memory_queue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with caplog.at_level("WARNING", logger="hermes.pgvector"):
-        spool = open_outbox(tmp_path / "file" / "spool", bytes_max=1, window_max=3, fsync=False)
+        spool = open_outbox(tmp_path / "file" / "spool", Settings())
     assert isinstance(spool, MemoryQueue)
     assert "events are kept in memory" in caplog.text
 
 
-def test_a_memory_queue_keeps_order_and_its_bound() -> None:
-    spool = MemoryQueue(events_max=4)
+def test_a_memory_queue_keeps_order_and_its_bound(tmp_path: Path) -> None:
+    spool = MemoryQueue(tmp_path, bytes_max=0, window_max=4)
     assert [spool.append(turn(number)) for number in range(6)] == [True] * 4 + [False] * 2
     first = spool.take(2)
     assert numbers(first) == [0, 1]
@@ -34,8 +34,8 @@ def test_a_memory_queue_keeps_order_and_its_bound() -> None:
     spool.close()
 
 
-def test_a_memory_queue_is_empty_in_a_forked_child() -> None:
-    spool = MemoryQueue(events_max=4)
+def test_a_memory_queue_is_empty_in_a_forked_child(tmp_path: Path) -> None:
+    spool = MemoryQueue(tmp_path, bytes_max=0, window_max=4)
     for number in range(3):
         spool.append(turn(number))
     spool.take(2)
@@ -45,7 +45,7 @@ def test_a_memory_queue_is_empty_in_a_forked_child() -> None:
 
 
 def test_a_folder_that_can_be_written_gets_a_spool_on_disk(tmp_path: Path) -> None:
-    spool = open_outbox(tmp_path / "a" / "b", bytes_max=1 << 20, window_max=3, fsync=True)
+    spool = open_outbox(tmp_path / "a" / "b", Settings(spool_fsync=True))
     assert type(spool) is Spool
     assert spool.append(turn(1))
     assert json.loads(json.dumps(drained(spool))) == [1]

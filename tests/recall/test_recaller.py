@@ -755,16 +755,6 @@ def test_a_long_question_is_cut_in_the_middle_before_it_is_embedded(make: Callab
     assert asked.endswith(" what colour is the kelp")
 
 
-def test_a_recaller_whose_lock_a_fork_left_held_works_again_once_abandoned(memory: Memory) -> None:
-    memory.add(turn("kelp"))
-    assert memory.ask("kelp").hits
-    memory.recaller._lock.acquire()
-    memory.recaller.abandon()
-    assert in_time(lambda: memory.ask("kelp")).hits
-    assert isinstance(memory.embedder, Words)
-    assert memory.embedder.asked == ["kelp", "kelp"]
-
-
 # --- the floor
 
 

@@ -13,7 +13,7 @@ from loopback import vector
 from hermes_memory_pgvector import background
 from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.embedding.protocol import Embedder
-from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, PgvectorError
 from hermes_memory_pgvector.model import Add, Event, Scope, Vector
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
@@ -87,18 +87,27 @@ def ward(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     ward.database.close()
 
 
+def step(filling: Backfill, embedder: Embedder | None) -> bool:
+    """What the writer thread does between its batches."""
+    try:
+        return filling.step(embedder)
+    except PgvectorError:
+        filling.back_off()
+        return False
+
+
 def work(filling: Backfill, embedder: Embedder | None, done: Callable[[], bool], seconds: float = 20.0) -> None:
     """Step as the writer thread does until it is done."""
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "rows still lack something"
-        if not filling.step(embedder):
+        if not step(filling, embedder):
             time.sleep(0.01)
 
 
 def idle(filling: Backfill, embedder: Embedder | None, steps: int = 10) -> None:
     for _ in range(steps):
-        filling.step(embedder)
+        step(filling, embedder)
         time.sleep(0.01)
 
 
@@ -331,7 +340,7 @@ def test_long_texts_are_stored_a_few_at_a_time(ward: Ward) -> None:
     ward.insert(*(f"{number}. {LONG}" for number in range(6)), "short")
     filling, embedder, stored = ward.backfill(), Words(), [0]
     while ward.lacking() != (0, 0):
-        if filling.step(embedder) and (counted := sum(count for _, count in chunks(ward))) > stored[-1]:
+        if step(filling, embedder) and (counted := sum(count for _, count in chunks(ward))) > stored[-1]:
             stored.append(counted)
         time.sleep(0.01)
     assert max(after - before for before, after in pairwise(stored)) <= 8

@@ -37,9 +37,7 @@ from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.write import batches as batches_module
 from hermes_memory_pgvector.write import writer as writer_module
-from hermes_memory_pgvector.write.batches import WritePath
-from hermes_memory_pgvector.write.readiness import Readiness
-from hermes_memory_pgvector.write.sources import ORPHANS_OPEN_MAX
+from hermes_memory_pgvector.write.batches import BatchProcessor
 from hermes_memory_pgvector.write.writer import AsyncWriter
 
 QUICK = {"retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1}
@@ -256,7 +254,7 @@ def test_postgres_down_at_start_loses_no_event(
     assert time.monotonic() - started < 3
     wait_for(lambda: bool(runtime.writer.health.problem))
     server.ensure_running()
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert turns_stored(dsn) == expected(20)
     assert turn(3).user in found(ask(runtime, "question 3"))
     wait_for(lambda: not ask(runtime, "question 3").degraded)
@@ -274,7 +272,7 @@ def test_a_restart_of_postgres_between_events_loses_none(
             server.stop(mode=mode)
         if number in (120, 260):
             server.ensure_running()
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert turns_stored(dsn) == expected(300)
     identities_hold(runtime)
 
@@ -288,7 +286,7 @@ def test_a_missing_schema_keeps_events_until_it_is_migrated(
     wait_for(lambda: "hermes-pgvector migrate" in runtime.writer.health.problem)
     assert any("hermes-pgvector migrate" in reason for reason in ask(runtime, "question", budget_s=1).degraded)
     migrate(dsn, dimensions=384)
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert turns_stored(dsn) == expected(1)
 
 
@@ -325,7 +323,6 @@ def test_rows_stored_while_the_embedder_was_away_get_their_vectors(
     assert unembedded(database) > 0
     endpoint.status = 200
     wait_for(lambda: unembedded(database) == 0)
-    assert runtime.writer.backfilled > 0
     wait_for(lambda: not ask(runtime, "question 7").degraded)
 
 
@@ -413,7 +410,7 @@ def test_a_full_spool_refuses_and_counts(own_server: tuple[EmbeddedServer, str],
     assert False in accepted
     assert runtime.writer.counters.refused == accepted.count(False)
     server.ensure_running()
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert rows(dsn, "select count(*) from conversations") == [(accepted.count(True),)]
     assert runtime.accept(turn(0))
     identities_hold(runtime)
@@ -461,7 +458,7 @@ def test_changes_of_entries_end_as_the_file_says_whatever_order_they_fail_in(
     runtime.accept(Remove(previous="two", **common))
     server.ensure_running()
     runtime.accept(Add(content="three", **common))
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert sorted(rows(dsn, "select content from memory_entries")) == [("one and a half",), ("three",)]
 
 
@@ -505,19 +502,15 @@ def ledger_locked(dsn: str) -> Iterator[None]:
 def writer_with(dsn: str, folder: Path, ready: Callable[[], None], **changed: Any) -> Iterator[AsyncWriter]:
     """A writer that calls `ready` before each batch, and has no embedder."""
 
-    class Ready(Readiness):
-        def __init__(self) -> None:
-            pass
-
-        def embedder(self, *, verify: bool) -> None:
-            ready()
+    def embedder(*, verify: bool) -> None:
+        ready()
 
     settings = Settings(dsn=dsn, batch_linger_s=0, **changed)  # type: ignore[arg-type]
     home = Home(folder)
     spool = Spool(home.spool, bytes_max=1 << 30, window_max=10)
     database = Database(settings, folder)
-    path = WritePath(spool, home.spool, DeadLetters(home.state), database, settings, lambda event: event)
-    writer = AsyncWriter(path, Ready())
+    batches = BatchProcessor(spool, DeadLetters(home.state), database, settings, lambda event: event)
+    writer = AsyncWriter(batches, embedder)
     try:
         yield writer
     finally:
@@ -599,7 +592,7 @@ def test_full_dead_letters_hold_up_none_of_the_rows_beside_them(
         assert runtime.accept(event)
     wait_for(lambda: turns_stored(database) == expected(2))
     wait_for(lambda: str(runtime.dead_letters.folder) in runtime.writer.health.problem)
-    assert runtime.writer.pending() == 3, "a batch with an unkept dead letter is not acknowledged"
+    assert runtime.writer.counters.pending == 3, "a batch with an unkept dead letter is not acknowledged"
     runtime.dead_letters.folder.unlink()
     assert runtime.writer.flush(10)
     assert runtime.dead_letters.ids() == [bad.id]
@@ -664,7 +657,7 @@ def test_many_orphans_are_stored_at_once_but_few_are_held_open(
         held = [file for file in open_files() if file.startswith(str(tmp_path)) and file.endswith("/lock")]
         most = max(most, len(held))
     assert turns_stored(database) == expected(60)
-    assert 0 < most <= ORPHANS_OPEN_MAX + 1  # and its own
+    assert 0 < most <= 2  # and its own
     wait_for(lambda: len(list((tmp_path / "home" / "pgvector" / "spool").iterdir())) == 1)
     identities_hold(runtime)
 
@@ -716,7 +709,7 @@ def test_the_counters_balance_when_the_writer_stops_and_starts_again(
         assert runtime.writer.counters.adopted == 0
         identities_hold(runtime)
     runtime.writer.wake()
-    wait_for(lambda: turns_stored(database) == expected(6) and runtime.writer.pending() == 0)
+    wait_for(lambda: turns_stored(database) == expected(6) and runtime.writer.counters.pending == 0)
     wait_for(lambda: runtime.writer.counters.applied == 6)
     identities_hold(runtime)
 
@@ -730,7 +723,7 @@ def test_the_counters_balance_when_a_closed_runtime_is_used_again(start: Callabl
         wait_for(lambda: not runtime.writer.alive())
         identities_hold(runtime)
     runtime.accept(turn(1))
-    wait_for(lambda: turns_stored(database) == expected(2) and runtime.writer.pending() == 0)
+    wait_for(lambda: turns_stored(database) == expected(2) and runtime.writer.counters.pending == 0)
     identities_hold(runtime)
 
 
@@ -773,7 +766,7 @@ def test_a_change_of_an_entry_waits_for_the_events_of_a_dead_process(
         assert runtime.accept(event)
     assert runtime.writer.flush(20)
     wait_for(lambda: turns_stored(database) == expected(22))
-    wait_for(lambda: runtime.writer.pending() == 0)
+    wait_for(lambda: runtime.writer.counters.pending == 0)
     assert rows(database, "select content from memory_entries") == []
     identities_hold(runtime)
 
