@@ -1,18 +1,22 @@
-"""The database of a home for a command: a started server, a connection, the administrator's connection string."""
+"""The database of a home for a command: a started server, a connection, a runtime, the administrator's address."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..errors import DatabaseUnavailable
+from ..runtime import Runtime, acquire, release
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
 from .console import Console
 
 ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
+READY_S_MAX = 60.0
 
 
 def start_server(database: Database, *, create: bool = False) -> None:
@@ -35,6 +39,29 @@ def connection(home: Path) -> Iterator[Connection]:
             yield open_connection
     finally:
         database.close()
+
+
+@contextmanager
+def running(settings: Settings, home: Path) -> Iterator[Runtime]:
+    """The runtime of a home, as an agent has it; it is closed at the end. Raises SettingsError."""
+    runtime = acquire(settings, home)
+    try:
+        yield runtime
+    finally:
+        release(runtime)
+
+
+def wait_ready(runtime: Runtime) -> None:
+    """Wait for the database until it answers or an attempt fails. An embedded server may have to start and migrate.
+
+    Raises DatabaseUnavailable.
+    """
+    deadline = time.monotonic() + READY_S_MAX
+    while not runtime.wait_ready(0.1):
+        problem = runtime.writer.health.problem
+        if problem or time.monotonic() > deadline:
+            what = problem or f"the memory is not ready after {READY_S_MAX:g} s"
+            raise DatabaseUnavailable(f"{what}; for more: hermes-pgvector doctor")
 
 
 def administrators_dsn(

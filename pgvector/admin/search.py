@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 
 from rich.text import Text
 
-from ..errors import BadArgument, DatabaseUnavailable
+from ..errors import BadArgument
 from ..model import Hit, Recall, RecallRequest
-from ..runtime import Runtime, acquire, release
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
 from ..store.connection.database import Database
@@ -22,9 +20,8 @@ from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import DEFAULT_THEME, normalise
 from .console import Console, counted, local_time, rows_table
-from .database import start_server
+from .database import running, start_server, wait_ready
 
-READY_S_MAX = 60.0
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
 CONTEXT_CHARS_MAX = 200
@@ -43,8 +40,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     # Only entries have a target, only turns have a role.
     kinds: tuple[Kind, ...] = ("entries",) if args.target else ("turns",) if args.role else _KINDS[args.kind]
     start_server(Database(settings, home))
-    runtime = acquire(settings, home)
-    try:
+    with running(settings, home) as runtime:
         request = RecallRequest(
             query=args.query,
             scope=replace(runtime.scope(theme, args.scope, args.session), since=since, until=until, role=args.role),
@@ -54,11 +50,9 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
             context=args.context,
         )
         with console.busy("searching"):
-            _wait_ready(runtime)
+            wait_ready(runtime)
             complete = runtime.writer.flush(request.budget_s, orphans=True)
             answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in kinds}
-    finally:
-        release(runtime)
     asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
     console.data({**asked, **_documents(answers)})
     _show(answers, console, args.explain)
@@ -82,16 +76,6 @@ def _check(args: argparse.Namespace, theme: str, settings: Settings) -> None:
         raise BadArgument("--role selects turns and excludes --kind memory")
     if not allowed(theme, settings.allowed_themes):
         raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
-
-
-def _wait_ready(runtime: Runtime) -> None:
-    """Wait for the database until it answers or an attempt fails. An embedded server may have to start and migrate."""
-    deadline = time.monotonic() + READY_S_MAX
-    while not runtime.wait_ready(0.1):
-        problem = runtime.writer.health.problem
-        if problem or time.monotonic() > deadline:
-            what = problem or f"the memory is not ready after {READY_S_MAX:g} s"
-            raise DatabaseUnavailable(f"{what}; for more: hermes-pgvector doctor")
 
 
 def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> None:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadArgument
+from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
 from ..model import Counters, Event
 from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
+from ..outbox.spool import Spool
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
+from ..store.connection.database import unusable
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise, reserved
 from .console import Console, age, counted, json_default, local_time, rows_table, size
-from .foreground_writer import ForegroundWriter
+from .database import running
 
 EVENT_COLUMNS = ("Id", "Kind", "Theme", "Since", "Size", "Reason")
 SPOOL_COLUMNS = ("Spool", "Process", "Waiting", "Size", "Oldest")
 ID_CHARS_MIN = 12
 CELL_CHARS_MAX = 60
 REASON_CHARS_MAX = 240
+RETRY_S = 0.5
 NOT_ALLOWED = "the theme is not in allowed_themes; add it there, or give --theme"
 DAMAGED = "damaged"
 
@@ -66,11 +70,14 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     settings, here = load(home), _home(home)
     letters = DeadLetters(here.state)
-    with letters.locked():
+    if reason := unusable(settings):
+        raise SettingsError(reason)
+    with letters.locked(), console.busy("storing"):
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
-        with ForegroundWriter(settings, here) as writer, console.busy("storing"):
-            filed, refused = _file(writer, letters, settings, chosen, args.theme)
-            problem = writer.store(args.wait) if filed else ""
+        folder, filed, refused = _file(here, letters, settings, chosen, args.theme)
+        problem = _store(settings, home, args.wait)[0] if filed else ""
+        if folder and folder.exists():
+            problem = problem or "a running process has taken them over"
         refused |= {letter.id: letter.reason for letter in _existing(letters, filed)}
     accepted = [event_id for event_id in filed if event_id not in refused]
     settled, waiting = ([], accepted) if problem else (accepted, [])
@@ -85,23 +92,40 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _file(
-    writer: ForegroundWriter, letters: DeadLetters, settings: Settings, chosen: list[str], theme: str
-) -> tuple[list[str], dict[str, str]]:
-    """Put events into the spool. Returns the ids of those in it, and the reasons for the others."""
+    here: Home, letters: DeadLetters, settings: Settings, chosen: list[str], theme: str
+) -> tuple[Path | None, list[str], dict[str, str]]:
+    """Put events into an orphaned spool. Returns its folder, their ids, and the reasons why others are not in it."""
     filed: list[str] = []
     refused: dict[str, str] = {}
-    for item in _existing(letters, chosen):
-        event = _under(theme, item.event, settings)
-        reason = _refusal(event, settings)
-        if event is None or reason:
-            refused[item.id] = reason
-        elif not writer.file(event):
-            refused[item.id] = "the spool is full, or cannot be written"
-        else:
-            # After the event is durable in the spool, and before it may become a dead letter again.
-            letters.forget(item.id)
-            filed.append(event.id)
-    return filed, refused
+    # On disk only: an event that was on disk must not move to memory.
+    spool = Spool(here.spool, bytes_max=settings.spool_max_mb << 20, window_max=1, fsync=settings.spool_fsync)
+    try:
+        for item in _existing(letters, chosen):
+            event = _under(theme, item.event, settings)
+            reason = _refusal(event, settings)
+            if event is None or reason:
+                refused[item.id] = reason
+            elif not spool.append(event):
+                refused[item.id] = "the spool is full, or cannot be written"
+            else:
+                # After the event is durable in the spool, and before it may become a dead letter again.
+                letters.forget(item.id)
+                filed.append(event.id)
+        return spool.folder, filed, refused
+    finally:
+        spool.close()
+
+
+def _store(settings: Settings, home: Path, wait_s: float) -> tuple[str, Counters]:
+    """Store the events in orphaned spools, for about `wait_s` seconds. Returns why not all, or "", and the counters."""
+    deadline = time.monotonic() + wait_s
+    done = False
+    with running(settings, home) as runtime:
+        while not done and (left_s := deadline - time.monotonic()) > 0:
+            # After a failure the writer waits longer and longer, but a new flush has it try again.
+            done = runtime.writer.flush(min(RETRY_S, left_s), orphans=True)
+    problem = runtime.writer.health.problem or f"{wait_s:g} s were not enough; run the command again to continue"
+    return "" if done else problem, runtime.writer.counters
 
 
 def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -123,9 +147,7 @@ def flush(home: Path, console: Console, args: argparse.Namespace) -> int:
     problem, counts = "", Counters()
     with console.busy("storing"):
         if _waiting(here, alive=False):
-            with ForegroundWriter(settings, here) as writer:
-                problem = writer.store(args.wait)
-                counts = writer.counters
+            problem, counts = _store(settings, home, args.wait)
         left, living = _waiting(here, alive=False), _waiting(here, alive=True)
     stored = {"stored": counts.applied, "already_there": counts.already_there, "set_aside": counts.set_aside}
     console.data({**stored, "left": left, "living": living, "problem": problem})

@@ -9,12 +9,12 @@ from typing import Literal
 
 from ...errors import DatabaseUnavailable
 from ...model import Add, RecallRequest, Remove, Scope
-from ...runtime import Runtime, acquire, release
+from ...runtime import Runtime
 from ...settings import Settings
 from ...store import history, rows
 from ...text.theme_names import DEFAULT_THEME, normalise
+from ..database import running, wait_ready
 
-READY_S_MAX = 30.0
 STORED_S_MAX = 15.0
 VECTOR_S_MAX = 10.0
 RECALL_S_MAX = 5.0
@@ -25,14 +25,10 @@ How = Literal["meaning", "words", "not"]
 
 def round_trip(home: Path, settings: Settings) -> tuple[How, float]:
     """By which search the entry was recalled, and the milliseconds. Raises DatabaseUnavailable and SettingsError."""
-    runtime = acquire(settings, home)
-    try:
-        if not runtime.wait_ready(READY_S_MAX):
-            raise DatabaseUnavailable(runtime.writer.health.problem or f"no answer within {READY_S_MAX:g} s")
+    with running(settings, home) as runtime:
+        wait_ready(runtime)
         theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else DEFAULT_THEME
         return _round(runtime, theme)
-    finally:
-        release(runtime)
 
 
 def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
