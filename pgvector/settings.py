@@ -231,7 +231,7 @@ def person_key(hermes_home: str | os.PathLike[str]) -> str:
 
     It is not a setting: it is read from these two places only, and never shown.
     """
-    return os.environ.get(PERSON_KEY) or _env_file(Path(hermes_home)).get(PERSON_KEY) or ""
+    return os.environ.get(PERSON_KEY) or env_values(Path(hermes_home)).get(PERSON_KEY) or ""
 
 
 def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[str, str]) -> str:
@@ -245,13 +245,14 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
 
 
 def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    stored = _env_file(home)
+    stored = env_values(home)
     names = {f"{ENV_PREFIX}{key.upper()}": key for key in Settings.model_fields}
     found = {key: environ.get(name) or stored.get(name) for name, key in names.items()}
     return {key: value for key, value in found.items() if value}
 
 
-def _env_file(home: Path) -> Mapping[str, str | None]:
+def env_values(home: Path) -> Mapping[str, str | None]:
+    """The variables in the `.env` of a home. Raises SettingsError."""
     from dotenv import dotenv_values
 
     env_file = home / ".env"

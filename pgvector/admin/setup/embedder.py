@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from ...embedding import discovery, factory, models
 from ...errors import PgvectorError, SettingsError
 from ...hosts.installation import pip_install
 from ...model import WORDS_ONLY
 from ...settings import Settings, without_secrets
 from ...store.schema.verification import SchemaState
+from ..configuration import validated
 from ..console import Console
 from ..embedder import mismatch, response_ms
 from .prompts import TRIES_MAX, Prompts, too_many_answers
@@ -139,11 +138,7 @@ def changed(settings: Settings, **values: Any) -> Settings:
         values = {"embed_api": "auto", **values}
     if values.get("embed_model", settings.embed_model) != settings.embed_model:
         values = {"embed_dimensions": 0, **values}
-    try:
-        return Settings.model_validate({**dict(settings), **values})
-    except ValidationError as error:
-        problems = (f"{problem['loc'][0]} {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors())
-        raise SettingsError("; ".join(problems)) from None
+    return validated({**dict(settings), **values})
 
 
 def tried(settings: Settings, secrets: Mapping[str, str], console: Console) -> EmbedderChoice:

@@ -9,11 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from ...errors import BadArgument, PgvectorError, SettingsError
-from ...settings import ENV_PREFIX, load
+from ...settings import ENV_PREFIX, config_file, load
 from ...store.embedded.server import EmbeddedServer
 from .. import configuration, link
-from ..configuration import ACTIVATE, PROVIDER, SavedSettings, active_provider
+from ..configuration import ACTIVATE, PROVIDER, active_provider, restored_on_error
 from ..console import Console
 from ..embedder import MISMATCH_REMEDY, mismatch
 from . import database as databases
@@ -135,24 +137,23 @@ class _Setup:
         secrets = {f"{ENV_PREFIX}DSN": database.dsn}
         if embedder.key:
             secrets[embedder.settings.embed_key_env] = embedder.key
-        with SavedSettings(self._home) as saved:
+        with restored_on_error(self._home):
             with self._console.busy("preparing the database"):
                 applied = database.prepare(server, embedder.dimensions, self._console)
-            saved.save(values, secrets)
+            configuration.save(self._home, values, secrets)
             active = self._activate({"dsn": "", **values})
-            saved.check({"dsn": database.dsn, **values})
+            configuration.check_saved(self._home, {"dsn": SecretStr(database.dsn), **values})
             if active and active_provider(self._home) != PROVIDER:
                 raise SettingsError(f"the host did not save memory.provider; run: {ACTIVATE}")
-            saved.keep()
-        self._report(saved, server, active)
+        self._report(server, active)
         return applied, active
 
-    def _report(self, saved: SavedSettings, server: EmbeddedServer | None, active: bool) -> None:
+    def _report(self, server: EmbeddedServer | None, active: bool) -> None:
         if server is not None:
             self._console.say(f"✓ the embedded Postgres is running; its data is in {server.paths.data}")
         else:
-            self._console.say(f"✓ the address of the database is saved in {saved.env}")
-        self._console.say(f"✓ the other settings are saved in {saved.config}")
+            self._console.say(f"✓ the address of the database is saved in {self._home / '.env'}")
+        self._console.say(f"✓ the other settings are saved in {config_file(self._home)}")
         if active:
             self._console.say(f"✓ memory.provider is {PROVIDER}; the host uses it from the next session on")
         else:
