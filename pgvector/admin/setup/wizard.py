@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from ...errors import BadArgument, PgvectorError, SettingsError
 from ...settings import ENV_PREFIX, config_file, load
-from ...store.embedded.server import EmbeddedServer
+from ...store.embedded.server import EmbeddedServer, available
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider, restored_on_error
 from ..console import Console
@@ -75,7 +75,7 @@ class _Setup:
         self._home, self._console, self._given, self._activate = home, console, args, activate
         self._prompts = Prompts(console)
         self._settings = load(home)
-        self._server = databases.server_of(self._settings, home)
+        self._server = EmbeddedServer(home, self._settings.data_dir) if available() else None
         self._fixed = configuration.exported(home, ("dsn", *KEYS))
 
     def run(self) -> int:
@@ -132,20 +132,17 @@ class _Setup:
 
     def _set_up(self, database: DatabaseChoice, embedder: EmbedderChoice) -> tuple[list[str], bool]:
         self._console.say("")
-        server = None if database.dsn else self._server
         values = {key: getattr(embedder.settings, key) for key in KEYS}
-        secrets = {f"{ENV_PREFIX}DSN": database.dsn}
-        if embedder.key:
-            secrets[embedder.settings.embed_key_env] = embedder.key
+        secrets = {f"{ENV_PREFIX}DSN": database.dsn, **embedder.secrets}
         with restored_on_error(self._home):
             with self._console.busy("preparing the database"):
-                applied = database.prepare(server, embedder.dimensions, self._console)
+                applied = database.prepare(embedder.dimensions, self._console)
             configuration.save(self._home, values, secrets)
             active = self._activate({"dsn": "", **values})
             configuration.check_saved(self._home, {"dsn": SecretStr(database.dsn), **values})
             if active and active_provider(self._home) != PROVIDER:
                 raise SettingsError(f"the host did not save memory.provider; run: {ACTIVATE}")
-        self._report(server, active)
+        self._report(database.server, active)
         return applied, active
 
     def _report(self, server: EmbeddedServer | None, active: bool) -> None:
