@@ -6,16 +6,17 @@ import argparse
 import sys
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from pathlib import Path
 from uuid import uuid4
 
-from ..embedding import factory
+from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
 from ..embedding.vectors import TextRefused
 from ..errors import EmbedderMismatch, EmbedderUnavailable
-from ..model import Vector
+from ..mirror.home import Home
+from ..model import WORDS_ONLY, Vector
 from ..settings import Settings, load
 from ..store import statistics, upkeep
 from ..store.connection.database import Connection, Database
@@ -23,7 +24,6 @@ from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted
 from .database import start_server
-from .embedder import MISMATCH_REMEDY, PROBE, mismatch
 
 # The lease outlasts the embedding of one batch, which renews it.
 LEASE_MARGIN_S = 60.0
@@ -68,15 +68,15 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     settings = load(home)
     database = Database(settings, home)
-    embedder = factory.build(settings)
-    job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
+    compatibility = EmbedderCompatibility(settings, Home(home).state, database)
     try:
-        _check_model(job)
+        embedder = _fitting(compatibility, database)
+        job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
         total = min(job.missing(), job.limit)
         interrupted = total > 0 and not _run(job, console, total, args.wait)
         left = job.missing()
     finally:
-        embedder.close()
+        compatibility.close()
         database.close()
     _report(job, console, left, interrupted)
     if interrupted:
@@ -84,21 +84,14 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 1 if job.refused else 0
 
 
-def _check_model(job: _Job) -> None:
-    """Claim the database for the embedder's model. Raise EmbedderMismatch when it holds vectors of another one."""
-    database, embedder = job.database, job.embedder
+def _fitting(compatibility: EmbedderCompatibility, database: Database) -> Embedder:
+    """The embedder, after it has answered; its model becomes that of the database. Raises EmbedderMismatch."""
     start_server(database)
-    with job.connection() as connection:
-        state = database.verify(connection)
-    if embedder.dimensions is None or state.embedding_model is None:
-        # A model is recorded in the database only after it has answered.
-        embedder.embed_query(PROBE, job.settings.embed_timeout_s)
-    problem = mismatch(embedder.model, embedder.dimensions, state)
-    if not problem:
-        state = replace(state, embedding_model=database.claim_model(embedder.model))
-        problem = mismatch(embedder.model, embedder.dimensions, state)
-    if problem:
-        raise EmbedderMismatch(f"{problem}; {MISMATCH_REMEDY}")
+    compatibility.match(database.prepare(compatibility.wanted_dimensions()).dimensions)
+    embedder = compatibility.usable()
+    if isinstance(embedder, str):
+        raise EmbedderMismatch(embedder.removeprefix(f"{WORDS_ONLY}: "))
+    return embedder
 
 
 def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
