@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 
@@ -147,51 +147,39 @@ def _step(job: _Job) -> bool:
     if not found:
         return False
     try:
-        _embed(job, found)
+        _embed_each(job, found)
     except EmbedderUnavailable as error:
-        raise EmbedderUnavailable(
-            f"{error}; {counted(job.done, 'row')} done, run the command again to continue"
-        ) from None
+        done = counted(job.done, "row")
+        raise EmbedderUnavailable(f"{error}; {done} done, run the command again to continue") from None
     if len(job.refused) >= REFUSED_MAX:
         raise EmbedderMismatch(f"{job.embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
     return True
 
 
-def _embed(job: _Job, found: list[Unembedded]) -> None:
-    """Embed and store rows: without a row that is refused, and in halves when the request fails."""
-    if not found:
-        return
-    texts = [row.texts(job.settings) for row in found]
+def _embed_each(job: _Job, found: list[Unembedded]) -> None:
+    """Embed and store rows: after a failure one by one, without those that the embedder refuses."""
     try:
-        vectors = _vectors(job, [text for own in texts for text in own])
-    except TextRefused as error:
-        bad = next(row for row, end in zip(found, accumulate(map(len, texts)), strict=True) if error.index < end)
-        job.refused[(bad.kind, bad.id)] = str(error)
-        _embed(job, [row for row in found if row is not bad])
-        return
-    except EmbedderUnavailable:
-        if len(found) == 1:
-            raise
-        _embed(job, found[: len(found) // 2])
-        _embed(job, found[len(found) // 2 :])
-        return
-    limits = job.settings.connect_timeout_s, job.settings.statement_timeout_s
-    with job.database.transaction(*limits) as connection:
-        left = iter(vectors)
+        _embed(job, found)
+    except (TextRefused, EmbedderUnavailable):
+        for row in found:
+            try:
+                _embed(job, [row])
+            except TextRefused as error:
+                job.refused[(row.kind, row.id)] = str(error)
+
+
+def _embed(job: _Job, found: list[Unembedded]) -> None:
+    """Embed and store rows, in requests of at most `batch` texts."""
+    texts = [row.texts(job.settings) for row in found]
+    flat = [text for own in texts for text in own]
+    vectors: list[Vector] = []
+    for start in range(0, len(flat), job.batch):
+        _claim(job)
+        vectors += job.embedder.embed_passages(flat[start : start + job.batch], job.settings.embed_timeout_s)
+    left = iter(vectors)
+    with job.database.transaction(job.settings.connect_timeout_s, job.settings.statement_timeout_s) as connection:
         upkeep.embed(connection, found, [list(islice(left, len(own))) for own in texts])
     job.done += len(found)
-
-
-def _vectors(job: _Job, texts: list[str]) -> list[Vector]:
-    """Embed in requests of at most `batch` texts. The index in TextRefused is that in `texts`."""
-    vectors: list[Vector] = []
-    for start in range(0, len(texts), job.batch):
-        _claim(job)
-        try:
-            vectors += job.embedder.embed_passages(texts[start : start + job.batch], job.settings.embed_timeout_s)
-        except TextRefused as error:
-            raise TextRefused(str(error), start + error.index) from None
-    return vectors
 
 
 def _report(job: _Job, console: Console, left: int, interrupted: bool) -> None:
