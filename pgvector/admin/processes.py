@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rich.table import Table
 
-from ..model import Counters
-from ..outbox.inspection import Backlog, Condition, Process, summed, total
+from ..model import Counters, now
+from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
 from .console import age, counted, rows_table, size
 
 PROBLEM_CHARS_MAX = 240
+HEARTBEAT_KEYS = ("started", "last_success", "failing_since", "problem", "healed")
 COLUMNS = (
     "Process",
     "State",
@@ -29,26 +31,21 @@ COLUMNS = (
 )
 
 
-def in_condition(condition: Condition, found: Iterable[Process], stuck_after_s: float) -> list[Process]:
-    """Those of the processes that are in this condition."""
-    return [process for process in found if process.condition(stuck_after_s) == condition]
-
-
 def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
     """JSON values of the running processes, their totals, and what ended processes left."""
     alive = [process for process in found if process.alive]
     dead = [process for process in found if not process.alive]
     heartbeats = [process.heartbeat for process in alive if process.heartbeat]
-    oldest = total(process.waiting for process in alive).oldest
+    conditions = Counter(process.condition(stuck_after_s) for process in found)
     return {
         "processes": [_process(process, stuck_after_s) for process in alive],
         "all_processes": {
             "counters": _counters(summed(one.counters for one in heartbeats)),
             "healed": sum(one.healed for one in heartbeats),
-            "oldest_pending_s": oldest and _age_s(oldest),
+            "oldest_pending_s": _age_s(total(process.waiting for process in alive).oldest),
             "last_success": max((one.last_success for one in heartbeats if one.last_success), default=None),
-            "stuck": len(in_condition("stuck", found, stuck_after_s)),
-            "failing": len(in_condition("failing", found, stuck_after_s)),
+            "stuck": conditions["stuck"],
+            "failing": conditions["failing"],
         },
         "dead_processes": {"count": len(dead), "events": sum(process.waiting.events for process in dead)},
     }
@@ -59,20 +56,19 @@ def name(process: Process) -> str:
     return f"process {process.pid}" if process.pid else f"the owner of {process.folder}"
 
 
-def stuck_line(process: Process) -> str:
-    """What a stuck process does not store, and since when."""
-    since = f", last progress {age(process.still_since)}" if process.still_since else ""
-    orphaned = " of an ended process" if process.heartbeat is None and process.new_owner else ""
-    return f"{name(process)} stores nothing{since}; {counted(process.pending, 'event')}{orphaned} pending"
-
-
-def failing_line(process: Process) -> str:
-    """The problem that a failing process reports, and since when."""
-    heartbeat = process.heartbeat
-    if heartbeat is None:
-        return name(process)
-    since = f" (began {age(heartbeat.failing_since)})" if heartbeat.failing_since else ""
-    return f"{name(process)}: {safe_line(heartbeat.problem, PROBLEM_CHARS_MAX)}{since}"
+def troubled(found: list[Process], stuck_after_s: float) -> Iterator[tuple[Process, bool, str]]:
+    """Stuck processes and then failing ones: whether the process is stuck, and what it does not do since when."""
+    for process in found:
+        if process.condition(stuck_after_s) == "stuck":
+            since = f", last progress {age(process.still_since)}" if process.still_since else ""
+            orphaned = " of an ended process" if process.heartbeat is None and process.new_owner else ""
+            pending = f"{counted(process.pending, 'event')}{orphaned} pending"
+            yield process, True, f"{name(process)} stores nothing{since}; {pending}"
+    for process in found:
+        if process.heartbeat and process.condition(stuck_after_s) == "failing":
+            began = process.heartbeat.failing_since
+            problem = safe_line(process.heartbeat.problem, PROBLEM_CHARS_MAX)
+            yield process, False, f"{name(process)}: {problem}{f' (began {age(began)})' if began else ''}"
 
 
 def summary(found: list[Process]) -> str:
@@ -111,22 +107,18 @@ def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
 
 
 def _process(process: Process, stuck_after_s: float) -> dict[str, Any]:
-    heartbeat, oldest = process.heartbeat, process.waiting.oldest
+    heartbeat, waiting = process.heartbeat, process.waiting
     return {
         "pid": process.pid,
         "adopted": heartbeat is None and process.new_owner is not None,
         "spool": process.folder.name,
         "state": process.condition(stuck_after_s),
-        "started": heartbeat and heartbeat.started,
         "told": heartbeat and heartbeat.at,
-        "last_success": heartbeat and heartbeat.last_success,
-        "failing_since": heartbeat and heartbeat.failing_since,
-        "problem": heartbeat and heartbeat.problem,
         "still_since": process.still_since,
         "counters": heartbeat and _counters(heartbeat.counters),
-        "healed": heartbeat and heartbeat.healed,
-        "waiting": {"events": process.waiting.events, "bytes": process.waiting.bytes, "oldest": oldest},
-        "oldest_pending_s": oldest and _age_s(oldest),
+        **{name: getattr(heartbeat, name, None) for name in HEARTBEAT_KEYS},
+        "waiting": {"events": waiting.events, "bytes": waiting.bytes, "oldest": waiting.oldest},
+        "oldest_pending_s": _age_s(waiting.oldest),
     }
 
 
@@ -134,5 +126,5 @@ def _counters(counters: Counters) -> dict[str, Any]:
     return {**asdict(counters), "balanced": counters.balanced}
 
 
-def _age_s(at: datetime) -> float:
-    return round(max(0.0, (datetime.now(UTC) - at).total_seconds()), 1)
+def _age_s(at: datetime | None) -> float | None:
+    return round(max(0.0, (now() - at).total_seconds()), 1) if at else None

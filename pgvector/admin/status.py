@@ -30,23 +30,17 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("counting"):
         found = overview(settings, here.path, themes_max=args.themes)
     waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
-    console.data(
-        {
-            **_document(found, settings, here.path, waiting, dead_letters),
-            **processes.document(running, stuck_after_s),
-        }
-    )
+    document = _document(found, settings, here.path, waiting, dead_letters)
+    console.data({**document, **processes.document(running, stuck_after_s)})
     console.show(facts_table([*_facts(found, waiting, dead_letters), ("Processes", processes.summary(running))]))
     if any(process.alive for process in running):
         console.show("", processes.table(running, stuck_after_s))
     if found.themes:
         console.show("", _themes(found))
-    stuck = processes.in_condition("stuck", running, stuck_after_s)
-    failing = processes.in_condition("failing", running, stuck_after_s)
-    problems = [*map(processes.stuck_line, stuck), *map(processes.failing_line, failing)]
-    for problem in [found.problem, *problems] if found.problem else problems:
+    troubled = list(processes.troubled(running, stuck_after_s))
+    for problem in filter(None, (found.problem, *(line for _, _, line in troubled))):
         console.say(f"hermes-pgvector: {problem}")
-    return 1 if found.problem or stuck else 0
+    return 1 if found.problem or any(stuck for _, stuck, _ in troubled) else 0
 
 
 def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:
@@ -94,7 +88,7 @@ def _document(found: Overview, settings: Settings, home: Path, waiting: Backlog,
         "database": {
             "where": found.where,
             "embedded": not settings.dsn.get_secret_value(),
-            "reachable": found.reachable,
+            "reachable": found.seconds is not None,
             "problem": found.problem,
             "connect_s": found.seconds,
             "server_version": facts and facts.server_version,

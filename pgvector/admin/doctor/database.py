@@ -23,7 +23,7 @@ def database(found: Overview) -> Iterator[Check]:
         what, _, remedy = found.problem.partition("; ")
         yield Check("database", "warning", f"{what}: {found.where}", remedy)
         return
-    if not found.reachable or found.facts is None:
+    if found.facts is None:
         remedy = "start Postgres or correct HERMES_PGVECTOR_DSN; until it answers, events wait in the spool"
         yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
         return

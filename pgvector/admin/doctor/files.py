@@ -71,19 +71,15 @@ def _spools(running: list[Process], settings: Settings) -> Check:
 
 
 def _writers(running: list[Process], settings: Settings) -> Iterator[Check]:
-    stuck = processes.in_condition("stuck", running, settings.stuck_after_s)
-    failing = processes.in_condition("failing", running, settings.stuck_after_s)
-    for process in stuck:
-        remedy = (
-            f"end {processes.name(process)}; its events are kept, and the next session stores them, "
-            "or: hermes-pgvector spool flush"
-        )
-        yield Check("writer", "problem", processes.stuck_line(process), remedy)
-    for process in failing:
-        remedy = "fix the cause; until then the events wait in the spool"
-        yield Check("writer", "warning", processes.failing_line(process), remedy)
-    if not stuck and not failing:
+    troubled = list(processes.troubled(running, settings.stuck_after_s))
+    if not troubled:
         yield Check("writer", "ok", processes.summary(running))
+    for process, stuck, line in troubled:
+        if stuck:
+            end = f"end {processes.name(process)}; its events are kept, and the next session stores them"
+            yield Check("writer", "problem", line, f"{end}, or: hermes-pgvector spool flush")
+        else:
+            yield Check("writer", "warning", line, "fix the cause; until then the events wait in the spool")
 
 
 def _dead_letters(home: Home) -> Check:
