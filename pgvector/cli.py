@@ -73,8 +73,6 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of stdout has ended; the interpreter must not fail when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)

@@ -78,8 +78,9 @@ def _add_search(commands: Commands) -> None:
     search.add_argument("--session", default="", metavar="ID", help="the session of scope `session`")
     kinds = ("memory", "turns", "both")
     search.add_argument("--kind", choices=kinds, default="both", help="what to search (default both)")
-    search.add_argument("--target", choices=("memory", "user"), help=TARGET_HELP)
-    search.add_argument("--role", choices=("user", "assistant"), default="", help="only turns of this side")
+    side = search.add_mutually_exclusive_group()  # only entries have a target, only turns have a role
+    side.add_argument("--target", choices=("memory", "user"), help=TARGET_HELP)
+    side.add_argument("--role", choices=("user", "assistant"), default="", help="only turns of this side")
     search.add_argument("--since", default="", metavar="TIME", help=f"nothing older than {TIME_HELP}")
     search.add_argument("--until", default="", metavar="TIME", help="nothing newer; a date includes the whole day")
     text = "turns to show before and after each turn found (default 0)"

@@ -108,15 +108,6 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def size(number: float) -> str:
-    """A number of bytes as text, such as `3.2 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if number >= 10 or unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"
-
-
 def local_time(at: datetime | None) -> str:
     """A time in the time zone of this machine; empty for None."""
     return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else ""
@@ -141,9 +132,9 @@ def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
         # Otherwise the interpreter fails again when it flushes the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
         raise PgvectorError(f"stdout cannot be written: {error.strerror}") from None

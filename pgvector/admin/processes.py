@@ -8,12 +8,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from rich.filesize import decimal as size
 from rich.table import Table
 
 from ..model import Counters, now
 from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
-from .console import age, counted, rows_table, size
+from .console import age, counted, rows_table
 
 PROBLEM_CHARS_MAX = 240
 HEARTBEAT_KEYS = ("started", "last_success", "failing_since", "problem", "healed")

@@ -37,7 +37,6 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     until = times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")
     _check(args, theme, settings)
-    # Only entries have a target, only turns have a role.
     kinds: tuple[Kind, ...] = ("entries",) if args.target else ("turns",) if args.role else _KINDS[args.kind]
     start_server(Database(settings, home))
     with running(settings, home) as runtime:
@@ -64,12 +63,10 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, theme: str, settings: Settings) -> None:
-    if not 1 <= args.top_k <= settings.recall_limit_max:
-        raise BadArgument(f"--top-k is {args.top_k}; it must be from 1 to {settings.recall_limit_max}")
+    if args.top_k > settings.recall_limit_max:
+        raise BadArgument(f"--top-k is {args.top_k}; recall_limit_max allows {settings.recall_limit_max}")
     if not args.query.strip():
         raise BadArgument("the query is empty; give a text to search for")
-    if args.target and args.role:
-        raise BadArgument("--target selects entries and --role selects turns; give one of them")
     if args.target and args.kind == "turns":
         raise BadArgument("--target selects entries and excludes --kind turns")
     if args.role and args.kind == "memory":

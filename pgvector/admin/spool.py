@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal as size
+
 from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
-from ..model import Counters, Event
+from ..model import Counters
 from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
 from ..outbox.spool import Spool
@@ -21,7 +23,7 @@ from ..settings import Settings, load
 from ..store.connection.database import unusable
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise, reserved
-from .console import Console, age, counted, json_default, local_time, rows_table, size
+from .console import Console, age, counted, json_default, local_time, rows_table
 from .database import running
 
 EVENT_COLUMNS = ("Id", "Kind", "Theme", "Since", "Size", "Reason")
@@ -32,11 +34,12 @@ REASON_CHARS_MAX = 240
 RETRY_S = 0.5
 NOT_ALLOWED = "the theme is not in allowed_themes; add it there, or give --theme"
 DAMAGED = "damaged"
+DAMAGED_FOR_GOOD = "it is damaged and cannot be stored; see it with `spool show`, delete it with `spool drop`"
 
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """List the dead letters and the spools, without the texts of users. Returns 0."""
-    here = _home(home)
+    here = Home(home, load(home).spool_dir)
     events = sorted(map(_summary, DeadLetters(here.state)), key=lambda row: row["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
@@ -56,7 +59,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
 
 def show(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print one dead letter with all its texts; control characters are printed as escapes. Returns 0."""
-    item = DeadLetters(_home(home).state).find(args.id)
+    item = DeadLetters(Home(home).state).find(args.id)
     document = {**_summary(item), "event": asdict(item.event) if item.event else item.raw}
     console.data(document)
     console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=json_default)))
@@ -68,17 +71,19 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     An event that cannot be stored becomes a dead letter again, or waits in the spool. None is stored twice.
     """
-    settings, here = load(home), _home(home)
+    settings = load(home)
+    here = Home(home, settings.spool_dir)
     letters = DeadLetters(here.state)
+    theme = _theme(args.theme, settings)
     if reason := unusable(settings):
         raise SettingsError(reason)
     with letters.locked(), console.busy("storing"):
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
-        folder, filed, refused = _file(here, letters, settings, chosen, args.theme)
+        folder, filed, refused = _file(here, letters, settings, chosen, theme)
         problem = _store(settings, home, args.wait)[0] if filed else ""
         if folder and folder.exists():
             problem = problem or "a running process has taken them over"
-        refused |= {letter.id: letter.reason for letter in _existing(letters, filed)}
+        refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]
     settled, waiting = ([], accepted) if problem else (accepted, [])
     console.data({"settled": settled, "waiting": waiting, "refused": refused, "problem": problem})
@@ -100,11 +105,12 @@ def _file(
     # On disk only: an event that was on disk must not move to memory.
     spool = Spool(here.spool, bytes_max=settings.spool_max_mb << 20, window_max=1, fsync=settings.spool_fsync)
     try:
-        for item in _existing(letters, chosen):
-            event = _under(theme, item.event, settings)
-            reason = _refusal(event, settings)
-            if event is None or reason:
-                refused[item.id] = reason
+        for item in filter(None, map(letters.read, chosen)):
+            event = replace(item.event, theme=theme or item.event.theme) if item.event else None
+            if event is None:
+                refused[item.id] = DAMAGED_FOR_GOOD
+            elif not allowed(event.theme, settings.allowed_themes):
+                refused[item.id] = NOT_ALLOWED
             elif not spool.append(event):
                 refused[item.id] = "the spool is full, or cannot be written"
             else:
@@ -130,7 +136,7 @@ def _store(settings: Settings, home: Path, wait_s: float) -> tuple[str, Counters
 
 def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Delete dead letters. Returns 0. Raises BadArgument for all without `--yes`."""
-    letters = DeadLetters(_home(home).state)
+    letters = DeadLetters(Home(home).state)
     if not args.id and not args.yes:
         raise BadArgument(f"this deletes {counted(len(letters.ids()), 'event')} for good; add --yes to do it")
     with letters.locked():
@@ -143,7 +149,8 @@ def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def flush(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Store the events of ended processes, for about `--wait` seconds. Returns 1 when some are left."""
-    settings, here = load(home), _home(home)
+    settings = load(home)
+    here = Home(home, settings.spool_dir)
     problem, counts = "", Counters()
     with console.busy("storing"):
         if _waiting(here, alive=False):
@@ -168,33 +175,18 @@ def _waiting(here: Home, *, alive: bool) -> int:
     return sum(process.waiting.events for process in processes(here.spool) if process.alive is alive)
 
 
-def _home(home: Path) -> Home:
-    return Home(home, load(home).spool_dir)
-
-
 def _in_order(letters: DeadLetters) -> list[str]:
     """The ids of all dead letters in the order of their events: a removal must follow its add."""
     found = ((letter.event.at if letter.event else letter.at, letter.id) for letter in letters)
     return [name for _, name in sorted(found)]
 
 
-def _existing(letters: DeadLetters, names: list[str]) -> Iterator[DeadLetter]:
-    return (letter for name in names if (letter := letters.read(name)) is not None)
-
-
-def _under(theme: str, event: Event | None, settings: Settings) -> Event | None:
-    if not theme or event is None:
-        return event
-    chosen = aliased(normalise(theme), settings.theme_aliases)
-    if reserved(chosen):
-        raise BadArgument(f"theme {chosen[:CELL_CHARS_MAX]!r} is reserved for one person or room; give another")
-    return replace(event, theme=chosen)
-
-
-def _refusal(event: Event | None, settings: Settings) -> str:
-    if event is None:
-        return "it is damaged and cannot be stored; see it with `spool show`, delete it with `spool drop`"
-    return "" if allowed(event.theme, settings.allowed_themes) else NOT_ALLOWED
+def _theme(given: str, settings: Settings) -> str:
+    """The theme to store events under; empty for that of each event. Raises BadArgument."""
+    theme = aliased(normalise(given), settings.theme_aliases) if given else ""
+    if reserved(theme):
+        raise BadArgument(f"theme {theme[:CELL_CHARS_MAX]!r} is reserved for one person or room; give another")
+    return theme
 
 
 def _summary(item: DeadLetter) -> dict[str, Any]:

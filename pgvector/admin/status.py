@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal as size
 from rich.table import Table
 
 from ..mirror.home import Home
@@ -16,7 +17,7 @@ from ..outbox.inspection import processes as processes_of
 from ..settings import Settings, load
 from ..text.sanitize import safe_line
 from . import processes
-from .console import Console, counted, facts_table, local_time, rows_table, size
+from .console import Console, counted, facts_table, local_time, rows_table
 from .overview import Overview, overview
 
 THEME_CHARS_MAX = 40

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ..settings import load
 from ..store import theme_index
 from ..store.schema import verification
 from ..store.schema.preflight import ADMINISTRATOR, admin_connection
 from ..store.theme_index import ThemeIndex
 from ..text.sanitize import safe_line
-from .console import Console, counted, rows_table, size
+from .console import Console, counted, rows_table
 from .database import administrators_dsn
 
 THEME_CHARS_MAX = 40

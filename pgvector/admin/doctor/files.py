@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ...mirror.home import Home
 from ...outbox.dead_letters import DeadLetters
 from ...outbox.inspection import Process, total
@@ -15,7 +17,7 @@ from ...outbox.inspection import processes as processes_of
 from ...settings import Settings
 from ...text.sanitize import safe_line
 from .. import processes
-from ..console import counted, size
+from ..console import counted
 from . import Check
 
 WAIT_S_MAX = 600
