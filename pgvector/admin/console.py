@@ -1,12 +1,13 @@
-"""Output of a command: data on stdout, messages on stderr, colours in a terminal only."""
+"""Input and output of a command: data on stdout, messages on stderr, colours in a terminal only."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,17 +18,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import PgvectorError
+from ..errors import PgvectorError, SettingsError
 from ..version import __version__
 
 PIPED_COLUMNS = 160
+ANSWERS_MAX = 100
 
 
 class Console:
-    """The output of one command. With `as_json` stdout gets one JSON document and nothing else."""
+    """Output and questions of one command. With `as_json` stdout gets one JSON document and nothing else.
+
+    Enter takes the default answer of a question. The end of the input raises KeyboardInterrupt, as Ctrl-C does, and
+    more than `ANSWERS_MAX` answers SettingsError.
+    """
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self._answers = 0
         # Without a terminal there is no edge to wrap at, but a table needs some width.
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_COLUMNS
         self._out = RichConsole(highlight=False, markup=False, emoji=False, width=width)
@@ -68,6 +75,47 @@ class Console:
             console=self._err,
             disable=not self._err.is_terminal,
         )
+
+    # Questions: plain lines, which work in every terminal and in a pipe
+
+    def choose(self, question: str, options: Sequence[tuple[str, str]], default: int) -> int:
+        """The index of the chosen option; each option is a name and a remark."""
+        self.say(question)
+        for number, (name, remark) in enumerate(options, 1):
+            self.say(f"  {number}  {name}{f': {remark}' if remark else ''}")
+        while True:
+            given = self._line(f"Number [{default + 1}]: ")
+            if not given:
+                return default
+            if given.isascii() and given.isdecimal() and 1 <= int(given) <= len(options):
+                return int(given) - 1
+            self.say(f"type a number from 1 to {len(options)}")
+
+    def ask(self, question: str, default: str = "", *, shown: str = "") -> str:
+        """A line of text; `shown` is printed in place of a secret default."""
+        self.say(question)
+        return self._line(f"[{shown or default}]: " if default else ": ") or default
+
+    def hidden(self, question: str) -> str:
+        """A line that is not echoed."""
+        self.say(f"{question} (input is hidden)")
+        return self._line(": ", getpass.getpass if sys.stdin.isatty() else input)
+
+    def confirm(self, question: str, *, default: bool = True) -> bool:
+        """Yes or no."""
+        while True:
+            given = self._line(f"{question} [{'Y/n' if default else 'y/N'}]: ").lower()
+            if given in ("", "y", "yes", "n", "no"):
+                return given in ("y", "yes") if given else default
+
+    def _line(self, prompt: str, read: Callable[[str], str] = input) -> str:
+        self._answers += 1
+        if self._answers > ANSWERS_MAX:
+            raise SettingsError(f"gave up after {ANSWERS_MAX} answers; nothing is changed")
+        try:
+            return read(prompt.encode("ascii", "replace").decode()).strip()
+        except EOFError:
+            raise KeyboardInterrupt from None
 
 
 def version(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001

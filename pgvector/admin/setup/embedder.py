@@ -15,7 +15,6 @@ from ...store.schema.verification import SchemaState
 from ..configuration import validated
 from ..console import Console
 from ..embedder import mismatch, response_ms
-from .prompts import Prompts
 
 OLLAMA_S_MAX = 2.0
 MODELS_SHOWN = 9
@@ -34,8 +33,8 @@ class EmbedderChoice:
 class EmbedderQuestions:
     """The questions about the embedder. `stored` is the schema of the database, None when it is new."""
 
-    def __init__(self, settings: Settings, stored: SchemaState | None, prompts: Prompts, console: Console) -> None:
-        self._settings, self._stored, self._prompts, self._console = settings, stored, prompts, console
+    def __init__(self, settings: Settings, stored: SchemaState | None, console: Console) -> None:
+        self._settings, self._stored, self._console = settings, stored, console
         self._ollama = discovery.ollama_url()
 
     def ask(self) -> EmbedderChoice:
@@ -46,7 +45,7 @@ class EmbedderQuestions:
             with self._console.busy("looking for Ollama"):
                 offered = discovery.ollama_models(self._ollama, OLLAMA_S_MAX)
             options = self._options(offered)
-            chosen = self._prompts.choose(
+            chosen = self._console.choose(
                 "Which model should turn texts into vectors, for search by meaning?",
                 [(name, remark) for name, remark, _ in options],
                 default=self._default(offered),
@@ -87,19 +86,19 @@ class EmbedderQuestions:
             why = "Ollama does not answer there" if offered is None else "it has no models"
             raise SettingsError(f"{why}; try: ollama pull {models.DEFAULT_OVER_HTTP}")
         shown = offered[:MODELS_SHOWN]
-        model = shown[self._prompts.choose("Which model?", [(name, "") for name in shown], default=0)]
+        model = shown[self._console.choose("Which model?", [(name, "") for name in shown], default=0)]
         values = {"embed_url": self._ollama, "embed_model": model, "embed_key_env": "", "embed_api": "ollama"}
         return tried(changed(self._settings, **values), {}, self._console)
 
     def _elsewhere(self) -> EmbedderChoice:
         now = self._settings
-        url = self._prompts.ask(
+        url = self._console.ask(
             "Its address, like https://api.openai.com/v1 or http://host:11434",
             now.embed_url,
             shown=without_secrets(now.embed_url) if now.embed_url else "",
         )
-        model = self._prompts.ask("The name of the model", now.embed_model or models.DEFAULT_OVER_HTTP)
-        variable = self._prompts.ask(
+        model = self._console.ask("The name of the model", now.embed_model or models.DEFAULT_OVER_HTTP)
+        variable = self._console.ask(
             "The environment variable with its API key, like OPENAI_API_KEY (none: -)", now.embed_key_env or "-"
         )
         variable = "" if variable == "-" else variable
@@ -107,7 +106,7 @@ class EmbedderQuestions:
             raise SettingsError(f"{variable[:40]!r} is not a variable name; the key itself is asked for after it")
         key = ""
         if variable and not os.environ.get(variable):
-            key = self._prompts.hidden(f"{variable} is not set. The key, to be saved in .env")
+            key = self._console.hidden(f"{variable} is not set. The key, to be saved in .env")
         settings = changed(now, embed_url=url, embed_model=model, embed_key_env=variable)
         return tried(settings, {variable: key} if key else {}, self._console)
 
@@ -116,7 +115,7 @@ class EmbedderQuestions:
         if not problem:
             return True
         self._console.say(f"✗ {problem}")
-        return self._prompts.confirm("Take it anyway? Recall then searches by words only", default=False)
+        return self._console.confirm("Take it anyway? Recall then searches by words only", default=False)
 
 
 def changed(settings: Settings, **values: Any) -> Settings:

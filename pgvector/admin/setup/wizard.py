@@ -18,10 +18,8 @@ from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider, restored_on_error
 from ..console import Console
 from ..embedder import MISMATCH_REMEDY, mismatch
-from . import database as databases
-from .database import DatabaseChoice, DatabaseQuestions
+from .database import DatabaseChoice, DatabaseChooser
 from .embedder import EmbedderChoice, EmbedderQuestions, changed, tried
-from .prompts import Prompts
 from .round_trip import round_trip
 
 KEYS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
@@ -73,7 +71,6 @@ class _Setup:
         self, home: Path, console: Console, args: argparse.Namespace, activate: Callable[[Mapping[str, Any]], bool]
     ) -> None:
         self._home, self._console, self._given, self._activate = home, console, args, activate
-        self._prompts = Prompts(console)
         self._settings = load(home)
         self._server = EmbeddedServer(home, self._settings.data_dir) if available() else None
         self._fixed = configuration.exported(home, ("dsn", *KEYS))
@@ -106,11 +103,10 @@ class _Setup:
         dsn = self._given.dsn
         if dsn is None and not self._given.embedded and (self._given.yes or "dsn" in self._fixed):
             dsn = self._settings.dsn.get_secret_value()
+        chooser = DatabaseChooser(self._settings, self._server, self._console)
         if dsn:
-            return databases.own(dsn, self._settings, self._console)
-        if self._given.embedded or self._given.yes:
-            return databases.embedded(self._settings, self._server, self._console)
-        return DatabaseQuestions(self._settings, self._server, self._prompts, self._console).ask()
+            return chooser.own(dsn, ask=False)
+        return chooser.embedded() if self._given.embedded or self._given.yes else chooser.ask()
 
     def _choose_embedder(self, database: DatabaseChoice) -> EmbedderChoice:
         settings = changed(self._settings, dsn=database.dsn)
@@ -121,7 +117,7 @@ class _Setup:
         named = {key: value for key, value in given.items() if value is not None}
         if not (named or self._given.yes or set(self._fixed) & {"embed_url", "embed_model"}):
             self._console.say("")
-            return EmbedderQuestions(settings, stored, self._prompts, self._console).ask()
+            return EmbedderQuestions(settings, stored, self._console).ask()
         choice = tried(changed(settings, **named), {}, self._console)
         problem = mismatch(choice.model, choice.dimensions, stored)
         if problem:
