@@ -7,11 +7,11 @@ import getpass
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -23,6 +23,8 @@ from ..version import __version__
 
 PIPED_COLUMNS = 160
 ANSWERS_MAX = 100
+
+Cell: TypeAlias = str | int | Text | None
 
 
 class Console:
@@ -135,20 +137,23 @@ def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = ()) -> Table:
-    """A table with a header. The columns in `numbers` are right-aligned; the last column wraps."""
+def rows_table(rows: Sequence[Mapping[str, Cell]]) -> Table:
+    """A table of one or more rows, each with its cells by column. Numbers are right-aligned; the last column wraps."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for name in columns:
-        last = name == columns[-1]
-        table.add_column(
-            name,
-            justify="right" if name in numbers else "left",
-            no_wrap=not last,
-            overflow="fold" if last else "ellipsis",
-        )
+    *others, last = rows[0]
+    for name in others:
+        right = any(isinstance(row[name], int) for row in rows)
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    table.add_column(last, overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        table.add_row(*map(_cell, row.values()))
     return table
+
+
+def _cell(value: Cell) -> Text:
+    if isinstance(value, Text):
+        return value
+    return Text(f"{value:,}" if isinstance(value, int) else value or "")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -161,8 +166,10 @@ def local_time(at: datetime | None) -> str:
     return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else ""
 
 
-def age(at: datetime) -> str:
-    """The time since `at`, such as `3 hours ago`."""
+def age(at: datetime | None) -> str:
+    """The time since `at`, such as `3 hours ago`; empty for None."""
+    if at is None:
+        return ""
     seconds = (datetime.now(UTC) - at).total_seconds()
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:

@@ -9,27 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from rich.filesize import decimal as size
-from rich.table import Table
 
 from ..model import Counters, now
 from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
-from .console import age, counted, rows_table
+from .console import Cell, age, counted
 
 PROBLEM_CHARS_MAX = 240
 HEARTBEAT_KEYS = ("started", "last_success", "failing_since", "problem", "healed")
-COLUMNS = (
-    "Process",
-    "State",
-    "Offered",
-    "Refused",
-    "Stored",
-    "Dead letters",
-    "Pending",
-    "Backfilled",
-    "Oldest",
-    "Last success",
-)
 
 
 def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
@@ -89,22 +76,22 @@ def waiting_line(waiting: Backlog) -> str:
     return f"{counted(waiting.events, 'event')} waiting ({size(waiting.bytes)}) from {owners}{since}"
 
 
-def table(found: list[Process], stuck_after_s: float) -> Table:
-    """A row for each running process, with its counters."""
-    rows = [_cells(process, stuck_after_s) for process in found if process.alive]
-    return rows_table(COLUMNS, rows, numbers=COLUMNS[2:8])
-
-
-def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
-    heartbeat, success = process.heartbeat, ""
-    numbers: tuple[int | str, ...] = ("", "", "", "", process.pending, "")
-    if heartbeat is not None:
-        counts = heartbeat.counters
-        numbers = (counts.offered, counts.refused, counts.applied, counts.set_aside, counts.pending, heartbeat.healed)
-        success = age(heartbeat.last_success) if heartbeat.last_success else "never"
-    cells = (f"{number:,}" if isinstance(number, int) else number for number in numbers)
-    oldest = age(process.waiting.oldest) if process.waiting.oldest else ""
-    return (str(process.pid or "?"), process.condition(stuck_after_s), *cells, oldest, success)
+def row(process: Process, stuck_after_s: float) -> dict[str, Cell]:
+    """The cells of a running process in a table, with its counters."""
+    heartbeat = process.heartbeat
+    counts = heartbeat.counters if heartbeat else None
+    return {
+        "Process": str(process.pid or "?"),
+        "State": process.condition(stuck_after_s),
+        "Offered": counts.offered if counts else None,
+        "Refused": counts.refused if counts else None,
+        "Stored": counts.applied if counts else None,
+        "Dead letters": counts.set_aside if counts else None,
+        "Pending": counts.pending if counts else process.pending,
+        "Backfilled": heartbeat.healed if heartbeat else None,
+        "Oldest": age(process.waiting.oldest),
+        "Last success": age(heartbeat.last_success) or "never" if heartbeat else None,
+    }
 
 
 def _process(process: Process, stuck_after_s: float) -> dict[str, Any]:

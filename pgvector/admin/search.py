@@ -19,7 +19,7 @@ from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import DEFAULT_THEME, normalise
-from .console import Console, counted, local_time, rows_table
+from .console import Cell, Console, counted, local_time, rows_table
 from .database import running, start_server, wait_ready
 
 BUDGET_S_MIN = 10.0
@@ -82,8 +82,10 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
         if not recall.hits:
             console.show(f"{_TITLES[name]}: nothing found")
         else:
-            rows = [(f"{hit.score:.2f}", _described(hit, explain)) for hit in recall.hits]
-            console.show(rows_table(("Score", _TITLES[name]), rows))
+            rows: list[dict[str, Cell]] = [
+                {"Score": f"{hit.score:.2f}", _TITLES[name]: _described(hit, explain)} for hit in recall.hits
+            ]
+            console.show(rows_table(rows))
         if explain:
             console.show(_explained(recall))
     for reason in dict.fromkeys(reason for recall in answers.values() for reason in recall.degraded):

@@ -23,11 +23,9 @@ from ..settings import Settings, load
 from ..store.connection.database import unusable
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise, reserved
-from .console import Console, age, counted, json_default, local_time, rows_table
+from .console import Cell, Console, age, counted, json_default, local_time, rows_table
 from .database import running
 
-EVENT_COLUMNS = ("Id", "Kind", "Theme", "Since", "Size", "Reason")
-SPOOL_COLUMNS = ("Spool", "Process", "Waiting", "Size", "Oldest")
 ID_CHARS_MIN = 12
 CELL_CHARS_MAX = 60
 REASON_CHARS_MAX = 240
@@ -40,16 +38,16 @@ DAMAGED_FOR_GOOD = "it is damaged and cannot be stored; see it with `spool show`
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """List the dead letters and the spools, without the texts of users. Returns 0."""
     here = Home(home, load(home).spool_dir)
-    events = sorted(map(_summary, DeadLetters(here.state)), key=lambda row: row["set_aside"])
+    events = sorted(map(_summary, DeadLetters(here.state)), key=lambda event: event["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     if events:
-        chars = _unique_chars([row["id"] for row in events])
-        console.show(rows_table(EVENT_COLUMNS, [_cells(row, chars) for row in events], numbers=("Size",)))
+        chars = _unique_chars([event["id"] for event in events])
+        console.show(rows_table([_event_row(event, chars) for event in events]))
     else:
         console.show("no dead letters")
     if spools:
-        console.show("", rows_table(SPOOL_COLUMNS, [_spool_cells(one) for one in spools], numbers=SPOOL_COLUMNS[2:4]))
+        console.show("", rows_table([_spool_row(process) for process in spools]))
     else:
         console.show("no spools")
     if events:
@@ -210,15 +208,15 @@ def _unique_chars(ids: Sequence[str]) -> int:
     return chars
 
 
-def _cells(row: dict[str, Any], id_chars: int) -> tuple[str, ...]:
-    return (
-        row["id"][:id_chars],
-        row["kind"],
-        safe_line(row["theme"] or "", CELL_CHARS_MAX),
-        local_time(row["set_aside"]),
-        size(row["bytes"]),
-        safe_line(row["reason"], REASON_CHARS_MAX),
-    )
+def _event_row(event: dict[str, Any], id_chars: int) -> dict[str, Cell]:
+    return {
+        "Id": event["id"][:id_chars],
+        "Kind": event["kind"],
+        "Theme": safe_line(event["theme"] or "", CELL_CHARS_MAX),
+        "Since": local_time(event["set_aside"]),
+        "Size": size(event["bytes"]),
+        "Reason": safe_line(event["reason"], REASON_CHARS_MAX),
+    }
 
 
 def _spool(process: Process) -> dict[str, Any]:
@@ -232,16 +230,15 @@ def _spool(process: Process) -> dict[str, Any]:
     }
 
 
-def _spool_cells(process: Process) -> tuple[str, ...]:
-    pid = f" {process.pid}" if process.pid else ""
+def _spool_row(process: Process) -> dict[str, Cell]:
     waiting = process.waiting
-    return (
-        process.folder.name[:12],
-        f"{'running' if process.alive else 'ended'}{pid}",
-        f"{waiting.events:,}",
-        size(waiting.bytes),
-        age(waiting.oldest) if waiting.oldest else "",
-    )
+    return {
+        "Spool": process.folder.name[:ID_CHARS_MIN],
+        "Process": f"{'running' if process.alive else 'ended'} {process.pid or ''}",
+        "Waiting": waiting.events,
+        "Size": size(waiting.bytes),
+        "Oldest": age(waiting.oldest),
+    }
 
 
 def _printable(text: str) -> str:
