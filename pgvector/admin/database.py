@@ -13,7 +13,10 @@ from ..runtime import Runtime, acquire, release
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
+from ..store.schema import migrations
+from ..store.schema.preflight import admin_connection
 from .console import Console
+from .embedder import vector_length
 
 ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
 READY_S_MAX = 60.0
@@ -81,3 +84,21 @@ def administrators_dsn(
         with console.busy("starting the embedded server"):
             start_server(database, create=create)
     return database.dsn, database.server is not None
+
+
+def apply_missing(
+    dsn: str, settings: Settings, console: Console, *, role: str | None = None, dimensions: int | None = None
+) -> list[str]:
+    """Apply the migrations that a database lacks, and return their names. `role` is granted what agents need.
+
+    New tables get vectors of `dimensions`, else as the embedder of the settings makes them. Raises as `migrate` does,
+    and EmbedderUnavailable when only the embedder knows the number and does not answer.
+    """
+    if dimensions is None:
+        with admin_connection(dsn) as connection:
+            pending = migrations.pending(connection)
+        if pending == [migration.name for migration in migrations.migration_files()]:
+            dimensions = vector_length(settings)
+        if dimensions is not None:
+            console.say(f"vectors get {dimensions} dimensions, as the embedder of this home makes them")
+    return migrations.migrate(dsn, runtime_role=role, dimensions=dimensions, progress=console.say)

@@ -12,10 +12,8 @@ from ..errors import SettingsError
 from ..settings import load
 from ..store.connection.database import Database
 from ..store.embedded.server import EmbeddedServer
-from ..store.schema import migrations
-from ..store.schema.preflight import admin_connection
 from .console import Console, facts_table
-from .embedder import vector_length
+from .database import apply_missing
 from .overview import ABSENT
 
 
@@ -52,10 +50,7 @@ def _start(home: Path, console: Console) -> int:
         raise SettingsError(f"dsn is set, so this home uses {database.label}; remove dsn to use the embedded server")
     with console.busy("starting the embedded server"):
         started = server.ensure_running()
-        with admin_connection(server.dsn) as connection:
-            pending = migrations.pending(connection)
-        if pending:
-            migrations.migrate(server.dsn, dimensions=vector_length(settings), progress=console.say)
+        apply_missing(server.dsn, settings, console)
     console.data({"started": started, "data_dir": server.paths.data})
     console.show("started" if started else "already running")
     return 0
