@@ -25,8 +25,8 @@ from .database import running, start_server, wait_ready
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
 CONTEXT_CHARS_MAX = 200
-_KINDS: dict[str, tuple[Kind, ...]] = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
-_TITLES = {"entries": "Memory", "turns": "Turns"}
+# The names of the kinds of rows, as arguments and in the output.
+_NAMES: dict[Kind, str] = {"entries": "memory", "turns": "turns"}
 
 
 def search(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -36,8 +36,9 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     since = times.since(args.since, "--since", zone=None)
     until = times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")
-    _check(args, theme, settings)
-    kinds: tuple[Kind, ...] = ("entries",) if args.target else ("turns",) if args.role else _KINDS[args.kind]
+    # Only entries have a target, only turns have a role.
+    wanted = "memory" if args.target else "turns" if args.role else args.kind
+    _check(args, wanted, theme, settings)
     start_server(Database(settings, home))
     with running(settings, home) as runtime:
         request = RecallRequest(
@@ -51,9 +52,9 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
         with console.busy("searching"):
             wait_ready(runtime)
             complete = runtime.writer.flush(request.budget_s, orphans=True)
-            answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in kinds}
+            answers = {name: runtime.recall(kind, request) for kind, name in _NAMES.items() if wanted in (name, "both")}
     asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
-    console.data({**asked, **_documents(answers)})
+    console.data({**asked, **{name: _document(recall) for name, recall in answers.items()}})
     _show(answers, console, args.explain)
     if not complete:
         console.say(
@@ -62,15 +63,13 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace, theme: str, settings: Settings) -> None:
+def _check(args: argparse.Namespace, wanted: str, theme: str, settings: Settings) -> None:
     if args.top_k > settings.recall_limit_max:
         raise BadArgument(f"--top-k is {args.top_k}; recall_limit_max allows {settings.recall_limit_max}")
     if not args.query.strip():
         raise BadArgument("the query is empty; give a text to search for")
-    if args.target and args.kind == "turns":
-        raise BadArgument("--target selects entries and excludes --kind turns")
-    if args.role and args.kind == "memory":
-        raise BadArgument("--role selects turns and excludes --kind memory")
+    if args.kind not in (wanted, "both"):
+        raise BadArgument(f"{'--target' if args.target else '--role'} excludes --kind {args.kind}")
     if not allowed(theme, settings.allowed_themes):
         raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
 
@@ -80,10 +79,10 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
         if number:
             console.show("")
         if not recall.hits:
-            console.show(f"{_TITLES[name]}: nothing found")
+            console.show(f"{name.title()}: nothing found")
         else:
             rows: list[dict[str, Cell]] = [
-                {"Score": f"{hit.score:.2f}", _TITLES[name]: _described(hit, explain)} for hit in recall.hits
+                {"Score": f"{hit.score:.2f}", name.title(): _described(hit, explain)} for hit in recall.hits
             ]
             console.show(rows_table(rows))
         if explain:
@@ -115,12 +114,9 @@ def _explained(recall: Recall) -> Text:
     )
 
 
-def _documents(answers: Mapping[str, Recall]) -> dict[str, Any]:
+def _document(recall: Recall) -> dict[str, Any]:
     return {
-        ("memory" if name == "entries" else "turns"): {
-            "hits": [asdict(hit) for hit in recall.hits],
-            "degraded": list(recall.degraded),
-            "explanation": asdict(recall.explanation),
-        }
-        for name, recall in answers.items()
+        "hits": [asdict(hit) for hit in recall.hits],
+        "degraded": list(recall.degraded),
+        "explanation": asdict(recall.explanation),
     }
