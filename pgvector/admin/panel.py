@@ -31,8 +31,6 @@ DECIDING = {
     "theme_aliases", "allowed_themes", "cross_theme_recall", "bench_themes", "off_record", "recall_mode", "tools",
 }  # fmt: skip
 
-Stamp = tuple[tuple[int, int], ...]
-
 
 def fields() -> list[dict[str, Any]]:
     """The settings that a new user needs most, in the form of the host's `get_config_schema`."""
@@ -113,7 +111,7 @@ def identity(home: Path) -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _digest(home: Path, _: Stamp) -> str:
+def _digest(home: Path, _: tuple[tuple[int, int], ...]) -> str:
     try:
         settings = load(home)
     except SettingsError:

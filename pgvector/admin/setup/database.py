@@ -140,16 +140,14 @@ class DatabaseChooser:
 
     def _probe(self, dsn: str, *, ask: bool) -> tuple[str, Found]:
         """The DSN, with a password if the server wants one, and what was found there."""
-        timeout_s = self._settings.connect_timeout_s
         try:
             with self._console.busy("connecting"):
-                return dsn, probe(dsn, timeout_s)
+                return dsn, probe(dsn, self._settings.connect_timeout_s)
         except PasswordWanted as error:
             if not ask or has_password(dsn):
                 raise
             self._console.say(f"{error}")
-        dsn = with_password(dsn, self._console.hidden(f"Password for {describe(dsn)}"))
-        return dsn, probe(dsn, timeout_s)
+        return self._probe(with_password(dsn, self._console.hidden(f"Password for {describe(dsn)}")), ask=False)
 
     def _report(self, found: Found) -> None:
         """Print what was found."""
