@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -13,6 +12,7 @@ from rich.filesize import decimal as size
 from ..model import Counters, now
 from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
+from .check import Check
 from .console import Cell, age, counted
 
 PROBLEM_CHARS_MAX = 240
@@ -39,24 +39,30 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
     }
 
 
-def name(process: Process) -> str:
-    """Its process id, else its spool folder."""
+def troubled(found: list[Process], stuck_after_s: float) -> list[Check]:
+    """A check of each stuck process, and then of each failing one."""
+    stuck = [_stuck(process) for process in found if process.condition(stuck_after_s) == "stuck"]
+    failing = [_failing(process) for process in found if process.condition(stuck_after_s) == "failing"]
+    return stuck + failing
+
+
+def _stuck(process: Process) -> Check:
+    since = f", last progress {age(process.still_since)}" if process.still_since else ""
+    orphaned = " of an ended process" if process.heartbeat is None and process.new_owner else ""
+    line = f"{_name(process)} stores nothing{since}; {counted(process.pending, 'event')}{orphaned} pending"
+    remedy = f"end {_name(process)}; its events are kept, and the next session stores them"
+    return Check("writer", "problem", line, f"{remedy}, or: hermes-pgvector spool flush")
+
+
+def _failing(process: Process) -> Check:
+    began, problem = (process.heartbeat.failing_since, process.heartbeat.problem) if process.heartbeat else (None, "")
+    since = f" (began {age(began)})" if began else ""
+    line = f"{_name(process)}: {safe_line(problem, PROBLEM_CHARS_MAX)}{since}"
+    return Check("writer", "warning", line, "fix the cause; until then the events wait in the spool")
+
+
+def _name(process: Process) -> str:
     return f"process {process.pid}" if process.pid else f"the owner of {process.folder}"
-
-
-def troubled(found: list[Process], stuck_after_s: float) -> Iterator[tuple[Process, bool, str]]:
-    """Stuck processes and then failing ones: whether the process is stuck, and what it does not do since when."""
-    for process in found:
-        if process.condition(stuck_after_s) == "stuck":
-            since = f", last progress {age(process.still_since)}" if process.still_since else ""
-            orphaned = " of an ended process" if process.heartbeat is None and process.new_owner else ""
-            pending = f"{counted(process.pending, 'event')}{orphaned} pending"
-            yield process, True, f"{name(process)} stores nothing{since}; {pending}"
-    for process in found:
-        if process.heartbeat and process.condition(stuck_after_s) == "failing":
-            began = process.heartbeat.failing_since
-            problem = safe_line(process.heartbeat.problem, PROBLEM_CHARS_MAX)
-            yield process, False, f"{name(process)}: {problem}{f' (began {age(began)})' if began else ''}"
 
 
 def summary(found: list[Process]) -> str:

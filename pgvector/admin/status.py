@@ -38,10 +38,10 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     for rows in (alive, [_theme(theme) for theme in found.themes]):
         if rows:
             console.show("", rows_table(rows))
-    troubled = list(processes.troubled(running, stuck_after_s))
-    for problem in filter(None, (found.problem, *(line for _, _, line in troubled))):
+    troubled = processes.troubled(running, stuck_after_s)
+    for problem in filter(None, (found.problem, *(check.found for check in troubled))):
         console.say(f"hermes-pgvector: {problem}")
-    return 1 if found.problem or any(stuck for _, stuck, _ in troubled) else 0
+    return 1 if found.problem or any(check.verdict == "problem" for check in troubled) else 0
 
 
 def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:

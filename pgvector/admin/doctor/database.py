@@ -11,9 +11,9 @@ from ...settings import Settings
 from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
+from ..check import Check
 from ..embedder import MISMATCH_REMEDY, mismatch, response_ms
 from ..overview import Overview
-from . import Check
 from .files import disk
 
 
