@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted
 from .database import start_server
+from .embedder import PROBE
 
 # The lease outlasts the embedding of one batch, which renews it.
 LEASE_MARGIN_S = 60.0
@@ -70,7 +72,7 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     database = Database(settings, home)
     compatibility = EmbedderCompatibility(settings, Home(home).state, database)
     try:
-        embedder = _fitting(compatibility, database)
+        embedder = _fitting(compatibility, database, settings.embed_timeout_s)
         job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
         total = min(job.missing(), job.limit)
         interrupted = total > 0 and not _run(job, console, total, args.wait)
@@ -84,9 +86,15 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 1 if job.refused else 0
 
 
-def _fitting(compatibility: EmbedderCompatibility, database: Database) -> Embedder:
-    """The embedder, after it has answered; its model becomes that of the database. Raises EmbedderMismatch."""
+def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s: float) -> Embedder:
+    """The embedder, after it has answered; its model becomes that of the database.
+
+    Raises EmbedderUnavailable and EmbedderMismatch.
+    """
     start_server(database)
+    if compatibility.embedder is not None:
+        # A model may have to be loaded first, for which `match` does not wait.
+        compatibility.embedder.embed_query(PROBE, timeout_s)
     compatibility.match(database.prepare(compatibility.wanted_dimensions()).dimensions)
     embedder = compatibility.usable()
     if isinstance(embedder, str):
@@ -115,21 +123,20 @@ def _take_lease(job: _Job, console: Console, wait_s: float) -> bool:
 
     Two processes at once are safe but do the same work twice, so this waits only while the agent makes progress.
     """
-    if _claim(job):
-        return True
-    console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
-    left, quiet_since = job.missing(), time.monotonic()
-    while left:
-        if time.monotonic() - quiet_since >= wait_s:
+    left, quiet_since = math.inf, time.monotonic()
+    while not _claim(job):
+        if left == math.inf:
+            console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
+        missing = job.missing()
+        if not missing:
+            return False
+        if missing < left:
+            left, quiet_since = missing, time.monotonic()
+        elif time.monotonic() - quiet_since >= wait_s:
             console.say(f"the agent made no progress for {wait_s:g} s; starting beside it")
             return True
         time.sleep(POLL_S)
-        if _claim(job):
-            return True
-        before, left = left, job.missing()
-        if left < before:
-            quiet_since = time.monotonic()
-    return False
+    return True
 
 
 def _claim(job: _Job) -> bool:
