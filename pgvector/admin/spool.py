@@ -15,6 +15,7 @@ from rich.filesize import decimal as size
 from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
 from ..model import Counters
+from ..outbox import inspection
 from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
 from ..outbox.spool import Spool
@@ -79,8 +80,8 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
         folder, filed, refused = _file(here, letters, settings, chosen, theme)
         problem = _store(settings, home, args.wait)[0] if filed else ""
-        if folder and folder.exists():
-            problem = problem or "a running process has taken them over"
+        if folder and not problem and inspection.waiting(folder).events:
+            problem = "a running process has taken them over, and may not have stored them yet"
         refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]
     settled, waiting = ([], accepted) if problem else (accepted, [])
