@@ -33,7 +33,7 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
         found = past_entries(reading, args.limit, theme=own, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
     if found:
-        console.show(rows_table([_row(entry) for entry in found]))
+        console.show(rows_table([_cells(entry) for entry in found]))
     else:
         console.show("no entry was replaced, removed or edited")
     return 0
@@ -48,9 +48,9 @@ def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
         entry = found[0]
         restored = restore(writing, entry)
         if restored is None:
-            existing = _row_id(writing, entry, entry.content)
+            existing = _row(writing, entry, entry.content)
             raise Refused(f"theme {entry.theme} has this entry already, as row {existing} of {entry.target}")
-        replacement = _row_id(writing, entry, entry.replaced_by) if entry.replaced_by else None
+        replacement = _row(writing, entry, entry.replaced_by) if entry.replaced_by else None
     console.data({"restored": restored, "beside": replacement, "entry": asdict(entry)})
     console.show(f"restored in theme {entry.theme}, {entry.target}, as row {restored}:")
     console.show(safe_line(entry.content, TEXT_CHARS_MAX))
@@ -60,12 +60,12 @@ def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(entry: Past) -> dict[str, Cell]:
+def _cells(entry: Past) -> dict[str, Cell]:
     when = local_time(entry.gone_at)
     return {"ID": str(entry.id), "When": when, "How": entry.how, "Entry": _described(entry)}
 
 
-def _row_id(reading: Connection, entry: Past, content: str) -> int | None:
+def _row(reading: Connection, entry: Past, content: str) -> int | None:
     found = entries.entry_with(reading, entry.theme, entry.target, content)
     return found.id if found else None
 
