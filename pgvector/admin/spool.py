@@ -15,7 +15,6 @@ from rich.filesize import decimal as size
 from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
 from ..model import Counters
-from ..outbox import inspection
 from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
 from ..outbox.spool import Spool
@@ -80,7 +79,7 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
         folder, filed, refused = _file(here, letters, settings, chosen, theme)
         problem = _store(settings, home, args.wait)[0] if filed else ""
-        if folder and not problem and inspection.waiting(folder).events:
+        if not problem and any(one.folder == folder and one.waiting.events for one in processes(here.spool)):
             problem = "a running process has taken them over, and may not have stored them yet"
         refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]
