@@ -17,10 +17,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
-from .admin import commands
+from .admin.commands import add_commands
 from .errors import BadArgument, PgvectorError, explained
 from .hosts.environment import hermes_home
 from .hosts.installation import pip_install
@@ -48,9 +48,8 @@ def pgvector_command(args: argparse.Namespace) -> None:
 def register_cli(parser: argparse.ArgumentParser) -> None:
     """Add the commands to a parser: that of `main`, or the one that a host made for `hermes pgvector`."""
     parser.add_argument("--version", action="version", version=f"hermes-pgvector {__version__}")
-    parser.set_defaults(pgvector_job=None, pgvector_help=parser.format_help)
-    commands.add_common(parser, default=True)
-    commands.add_commands(parser)
+    parser.set_defaults(pgvector_help=parser.format_help)
+    add_commands(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,17 +63,16 @@ def run(args: argparse.Namespace) -> int:
     debug = _set_up_log()
     try:
         home = Path(args.pgvector_home or hermes_home()).expanduser().resolve()
+        if home.exists() and not home.is_dir():
+            raise BadArgument(f"{home} is not a folder")
         _load_environment(home)
         from .admin.console import Console
 
-        module, _, function = args.pgvector_job.partition(":")
-        job = getattr(import_module(f".admin.{module}", __package__), function)
-        return int(job(home, Console(args.pgvector_json), args))
+        handler = resolve_name(f"{__package__}.admin.{args.pgvector_job}")
+        return int(handler(home, Console(args.pgvector_json), args))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of stdout has ended; the interpreter must not fail when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)

@@ -227,7 +227,7 @@ def person_key(hermes_home: str | os.PathLike[str]) -> str:
 
     It is not a setting: it is read from these two places only, and never shown.
     """
-    return os.environ.get(PERSON_KEY) or _env_file(Path(hermes_home)).get(PERSON_KEY) or ""
+    return os.environ.get(PERSON_KEY) or env_values(Path(hermes_home)).get(PERSON_KEY) or ""
 
 
 def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[str, str]) -> str:
@@ -241,12 +241,13 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
 
 
 def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
-    stored = _env_file(home)
+    stored = env_values(home)
     names = {key: f"{ENV_PREFIX}{key.upper()}" for key in Settings.model_fields}
     return {key: environ.get(name) or stored.get(name) or None for key, name in names.items()}
 
 
-def _env_file(home: Path) -> Mapping[str, str | None]:
+def env_values(home: Path) -> Mapping[str, str | None]:
+    """The variables in the `.env` of a home. Raises SettingsError."""
     from dotenv import dotenv_values
 
     env_file = home / ".env"

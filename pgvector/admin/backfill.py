@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 
-from ..embedding import factory
+from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
 from ..embedding.vectors import TextRefused
 from ..errors import EmbedderMismatch, EmbedderUnavailable
-from ..model import Vector
+from ..mirror.home import Home
+from ..model import WORDS_ONLY, Vector
 from ..settings import Settings, load
 from ..store import statistics, upkeep
 from ..store.connection.database import Connection, Database
@@ -23,7 +25,7 @@ from ..store.queries import Kind
 from ..store.upkeep import Unembedded
 from .console import Console, counted
 from .database import start_server
-from .embedder import MISMATCH_REMEDY, PROBE, mismatch
+from .embedder import PROBE
 
 # The lease outlasts the embedding of one batch, which renews it.
 LEASE_MARGIN_S = 60.0
@@ -68,15 +70,15 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     settings = load(home)
     database = Database(settings, home)
-    embedder = factory.build(settings)
-    job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
+    compatibility = EmbedderCompatibility(settings, Home(home).state, database)
     try:
-        _check_model(job)
+        embedder = _fitting(compatibility, database, settings.embed_timeout_s)
+        job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
         total = min(job.missing(), job.limit)
         interrupted = total > 0 and not _run(job, console, total, args.wait)
         left = job.missing()
     finally:
-        embedder.close()
+        compatibility.close()
         database.close()
     _report(job, console, left, interrupted)
     if interrupted:
@@ -84,21 +86,20 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 1 if job.refused else 0
 
 
-def _check_model(job: _Job) -> None:
-    """Claim the database for the embedder's model. Raise EmbedderMismatch when it holds vectors of another one."""
-    database, embedder = job.database, job.embedder
+def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s: float) -> Embedder:
+    """The embedder, after it has answered; its model becomes that of the database.
+
+    Raises EmbedderUnavailable and EmbedderMismatch.
+    """
     start_server(database)
-    with job.connection() as connection:
-        state = database.verify(connection)
-    if embedder.dimensions is None or state.embedding_model is None:
-        # A model is recorded in the database only after it has answered.
-        embedder.embed_query(PROBE, job.settings.embed_timeout_s)
-    problem = mismatch(embedder.model, embedder.dimensions, state)
-    if not problem:
-        state = replace(state, embedding_model=database.claim_model(embedder.model))
-        problem = mismatch(embedder.model, embedder.dimensions, state)
-    if problem:
-        raise EmbedderMismatch(f"{problem}; {MISMATCH_REMEDY}")
+    if compatibility.embedder is not None:
+        # A model may have to be loaded first, for which `match` does not wait.
+        compatibility.embedder.embed_query(PROBE, timeout_s)
+    compatibility.match(database.prepare(compatibility.wanted_dimensions()).dimensions)
+    embedder = compatibility.usable()
+    if isinstance(embedder, str):
+        raise EmbedderMismatch(embedder.removeprefix(f"{WORDS_ONLY}: "))
+    return embedder
 
 
 def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
@@ -122,21 +123,20 @@ def _take_lease(job: _Job, console: Console, wait_s: float) -> bool:
 
     Two processes at once are safe but do the same work twice, so this waits only while the agent makes progress.
     """
-    if _claim(job):
-        return True
-    console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
-    left, quiet_since = job.missing(), time.monotonic()
-    while left:
-        if time.monotonic() - quiet_since >= wait_s:
+    left, quiet_since = math.inf, time.monotonic()
+    while not _claim(job):
+        if left == math.inf:
+            console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
+        missing = job.missing()
+        if not missing:
+            return False
+        if missing < left:
+            left, quiet_since = missing, time.monotonic()
+        elif time.monotonic() - quiet_since >= wait_s:
             console.say(f"the agent made no progress for {wait_s:g} s; starting beside it")
             return True
         time.sleep(POLL_S)
-        if _claim(job):
-            return True
-        before, left = left, job.missing()
-        if left < before:
-            quiet_since = time.monotonic()
-    return False
+    return True
 
 
 def _claim(job: _Job) -> bool:
@@ -154,51 +154,39 @@ def _step(job: _Job) -> bool:
     if not found:
         return False
     try:
-        _embed(job, found)
+        _embed_each(job, found)
     except EmbedderUnavailable as error:
-        raise EmbedderUnavailable(
-            f"{error}; {counted(job.done, 'row')} done, run the command again to continue"
-        ) from None
+        done = counted(job.done, "row")
+        raise EmbedderUnavailable(f"{error}; {done} done, run the command again to continue") from None
     if len(job.refused) >= REFUSED_MAX:
         raise EmbedderMismatch(f"{job.embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
     return True
 
 
-def _embed(job: _Job, found: list[Unembedded]) -> None:
-    """Embed and store rows: without a row that is refused, and in halves when the request fails."""
-    if not found:
-        return
-    texts = [row.texts(job.settings) for row in found]
+def _embed_each(job: _Job, found: list[Unembedded]) -> None:
+    """Embed and store rows: after a failure one by one, without those that the embedder refuses."""
     try:
-        vectors = _vectors(job, [text for own in texts for text in own])
-    except TextRefused as error:
-        bad = next(row for row, end in zip(found, accumulate(map(len, texts)), strict=True) if error.index < end)
-        job.refused[(bad.kind, bad.id)] = str(error)
-        _embed(job, [row for row in found if row is not bad])
-        return
-    except EmbedderUnavailable:
-        if len(found) == 1:
-            raise
-        _embed(job, found[: len(found) // 2])
-        _embed(job, found[len(found) // 2 :])
-        return
-    limits = job.settings.connect_timeout_s, job.settings.statement_timeout_s
-    with job.database.transaction(*limits) as connection:
-        left = iter(vectors)
+        _embed(job, found)
+    except (TextRefused, EmbedderUnavailable):
+        for row in found:
+            try:
+                _embed(job, [row])
+            except TextRefused as error:
+                job.refused[(row.kind, row.id)] = str(error)
+
+
+def _embed(job: _Job, found: list[Unembedded]) -> None:
+    """Embed and store rows, in requests of at most `batch` texts."""
+    texts = [row.texts(job.settings) for row in found]
+    flat = [text for own in texts for text in own]
+    vectors: list[Vector] = []
+    for start in range(0, len(flat), job.batch):
+        _claim(job)
+        vectors += job.embedder.embed_passages(flat[start : start + job.batch], job.settings.embed_timeout_s)
+    left = iter(vectors)
+    with job.database.transaction(job.settings.connect_timeout_s, job.settings.statement_timeout_s) as connection:
         upkeep.embed(connection, found, [list(islice(left, len(own))) for own in texts])
     job.done += len(found)
-
-
-def _vectors(job: _Job, texts: list[str]) -> list[Vector]:
-    """Embed in requests of at most `batch` texts. The index in TextRefused is that in `texts`."""
-    vectors: list[Vector] = []
-    for start in range(0, len(texts), job.batch):
-        _claim(job)
-        try:
-            vectors += job.embedder.embed_passages(texts[start : start + job.batch], job.settings.embed_timeout_s)
-        except TextRefused as error:
-            raise TextRefused(str(error), start + error.index) from None
-    return vectors
 
 
 def _report(job: _Job, console: Console, left: int, interrupted: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+from argparse import SUPPRESS
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -14,28 +14,11 @@ TARGET_HELP = "only entries of MEMORY.md (memory) or of USER.md (user)"
 TIME_HELP = "a date, a time (ISO; local unless it names a time zone) or an age (30m, 12h, 7d)"
 
 
-def add_common(parser: Parser, *, default: bool) -> None:
-    """Add `--home` and `--json`. Without `default` a parser keeps what was given before the command's name."""
-    # The prefix keeps them apart from names of the host.
-    parser.add_argument(
-        "--home",
-        dest="pgvector_home",
-        metavar="DIR",
-        type=_folder,
-        default=None if default else argparse.SUPPRESS,
-        help="the HERMES_HOME to use (default: the current one)",
-    )
-    parser.add_argument(
-        "--json",
-        dest="pgvector_json",
-        action="store_true",
-        default=False if default else argparse.SUPPRESS,
-        help="print one JSON document on stdout",
-    )
-
-
 def add_commands(parser: Parser) -> None:
-    """Add all commands to a parser."""
+    """Add the options of all commands, and the commands, to a parser."""
+    # The prefix keeps the names apart from those of the host.
+    parser.set_defaults(pgvector_job=None, pgvector_home=None, pgvector_json=False)
+    _add_common(parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _add_installation(commands)
     status = _add(commands, "status", "show the database, what is stored, and what waits on this host", "status:status")
@@ -45,22 +28,28 @@ def add_commands(parser: Parser) -> None:
     _add_spool(commands)
     _add_maintenance(commands)
     _add_history(commands)
-    _add_tune(commands)
     _add(commands, "version", "show the version", "console:version")
 
 
 def _add(commands: Commands, name: str, text: str, job: str) -> Parser:
     """Add a command or an action with the common options; `text` is its help, `job` its `module:function` in admin."""
     parser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
-    add_common(parser, default=False)
+    _add_common(parser)
     parser.set_defaults(pgvector_job=job)
     return parser
 
 
+def _add_common(parser: Parser) -> None:
+    """Add `--home` and `--json`. They have no default, which would replace what stands before the command's name."""
+    text = "the HERMES_HOME to use (default: the current one)"
+    parser.add_argument("--home", dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
+    text = "print one JSON document on stdout"
+    parser.add_argument("--json", dest="pgvector_json", action="store_true", default=SUPPRESS, help=text)
+
+
 def _add_installation(commands: Commands) -> None:
-    install = _add(
-        commands, "install", "link this package into HERMES_HOME/plugins, where hosts look for it", "link:install"
-    )
+    text = "link this package into HERMES_HOME/plugins, where hosts look for it"
+    install = _add(commands, "install", text, "link:install")
     install.add_argument("--remove", action="store_true", help="delete the link")
     text = "choose a database and an embedding model, save the settings, and test them"
     setup = _add(commands, "setup", text, "setup.wizard:setup")
@@ -72,18 +61,11 @@ def _add_installation(commands: Commands) -> None:
     setup.add_argument("--yes", action="store_true", help="ask no questions; settings that are not given are kept")
     text = "create or upgrade the tables, as the database's administrator"
     migrate = _add(commands, "migrate", text, "migration:migrate")
-    migrate.add_argument(
-        "--dsn",
-        default="",
-        help="the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)",
-    )
+    text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
+    migrate.add_argument("--dsn", default="", help=text)
     migrate.add_argument("--runtime-role", metavar="NAME", help="let this role read and write rows, and nothing else")
-    migrate.add_argument(
-        "--dimensions",
-        type=_number(1, 4000),
-        metavar="N",
-        help="the number of dimensions of vectors, for new tables (default: that of the embedding model)",
-    )
+    text = "the number of dimensions of vectors, for new tables (default: that of the embedding model)"
+    migrate.add_argument("--dimensions", type=_number(1, 4000), metavar="N", help=text)
 
 
 def _add_search(commands: Commands) -> None:
@@ -91,24 +73,18 @@ def _add_search(commands: Commands) -> None:
     search.add_argument("query", help="the text to search for")
     search.add_argument("--top-k", type=_number(1), default=10, metavar="N", help="most hits of each kind (default 10)")
     search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
-    search.add_argument(
-        "--scope", default="", metavar="S", help="current, session, all or a theme (default: the setting)"
-    )
+    text = "current, session, all or a theme (default: the setting)"
+    search.add_argument("--scope", default="", metavar="S", help=text)
     search.add_argument("--session", default="", metavar="ID", help="the session of scope `session`")
-    search.add_argument(
-        "--kind", choices=("memory", "turns", "both"), default="both", help="what to search (default both)"
-    )
-    search.add_argument("--target", choices=("memory", "user"), help=TARGET_HELP)
-    search.add_argument("--role", choices=("user", "assistant"), default="", help="only turns of this side")
+    kinds = ("memory", "turns", "both")
+    search.add_argument("--kind", choices=kinds, default="both", help="what to search (default both)")
+    side = search.add_mutually_exclusive_group()  # only entries have a target, only turns have a role
+    side.add_argument("--target", choices=("memory", "user"), help=TARGET_HELP)
+    side.add_argument("--role", choices=("user", "assistant"), default="", help="only turns of this side")
     search.add_argument("--since", default="", metavar="TIME", help=f"nothing older than {TIME_HELP}")
     search.add_argument("--until", default="", metavar="TIME", help="nothing newer; a date includes the whole day")
-    search.add_argument(
-        "--context",
-        type=_number(0, 3),
-        default=0,
-        metavar="N",
-        help="turns to show before and after each turn found (default 0)",
-    )
+    text = "turns to show before and after each turn found (default 0)"
+    search.add_argument("--context", type=_number(0, 3), default=0, metavar="N", help=text)
     search.add_argument("--explain", action="store_true", help="show how the answer came about")
 
 
@@ -134,22 +110,20 @@ def _add_spool(commands: Commands) -> None:
 def _add_maintenance(commands: Commands) -> None:
     server = _add(commands, "server", "show, start or stop the embedded Postgres", "server:server")
     server.add_argument("action", choices=("status", "start", "stop"))
-    server.add_argument(
-        "--mode",
-        choices=("smart", "fast", "immediate"),
-        default="fast",
-        help="how to stop, as in pg_ctl (default fast)",
-    )
+    modes, text = ("smart", "fast", "immediate"), "how to stop, as in pg_ctl (default fast)"
+    server.add_argument("--mode", choices=modes, default="fast", help=text)
     backfill = _add(commands, "backfill", "embed rows that have no vector, in the foreground", "backfill:backfill")
     backfill.add_argument("--batch", type=_number(1, 512), metavar="N", help="the largest number of texts in a request")
     backfill.add_argument("--limit", type=_number(1), metavar="N", help="stop after this many rows")
-    backfill.add_argument(
-        "--wait",
-        type=_number(0),
-        default=45,
-        metavar="S",
-        help="while an agent does the same, wait until it makes no progress for S seconds (default 45)",
-    )
+    text = "while an agent does the same, wait until it makes no progress for S seconds (default 45)"
+    backfill.add_argument("--wait", type=_number(0), default=45, metavar="S", help=text)
+    tune = _add(commands, "tune", "propose and build separate graph indexes for the largest themes", "tune:tune")
+    tune.add_argument("--dsn", default="", help="the administrator's connection string (default: as for migrate)")
+    tune.add_argument("--apply", action="store_true", help="build and drop what is proposed")
+    text = "least rows of such a theme (default: above exact_rows_max)"
+    tune.add_argument("--rows-min", type=_number(1), metavar="N", help=text)
+    text = "most such indexes (default 24)"
+    tune.add_argument("--indexes-max", type=_number(0, 50), default=24, metavar="N", help=text)
 
 
 def _add_history(commands: Commands) -> None:
@@ -161,26 +135,6 @@ def _add_history(commands: Commands) -> None:
     history.add_argument("--since", metavar="TIME", help=f"only changes after {TIME_HELP}")
     undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
     undo.add_argument("id", type=_number(1), metavar="ID", help="its number in the history")
-
-
-def _add_tune(commands: Commands) -> None:
-    tune = _add(commands, "tune", "propose and build separate graph indexes for the largest themes", "tune:tune")
-    tune.add_argument("--dsn", default="", help="the administrator's connection string (default: as for migrate)")
-    tune.add_argument("--apply", action="store_true", help="build and drop what is proposed")
-    tune.add_argument(
-        "--rows-min", type=_number(1), metavar="N", help="least rows of such a theme (default: above exact_rows_max)"
-    )
-    tune.add_argument(
-        "--indexes-max", type=_number(0, 50), default=24, metavar="N", help="most such indexes (default 24)"
-    )
-
-
-def _folder(text: str) -> str:
-    """The path of a folder, which need not exist."""
-    path = os.path.expanduser(text)
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return text
 
 
 def _number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -10,95 +10,68 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
+
+from pydantic import ValidationError
 
 from ..errors import SettingsError
 from ..files import make_private, overwrite
-from ..settings import ENV_PREFIX, config_file, host_section, load, read_config
+from ..settings import ENV_PREFIX, Settings, config_file, env_values, host_section, load, read_config
 
 PROVIDER = "pgvector"
 ACTIVATE = f"hermes config set memory.provider {PROVIDER}"
 ACTIVATE_S_MAX = 60
 
 
-class SavedSettings:
-    """A context manager that saves settings of a home, and restores the files at its end unless `keep` was called.
+@contextmanager
+def restored_on_error(home: Path) -> Iterator[None]:
+    """Restore the environment and the files with settings when the block raises anything.
 
-    Raises SettingsError when a file cannot be read or written.
+    Raises SettingsError when a file cannot be read.
     """
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._before: dict[Path, tuple[str, int] | None] = {}
-        self._environment: dict[str, str] = {}
-        self._kept = False
-
-    def __enter__(self) -> SavedSettings:
-        for path in (self.env, self.config, self._home / "config.yaml"):
-            try:
-                self._before[path] = (_text(path), path.stat().st_mode & 0o777)
-            except FileNotFoundError:
-                self._before[path] = None
-            except (OSError, ValueError) as error:
-                raise _unusable(path, error) from None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._kept:
-            return
-        for path, before in self._before.items():
-            if before is None:
+    environment = dict(os.environ)
+    before = {path: _content(path) for path in (home / ".env", config_file(home), home / "config.yaml")}
+    try:
+        yield
+    except BaseException:
+        for path, content in before.items():
+            if content is None:
                 path.unlink(missing_ok=True)
-            elif not path.exists() or _text(path) != before[0]:
-                overwrite(path.resolve(), before[0])
-                path.chmod(before[1])
-        os.environ.update(self._environment)
+            elif _content(path) != content:
+                overwrite(path.resolve(), content[0])
+                path.chmod(content[1])
+        os.environ.update(environment)
+        raise
 
-    @property
-    def env(self) -> Path:
-        """The file with the secrets."""
-        return self._home / ".env"
 
-    @property
-    def config(self) -> Path:
-        """The file with the other settings."""
-        return config_file(self._home)
+def save(home: Path, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+    """Save settings by key, and secrets by variable name; an empty secret is removed. Raises SettingsError."""
+    variables = {**{f"{ENV_PREFIX}{key.upper()}": "" for key in values}, **secrets}
+    stored = env_values(home)
+    for name in variables:
+        # Hosts and commands put the lines of the `.env`, which is about to change, into the environment.
+        if name in os.environ and os.environ[name] == stored.get(name):
+            del os.environ[name]
+    try:
+        change_env_file(home / ".env", variables)
+    except (OSError, ValueError) as error:
+        raise _unusable(home / ".env", error) from None
+    # An empty dsn overrides one in a place of lower precedence.
+    write_config(home, {**read_config(home), "dsn": "", **values})
 
-    def keep(self) -> None:
-        """Do not restore the files at the end."""
-        self._kept = True
 
-    def save(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
-        """Save settings by key, and secrets by variable name; an empty secret is removed."""
-        removed = {f"{ENV_PREFIX}{key.upper()}": "" for key in values}
-        try:
-            self._forget({*removed, *secrets})
-            change_env_file(self.env, {**removed, **secrets})
-        except (OSError, ValueError) as error:
-            raise _unusable(self.env, error) from None
-        # An empty dsn overrides one in a place of lower precedence.
-        write_config(self._home, {**read_config(self._home), "dsn": "", **values})
-
-    def check(self, wanted: Mapping[str, Any]) -> None:
-        """Raise SettingsError when a saved setting has no effect because another place takes precedence."""
-        settings = load(self._home)
-        for key, value in wanted.items():
-            now = getattr(settings, key)
-            if (now.get_secret_value() if key == "dsn" else now) != value:
-                raise SettingsError(
-                    f"{key} is also set elsewhere, which takes precedence: remove {ENV_PREFIX}{key.upper()} from the "
-                    "environment and `memory.pgvector` from config.yaml, then run the set-up again"
-                )
-
-    def _forget(self, names: Collection[str]) -> None:
-        """Remove variables from the environment that come from the `.env`, which is about to change."""
-        stored = _stored(self.env)
-        for name in names:
-            if name in os.environ and os.environ[name] == stored.get(name):
-                self._environment[name] = os.environ.pop(name)
+def check_saved(home: Path, values: Mapping[str, Any]) -> None:
+    """Raise SettingsError when saved settings have no effect, because another place takes precedence."""
+    settings = load(home)
+    hidden = [key for key, value in values.items() if getattr(settings, key) != value]
+    if hidden:
+        raise SettingsError(
+            f"`memory.pgvector` of config.yaml or a variable {ENV_PREFIX}… of the environment takes precedence over "
+            f"what was saved; remove there: {', '.join(hidden)}"
+        )
 
 
 def write_config(home: Path, document: Mapping[str, Any]) -> None:
@@ -109,6 +82,17 @@ def write_config(home: Path, document: Mapping[str, Any]) -> None:
         overwrite(path.resolve(), f"{json.dumps(document, indent=2)}\n")
     except OSError as error:
         raise _unusable(path, error) from None
+
+
+def validated(values: Mapping[str, Any]) -> Settings:
+    """Settings with these values. Raises SettingsError that names each wrong key, and no value."""
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        problems = (
+            f"{problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
+        )
+        raise SettingsError("; ".join(problems)) from None
 
 
 def change_env_file(path: Path, values: Mapping[str, str]) -> None:
@@ -196,15 +180,9 @@ def active_provider(home: Path) -> str:
 
 def exported(home: Path, keys: Collection[str]) -> list[str]:
     """Those of these settings that the environment has, and not from the `.env` of the home."""
-    stored = _stored(home / ".env")
+    stored = env_values(home)
     names = {key: f"{ENV_PREFIX}{key.upper()}" for key in keys}
     return [key for key, name in names.items() if os.environ.get(name) and os.environ[name] != stored.get(name)]
-
-
-def _stored(env: Path) -> Mapping[str, str | None]:
-    from dotenv import dotenv_values
-
-    return dotenv_values(env, interpolate=False) if env.is_file() else {}
 
 
 def _name_of(line: str) -> str:
@@ -212,8 +190,14 @@ def _name_of(line: str) -> str:
     return found[1] if found else ""
 
 
-def _text(path: Path) -> str:
-    return path.read_bytes().decode()
+def _content(path: Path) -> tuple[str, int] | None:
+    """The text of a file and its mode; None when there is none."""
+    try:
+        return path.read_bytes().decode(), path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unusable(path, error) from None
 
 
 def _unusable(path: Path, error: Exception) -> SettingsError:

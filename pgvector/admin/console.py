@@ -1,33 +1,42 @@
-"""Output of a command: data on stdout, messages on stderr, colours in a terminal only."""
+"""Input and output of a command: data on stdout, messages on stderr, colours in a terminal only."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import PgvectorError
+from ..errors import PgvectorError, SettingsError
 from ..version import __version__
 
 PIPED_COLUMNS = 160
+ANSWERS_MAX = 100
+
+Cell: TypeAlias = str | int | Text | None
 
 
 class Console:
-    """The output of one command. With `as_json` stdout gets one JSON document and nothing else."""
+    """Output and questions of one command. With `as_json` stdout gets one JSON document and nothing else.
+
+    Enter takes the default answer of a question. The end of the input raises KeyboardInterrupt, as Ctrl-C does, and
+    more than `ANSWERS_MAX` answers SettingsError.
+    """
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self._answers = 0
         # Without a terminal there is no edge to wrap at, but a table needs some width.
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_COLUMNS
         self._out = RichConsole(highlight=False, markup=False, emoji=False, width=width)
@@ -69,6 +78,47 @@ class Console:
             disable=not self._err.is_terminal,
         )
 
+    # Questions: plain lines, which work in every terminal and in a pipe
+
+    def choose(self, question: str, options: Sequence[tuple[str, str]], default: int) -> int:
+        """The index of the chosen option; each option is a name and a remark."""
+        self.say(question)
+        for number, (name, remark) in enumerate(options, 1):
+            self.say(f"  {number}  {name}{f': {remark}' if remark else ''}")
+        while True:
+            given = self._line(f"Number [{default + 1}]: ")
+            if not given:
+                return default
+            if given.isascii() and given.isdecimal() and 1 <= int(given) <= len(options):
+                return int(given) - 1
+            self.say(f"type a number from 1 to {len(options)}")
+
+    def ask(self, question: str, default: str = "", *, shown: str = "") -> str:
+        """A line of text; `shown` is printed in place of a secret default."""
+        self.say(question)
+        return self._line(f"[{shown or default}]: " if default else ": ") or default
+
+    def hidden(self, question: str) -> str:
+        """A line that is not echoed."""
+        self.say(f"{question} (input is hidden)")
+        return self._line(": ", getpass.getpass if sys.stdin.isatty() else input)
+
+    def confirm(self, question: str, *, default: bool = True) -> bool:
+        """Yes or no."""
+        while True:
+            given = self._line(f"{question} [{'Y/n' if default else 'y/N'}]: ").lower()
+            if given in ("", "y", "yes", "n", "no"):
+                return given in ("y", "yes") if given else default
+
+    def _line(self, prompt: str, read: Callable[[str], str] = input) -> str:
+        self._answers += 1
+        if self._answers > ANSWERS_MAX:
+            raise SettingsError(f"gave up after {ANSWERS_MAX} answers; nothing is changed")
+        try:
+            return read(prompt.encode("ascii", "replace").decode()).strip()
+        except EOFError:
+            raise KeyboardInterrupt from None
+
 
 def version(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """The `version` command."""
@@ -87,20 +137,23 @@ def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = ()) -> Table:
-    """A table with a header. The columns in `numbers` are right-aligned; the last column wraps."""
+def rows_table(rows: Sequence[Mapping[str, Cell]]) -> Table:
+    """A table of one or more rows, each with its cells by column. Numbers are right-aligned; the last column wraps."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for name in columns:
-        last = name == columns[-1]
-        table.add_column(
-            name,
-            justify="right" if name in numbers else "left",
-            no_wrap=not last,
-            overflow="fold" if last else "ellipsis",
-        )
+    *others, last = rows[0]
+    for name in others:
+        right = any(isinstance(row[name], int) for row in rows)
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    table.add_column(last, overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        table.add_row(*map(_cell, row.values()))
     return table
+
+
+def _cell(value: Cell) -> Text:
+    if isinstance(value, Text):
+        return value
+    return Text(f"{value:,}" if isinstance(value, int) else value or "")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -108,22 +161,15 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def size(number: float) -> str:
-    """A number of bytes as text, such as `3.2 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if number >= 10 or unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"
-
-
 def local_time(at: datetime | None) -> str:
     """A time in the time zone of this machine; empty for None."""
     return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else ""
 
 
-def age(at: datetime) -> str:
-    """The time since `at`, such as `3 hours ago`."""
+def age(at: datetime | None) -> str:
+    """The time since `at`, such as `3 hours ago`; empty for None."""
+    if at is None:
+        return ""
     seconds = (datetime.now(UTC) - at).total_seconds()
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
@@ -141,9 +187,9 @@ def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
         # Otherwise the interpreter fails again when it flushes the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
         raise PgvectorError(f"stdout cannot be written: {error.strerror}") from None

@@ -1,18 +1,25 @@
-"""The database of a home for a command: a started server, a connection, the administrator's connection string."""
+"""The database of a home for a command: a started server, a connection, a runtime, the administrator's address."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..errors import DatabaseUnavailable
+from ..runtime import Runtime, acquire, release
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
+from ..store.schema import migrations
+from ..store.schema.preflight import admin_connection
 from .console import Console
+from .embedder import vector_length
 
 ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
+READY_S_MAX = 60.0
 
 
 def start_server(database: Database, *, create: bool = False) -> None:
@@ -37,6 +44,29 @@ def connection(home: Path) -> Iterator[Connection]:
         database.close()
 
 
+@contextmanager
+def running(settings: Settings, home: Path) -> Iterator[Runtime]:
+    """The runtime of a home, as an agent has it; it is closed at the end. Raises SettingsError."""
+    runtime = acquire(settings, home)
+    try:
+        yield runtime
+    finally:
+        release(runtime)
+
+
+def wait_ready(runtime: Runtime) -> None:
+    """Wait for the database until it answers or an attempt fails. An embedded server may have to start and migrate.
+
+    Raises DatabaseUnavailable.
+    """
+    deadline = time.monotonic() + READY_S_MAX
+    while not runtime.wait_ready(0.1):
+        problem = runtime.writer.health.problem
+        if problem or time.monotonic() > deadline:
+            what = problem or f"the memory is not ready after {READY_S_MAX:g} s"
+            raise DatabaseUnavailable(f"{what}; for more: hermes-pgvector doctor")
+
+
 def administrators_dsn(
     settings: Settings, home: Path, console: Console, dsn: str, *, create: bool = False
 ) -> tuple[str, bool]:
@@ -54,3 +84,21 @@ def administrators_dsn(
         with console.busy("starting the embedded server"):
             start_server(database, create=create)
     return database.dsn, database.server is not None
+
+
+def apply_missing(
+    dsn: str, settings: Settings, console: Console, *, role: str | None = None, dimensions: int | None = None
+) -> list[str]:
+    """Apply the migrations that a database lacks, and return their names. `role` is granted what agents need.
+
+    New tables get vectors of `dimensions`, else as the embedder of the settings makes them. Raises as `migrate` does,
+    and EmbedderUnavailable when only the embedder knows the number and does not answer.
+    """
+    if dimensions is None:
+        with admin_connection(dsn) as connection:
+            pending = migrations.pending(connection)
+        if pending == [migration.name for migration in migrations.migration_files()]:
+            dimensions = vector_length(settings)
+        if dimensions is not None:
+            console.say(f"vectors get {dimensions} dimensions, as the embedder of this home makes them")
+    return migrations.migrate(dsn, runtime_role=role, dimensions=dimensions, progress=console.say)

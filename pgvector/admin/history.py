@@ -16,7 +16,7 @@ from ..store.entries import Past, entry_with, past_entries, restore
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
-from .console import Console, local_time, rows_table
+from .console import Cell, Console, local_time, rows_table
 from .database import connection
 
 TEXT_CHARS_MAX = 300
@@ -32,8 +32,7 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
         found = past_entries(reading, args.limit, theme=own, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
     if found:
-        rows = [(str(entry.id), local_time(entry.gone_at), entry.how, _described(entry)) for entry in found]
-        console.show(rows_table(("ID", "When", "How", "Entry"), rows, numbers=("ID",)))
+        console.show(rows_table([_cells(entry) for entry in found]))
     else:
         console.show("no entry was replaced, removed or edited")
     return 0
@@ -58,6 +57,11 @@ def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.say(f"the entry that replaced it stays, as row {replacement}")
     console.say("agents recall the entry; MEMORY.md and USER.md are unchanged")
     return 0
+
+
+def _cells(entry: Past) -> dict[str, Cell]:
+    when = local_time(entry.gone_at)
+    return {"ID": str(entry.id), "When": when, "How": entry.how, "Entry": _described(entry)}
 
 
 def _row(reading: Connection, entry: Past, content: str) -> int | None:

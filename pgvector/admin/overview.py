@@ -22,7 +22,10 @@ ABSENT = "no embedded server yet; the first session creates it, or: hermes-pgvec
 
 @dataclass
 class Overview:
-    """What is known of a database. `problem` says why the rest is unknown; it is empty when everything is known."""
+    """What is known of a database. `problem` says why the rest is unknown; it is empty when everything is known.
+
+    `seconds` is the time in which the database answered.
+    """
 
     where: str
     server: ServerStatus | None = None
@@ -33,11 +36,6 @@ class Overview:
     themes: tuple[ThemeTotals, ...] = ()
     person_key: str = ""
     problem: str = ""
-
-    @property
-    def reachable(self) -> bool:
-        """Whether a connection was made."""
-        return self.seconds is not None
 
     @property
     def rows(self) -> str:

@@ -8,14 +8,12 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import ValidationError
+from typing import Any
 
 from ..errors import SettingsError
 from ..mirror.home import Home
 from ..settings import ENV_PREFIX, Settings, load, read_config, without_secrets
-from .configuration import write_config
+from .configuration import check_saved, validated, write_config
 
 OFFERED = {
     "dsn": "Database",
@@ -28,14 +26,16 @@ OFFERED = {
 }
 DUMP_AGE_S_MAX = 300.0
 DUMP_S_MAX = 120.0
-_BOUNDS = (("minimum", "ge"), ("maximum", "le"))
-
-Stamp = tuple[tuple[int, int], ...]
+# The settings that decide on themes, on what is stored, and on the tools.
+DECIDING = {
+    "theme_aliases", "allowed_themes", "cross_theme_recall", "bench_themes", "off_record", "recall_mode", "tools",
+}  # fmt: skip
 
 
 def fields() -> list[dict[str, Any]]:
     """The settings that a new user needs most, in the form of the host's `get_config_schema`."""
-    return [_field(key, label) for key, label in OFFERED.items()]
+    schemas = Settings.model_json_schema()["properties"]
+    return [_field(key, label, schemas[key]) for key, label in OFFERED.items()]
 
 
 def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None:
@@ -52,23 +52,13 @@ def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None
 
 def _save(values: Mapping[str, Any], home: Path) -> None:
     given = {key: value for key, value in values.items() if key in Settings.model_fields and key != "dsn"}
-    numbers = {key for key, value in given.items() if value == "" and Settings.model_fields[key].annotation is not str}
-    document = {**read_config(home), **given}
-    document = {key: value for key, value in document.items() if key not in numbers}
-    try:
-        valid = Settings.model_validate({key: document[key] for key in given if key in document})
-    except ValidationError as error:
-        problems = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
-        raise SettingsError(problems) from None
-    native = valid.model_dump(mode="json", include=set(given) - numbers)
-    write_config(home, {**document, **native})
-    now = load(home).model_dump(mode="json", include=set(native))
-    hidden = [key for key in native if now[key] != native[key]]
-    if hidden:
-        raise SettingsError(
-            "saved, but `memory.pgvector` of config.yaml or the environment takes precedence; "
-            f"remove there: {', '.join(hidden)}"
-        )
+    # An empty field that is not a text means the default.
+    emptied = {key for key, value in given.items() if value == "" and Settings.model_fields[key].annotation is not str}
+    before = {key: value for key, value in read_config(home).items() if key not in emptied}
+    kept = set(given) - emptied
+    valid = validated({key: given[key] for key in kept}).model_dump(mode="json", include=kept)
+    write_config(home, {**before, **valid})
+    check_saved(home, valid)
 
 
 def status(home: Path) -> dict[str, Any]:
@@ -121,20 +111,12 @@ def identity(home: Path) -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _digest(home: Path, _: Stamp) -> str:
+def _digest(home: Path, _: tuple[tuple[int, int], ...]) -> str:
     try:
         settings = load(home)
     except SettingsError:
         return "unreadable"
-    deciding = (
-        settings.theme_aliases,
-        settings.allowed_themes,
-        settings.cross_theme_recall,
-        settings.bench_themes,
-        settings.off_record,
-        settings.recall_mode,
-        settings.tools,
-    )
+    deciding = settings.model_dump(mode="json", include=DECIDING)
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -146,21 +128,12 @@ def _stamp(path: Path) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def _field(key: str, label: str) -> dict[str, Any]:
-    setting = Settings.model_fields[key]
-    field: dict[str, Any] = {"key": key, "label": label, "description": setting.description}
+def _field(key: str, label: str, setting: Mapping[str, Any]) -> dict[str, Any]:
+    """A field of the form, made from the JSON schema of its setting."""
+    field: dict[str, Any] = {"key": key, "label": label, "description": setting["description"]}
     if key == "dsn":
         return {**field, "secret": True, "env_var": f"{ENV_PREFIX}DSN"}
-    field["default"] = setting.default
-    if setting.annotation is bool:
-        return {**field, "type": "boolean"}
-    if setting.annotation is int:
-        limits = {
-            name: getattr(limit, bound)
-            for limit in setting.metadata
-            for name, bound in _BOUNDS
-            if hasattr(limit, bound)
-        }
-        return {**field, "type": "integer", **limits}
-    choices = [str(choice) for choice in get_args(setting.annotation)]
-    return {**field, "choices": choices} if choices else field
+    field |= {name: setting[name] for name in ("default", "minimum", "maximum") if name in setting}
+    if setting["type"] != "string":
+        field["type"] = setting["type"]
+    return {**field, "choices": setting["enum"]} if "enum" in setting else field

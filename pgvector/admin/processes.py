@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from rich.table import Table
+from rich.filesize import decimal as size
 
-from ..model import Counters
-from ..outbox.inspection import Backlog, Condition, Process, summed, total
+from ..model import Counters, now
+from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
-from .console import age, counted, rows_table, size
+from .check import Check
+from .console import Cell, age, counted
 
 PROBLEM_CHARS_MAX = 240
-COLUMNS = (
-    "Process",
-    "State",
-    "Offered",
-    "Refused",
-    "Stored",
-    "Dead letters",
-    "Pending",
-    "Backfilled",
-    "Oldest",
-    "Last success",
-)
-
-
-def in_condition(condition: Condition, found: Iterable[Process], stuck_after_s: float) -> list[Process]:
-    """Those of the processes that are in this condition."""
-    return [process for process in found if process.condition(stuck_after_s) == condition]
+HEARTBEAT_KEYS = ("started", "last_success", "failing_since", "problem", "healed")
 
 
 def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
@@ -39,40 +24,45 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
     alive = [process for process in found if process.alive]
     dead = [process for process in found if not process.alive]
     heartbeats = [process.heartbeat for process in alive if process.heartbeat]
-    oldest = total(process.waiting for process in alive).oldest
+    conditions = Counter(process.condition(stuck_after_s) for process in found)
     return {
         "processes": [_process(process, stuck_after_s) for process in alive],
         "all_processes": {
             "counters": _counters(summed(one.counters for one in heartbeats)),
             "healed": sum(one.healed for one in heartbeats),
-            "oldest_pending_s": oldest and _age_s(oldest),
+            "oldest_pending_s": _age_s(total(process.waiting for process in alive).oldest),
             "last_success": max((one.last_success for one in heartbeats if one.last_success), default=None),
-            "stuck": len(in_condition("stuck", found, stuck_after_s)),
-            "failing": len(in_condition("failing", found, stuck_after_s)),
+            "stuck": conditions["stuck"],
+            "failing": conditions["failing"],
         },
         "dead_processes": {"count": len(dead), "events": sum(process.waiting.events for process in dead)},
     }
 
 
-def name(process: Process) -> str:
-    """Its process id, else its spool folder."""
-    return f"process {process.pid}" if process.pid else f"the owner of {process.folder}"
+def troubled(found: list[Process], stuck_after_s: float) -> list[Check]:
+    """A check of each stuck process, and then of each failing one."""
+    stuck = [_stuck(process) for process in found if process.condition(stuck_after_s) == "stuck"]
+    failing = [_failing(process) for process in found if process.condition(stuck_after_s) == "failing"]
+    return stuck + failing
 
 
-def stuck_line(process: Process) -> str:
-    """What a stuck process does not store, and since when."""
+def _stuck(process: Process) -> Check:
     since = f", last progress {age(process.still_since)}" if process.still_since else ""
     orphaned = " of an ended process" if process.heartbeat is None and process.new_owner else ""
-    return f"{name(process)} stores nothing{since}; {counted(process.pending, 'event')}{orphaned} pending"
+    line = f"{_name(process)} stores nothing{since}; {counted(process.pending, 'event')}{orphaned} pending"
+    remedy = f"end {_name(process)}; its events are kept, and the next session stores them"
+    return Check("writer", "problem", line, f"{remedy}, or: hermes-pgvector spool flush")
 
 
-def failing_line(process: Process) -> str:
-    """The problem that a failing process reports, and since when."""
-    heartbeat = process.heartbeat
-    if heartbeat is None:
-        return name(process)
-    since = f" (began {age(heartbeat.failing_since)})" if heartbeat.failing_since else ""
-    return f"{name(process)}: {safe_line(heartbeat.problem, PROBLEM_CHARS_MAX)}{since}"
+def _failing(process: Process) -> Check:
+    began, problem = (process.heartbeat.failing_since, process.heartbeat.problem) if process.heartbeat else (None, "")
+    since = f" (began {age(began)})" if began else ""
+    line = f"{_name(process)}: {safe_line(problem, PROBLEM_CHARS_MAX)}{since}"
+    return Check("writer", "warning", line, "fix the cause; until then the events wait in the spool")
+
+
+def _name(process: Process) -> str:
+    return f"process {process.pid}" if process.pid else f"the owner of {process.folder}"
 
 
 def summary(found: list[Process]) -> str:
@@ -92,41 +82,37 @@ def waiting_line(waiting: Backlog) -> str:
     return f"{counted(waiting.events, 'event')} waiting ({size(waiting.bytes)}) from {owners}{since}"
 
 
-def table(found: list[Process], stuck_after_s: float) -> Table:
-    """A row for each running process, with its counters."""
-    rows = [_cells(process, stuck_after_s) for process in found if process.alive]
-    return rows_table(COLUMNS, rows, numbers=COLUMNS[2:8])
-
-
-def _cells(process: Process, stuck_after_s: float) -> tuple[str, ...]:
-    heartbeat, success = process.heartbeat, ""
-    numbers: tuple[int | str, ...] = ("", "", "", "", process.pending, "")
-    if heartbeat is not None:
-        counts = heartbeat.counters
-        numbers = (counts.offered, counts.refused, counts.applied, counts.set_aside, counts.pending, heartbeat.healed)
-        success = age(heartbeat.last_success) if heartbeat.last_success else "never"
-    cells = (f"{number:,}" if isinstance(number, int) else number for number in numbers)
-    oldest = age(process.waiting.oldest) if process.waiting.oldest else ""
-    return (str(process.pid or "?"), process.condition(stuck_after_s), *cells, oldest, success)
+def row(process: Process, stuck_after_s: float) -> dict[str, Cell]:
+    """The cells of a running process in a table, with its counters."""
+    heartbeat = process.heartbeat
+    counts = heartbeat.counters if heartbeat else None
+    return {
+        "Process": str(process.pid or "?"),
+        "State": process.condition(stuck_after_s),
+        "Offered": counts.offered if counts else None,
+        "Refused": counts.refused if counts else None,
+        "Stored": counts.applied if counts else None,
+        "Dead letters": counts.set_aside if counts else None,
+        "Pending": counts.pending if counts else process.pending,
+        "Backfilled": heartbeat.healed if heartbeat else None,
+        "Oldest": age(process.waiting.oldest),
+        "Last success": age(heartbeat.last_success) or "never" if heartbeat else None,
+    }
 
 
 def _process(process: Process, stuck_after_s: float) -> dict[str, Any]:
-    heartbeat, oldest = process.heartbeat, process.waiting.oldest
+    heartbeat, waiting = process.heartbeat, process.waiting
     return {
         "pid": process.pid,
         "adopted": heartbeat is None and process.new_owner is not None,
         "spool": process.folder.name,
         "state": process.condition(stuck_after_s),
-        "started": heartbeat and heartbeat.started,
         "told": heartbeat and heartbeat.at,
-        "last_success": heartbeat and heartbeat.last_success,
-        "failing_since": heartbeat and heartbeat.failing_since,
-        "problem": heartbeat and heartbeat.problem,
         "still_since": process.still_since,
         "counters": heartbeat and _counters(heartbeat.counters),
-        "healed": heartbeat and heartbeat.healed,
-        "waiting": {"events": process.waiting.events, "bytes": process.waiting.bytes, "oldest": oldest},
-        "oldest_pending_s": oldest and _age_s(oldest),
+        **{name: getattr(heartbeat, name, None) for name in HEARTBEAT_KEYS},
+        "waiting": {"events": waiting.events, "bytes": waiting.bytes, "oldest": waiting.oldest},
+        "oldest_pending_s": _age_s(waiting.oldest),
     }
 
 
@@ -134,5 +120,5 @@ def _counters(counters: Counters) -> dict[str, Any]:
     return {**asdict(counters), "balanced": counters.balanced}
 
 
-def _age_s(at: datetime) -> float:
-    return round(max(0.0, (datetime.now(UTC) - at).total_seconds()), 1)
+def _age_s(at: datetime | None) -> float | None:
+    return round(max(0.0, (now() - at).total_seconds()), 1) if at else None

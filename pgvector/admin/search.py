@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 
 from rich.text import Text
 
-from ..errors import BadArgument, DatabaseUnavailable
+from ..errors import BadArgument
 from ..model import Hit, Recall, RecallRequest
-from ..runtime import Runtime, acquire, release
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
 from ..store.connection.database import Database
@@ -21,15 +19,14 @@ from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import DEFAULT_THEME, normalise
-from .console import Console, counted, local_time, rows_table
-from .database import start_server
+from .console import Cell, Console, counted, local_time, rows_table
+from .database import running, start_server, wait_ready
 
-READY_S_MAX = 60.0
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
 CONTEXT_CHARS_MAX = 200
-_KINDS: dict[str, tuple[Kind, ...]] = {"memory": ("entries",), "turns": ("turns",), "both": ("entries", "turns")}
-_TITLES = {"entries": "Memory", "turns": "Turns"}
+# The names of the kinds of rows, as arguments and in the output.
+_NAMES: dict[Kind, str] = {"entries": "memory", "turns": "turns"}
 
 
 def search(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -39,12 +36,11 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     since = times.since(args.since, "--since", zone=None)
     until = times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")
-    _check(args, theme, settings)
     # Only entries have a target, only turns have a role.
-    kinds: tuple[Kind, ...] = ("entries",) if args.target else ("turns",) if args.role else _KINDS[args.kind]
+    wanted = "memory" if args.target else "turns" if args.role else args.kind
+    _check(args, wanted, theme, settings)
     start_server(Database(settings, home))
-    runtime = acquire(settings, home)
-    try:
+    with running(settings, home) as runtime:
         request = RecallRequest(
             query=args.query,
             scope=replace(runtime.scope(theme, args.scope, args.session), since=since, until=until, role=args.role),
@@ -54,13 +50,11 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
             context=args.context,
         )
         with console.busy("searching"):
-            _wait_ready(runtime)
+            wait_ready(runtime)
             complete = runtime.writer.flush(request.budget_s, orphans=True)
-            answers: dict[str, Recall] = {kind: runtime.recall(kind, request) for kind in kinds}
-    finally:
-        release(runtime)
+            answers = {name: runtime.recall(kind, request) for kind, name in _NAMES.items() if wanted in (name, "both")}
     asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
-    console.data({**asked, **_documents(answers)})
+    console.data({**asked, **{name: _document(recall) for name, recall in answers.items()}})
     _show(answers, console, args.explain)
     if not complete:
         console.say(
@@ -69,29 +63,15 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace, theme: str, settings: Settings) -> None:
-    if not 1 <= args.top_k <= settings.recall_limit_max:
-        raise BadArgument(f"--top-k is {args.top_k}; it must be from 1 to {settings.recall_limit_max}")
+def _check(args: argparse.Namespace, wanted: str, theme: str, settings: Settings) -> None:
+    if args.top_k > settings.recall_limit_max:
+        raise BadArgument(f"--top-k is {args.top_k}; recall_limit_max allows {settings.recall_limit_max}")
     if not args.query.strip():
         raise BadArgument("the query is empty; give a text to search for")
-    if args.target and args.role:
-        raise BadArgument("--target selects entries and --role selects turns; give one of them")
-    if args.target and args.kind == "turns":
-        raise BadArgument("--target selects entries and excludes --kind turns")
-    if args.role and args.kind == "memory":
-        raise BadArgument("--role selects turns and excludes --kind memory")
+    if args.kind not in (wanted, "both"):
+        raise BadArgument(f"{'--target' if args.target else '--role'} excludes --kind {args.kind}")
     if not allowed(theme, settings.allowed_themes):
         raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
-
-
-def _wait_ready(runtime: Runtime) -> None:
-    """Wait for the database until it answers or an attempt fails. An embedded server may have to start and migrate."""
-    deadline = time.monotonic() + READY_S_MAX
-    while not runtime.wait_ready(0.1):
-        problem = runtime.writer.health.problem
-        if problem or time.monotonic() > deadline:
-            what = problem or f"the memory is not ready after {READY_S_MAX:g} s"
-            raise DatabaseUnavailable(f"{what}; for more: hermes-pgvector doctor")
 
 
 def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> None:
@@ -99,10 +79,12 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
         if number:
             console.show("")
         if not recall.hits:
-            console.show(f"{_TITLES[name]}: nothing found")
+            console.show(f"{name.title()}: nothing found")
         else:
-            rows = [(f"{hit.score:.2f}", _described(hit, explain)) for hit in recall.hits]
-            console.show(rows_table(("Score", _TITLES[name]), rows))
+            rows: list[dict[str, Cell]] = [
+                {"Score": f"{hit.score:.2f}", name.title(): _described(hit, explain)} for hit in recall.hits
+            ]
+            console.show(rows_table(rows))
         if explain:
             console.show(_explained(recall))
     for reason in dict.fromkeys(reason for recall in answers.values() for reason in recall.degraded):
@@ -132,12 +114,9 @@ def _explained(recall: Recall) -> Text:
     )
 
 
-def _documents(answers: Mapping[str, Recall]) -> dict[str, Any]:
+def _document(recall: Recall) -> dict[str, Any]:
     return {
-        ("memory" if name == "entries" else "turns"): {
-            "hits": [asdict(hit) for hit in recall.hits],
-            "degraded": list(recall.degraded),
-            "explanation": asdict(recall.explanation),
-        }
-        for name, recall in answers.items()
+        "hits": [asdict(hit) for hit in recall.hits],
+        "degraded": list(recall.degraded),
+        "explanation": asdict(recall.explanation),
     }

@@ -4,45 +4,50 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadArgument
+from rich.filesize import decimal as size
+
+from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
-from ..model import Counters, Event
+from ..model import Counters
 from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
+from ..outbox.spool import Spool
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
+from ..store.connection.database import unusable
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise, reserved
-from .console import Console, age, counted, json_default, local_time, rows_table, size
-from .foreground_writer import ForegroundWriter
+from .console import Cell, Console, age, counted, json_default, local_time, rows_table
+from .database import running
 
-EVENT_COLUMNS = ("Id", "Kind", "Theme", "Since", "Size", "Reason")
-SPOOL_COLUMNS = ("Spool", "Process", "Waiting", "Size", "Oldest")
 ID_CHARS_MIN = 12
 CELL_CHARS_MAX = 60
 REASON_CHARS_MAX = 240
+RETRY_S = 0.5
 NOT_ALLOWED = "the theme is not in allowed_themes; add it there, or give --theme"
 DAMAGED = "damaged"
+DAMAGED_FOR_GOOD = "it is damaged and cannot be stored; see it with `spool show`, delete it with `spool drop`"
 
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """List the dead letters and the spools, without the texts of users. Returns 0."""
-    here = _home(home)
-    events = sorted(map(_summary, DeadLetters(here.state)), key=lambda row: row["set_aside"])
+    here = Home(home, load(home).spool_dir)
+    events = sorted(map(_summary, DeadLetters(here.state)), key=lambda event: event["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     if events:
-        chars = _unique_chars([row["id"] for row in events])
-        console.show(rows_table(EVENT_COLUMNS, [_cells(row, chars) for row in events], numbers=("Size",)))
+        chars = _unique_chars([event["id"] for event in events])
+        console.show(rows_table([_event_row(event, chars) for event in events]))
     else:
         console.show("no dead letters")
     if spools:
-        console.show("", rows_table(SPOOL_COLUMNS, [_spool_cells(one) for one in spools], numbers=SPOOL_COLUMNS[2:4]))
+        console.show("", rows_table([_spool_row(process) for process in spools]))
     else:
         console.show("no spools")
     if events:
@@ -52,7 +57,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
 
 def show(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print one dead letter with all its texts; control characters are printed as escapes. Returns 0."""
-    item = DeadLetters(_home(home).state).find(args.id)
+    item = DeadLetters(Home(home).state).find(args.id)
     document = {**_summary(item), "event": asdict(item.event) if item.event else item.raw}
     console.data(document)
     console.show(_printable(json.dumps(document, indent=2, ensure_ascii=False, default=json_default)))
@@ -64,14 +69,19 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     An event that cannot be stored becomes a dead letter again, or waits in the spool. None is stored twice.
     """
-    settings, here = load(home), _home(home)
+    settings = load(home)
+    here = Home(home, settings.spool_dir)
     letters = DeadLetters(here.state)
-    with letters.locked():
+    theme = _theme(args.theme, settings)
+    if reason := unusable(settings):
+        raise SettingsError(reason)
+    with letters.locked(), console.busy("storing"):
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
-        with ForegroundWriter(settings, here) as writer, console.busy("storing"):
-            filed, refused = _file(writer, letters, settings, chosen, args.theme)
-            problem = writer.store(args.wait) if filed else ""
-        refused |= {letter.id: letter.reason for letter in _existing(letters, filed)}
+        folder, filed, refused = _file(here, letters, settings, chosen, theme)
+        problem = _store(settings, home, args.wait)[0] if filed else ""
+        if not problem and any(one.folder == folder and one.waiting.events for one in processes(here.spool)):
+            problem = "a running process has taken them over, and may not have stored them yet"
+        refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]
     settled, waiting = ([], accepted) if problem else (accepted, [])
     console.data({"settled": settled, "waiting": waiting, "refused": refused, "problem": problem})
@@ -85,28 +95,46 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _file(
-    writer: ForegroundWriter, letters: DeadLetters, settings: Settings, chosen: list[str], theme: str
-) -> tuple[list[str], dict[str, str]]:
-    """Put events into the spool. Returns the ids of those in it, and the reasons for the others."""
+    here: Home, letters: DeadLetters, settings: Settings, chosen: list[str], theme: str
+) -> tuple[Path | None, list[str], dict[str, str]]:
+    """Put events into an orphaned spool. Returns its folder, their ids, and the reasons why others are not in it."""
     filed: list[str] = []
     refused: dict[str, str] = {}
-    for item in _existing(letters, chosen):
-        event = _under(theme, item.event, settings)
-        reason = _refusal(event, settings)
-        if event is None or reason:
-            refused[item.id] = reason
-        elif not writer.file(event):
-            refused[item.id] = "the spool is full, or cannot be written"
-        else:
-            # After the event is durable in the spool, and before it may become a dead letter again.
-            letters.forget(item.id)
-            filed.append(event.id)
-    return filed, refused
+    # On disk only: an event that was on disk must not move to memory.
+    spool = Spool(here.spool, bytes_max=settings.spool_max_mb << 20, window_max=1, fsync=settings.spool_fsync)
+    try:
+        for item in filter(None, map(letters.read, chosen)):
+            event = replace(item.event, theme=theme or item.event.theme) if item.event else None
+            if event is None:
+                refused[item.id] = DAMAGED_FOR_GOOD
+            elif not allowed(event.theme, settings.allowed_themes):
+                refused[item.id] = NOT_ALLOWED
+            elif not spool.append(event):
+                refused[item.id] = "the spool is full, or cannot be written"
+            else:
+                # After the event is durable in the spool, and before it may become a dead letter again.
+                letters.forget(item.id)
+                filed.append(event.id)
+        return spool.folder, filed, refused
+    finally:
+        spool.close()
+
+
+def _store(settings: Settings, home: Path, wait_s: float) -> tuple[str, Counters]:
+    """Store the events in orphaned spools, for about `wait_s` seconds. Returns why not all, or "", and the counters."""
+    deadline = time.monotonic() + wait_s
+    done = False
+    with running(settings, home) as runtime:
+        while not done and (left_s := deadline - time.monotonic()) > 0:
+            # After a failure the writer waits longer and longer, but a new flush has it try again.
+            done = runtime.writer.flush(min(RETRY_S, left_s), orphans=True)
+    problem = runtime.writer.health.problem or f"{wait_s:g} s were not enough; run the command again to continue"
+    return "" if done else problem, runtime.writer.counters
 
 
 def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Delete dead letters. Returns 0. Raises BadArgument for all without `--yes`."""
-    letters = DeadLetters(_home(home).state)
+    letters = DeadLetters(Home(home).state)
     if not args.id and not args.yes:
         raise BadArgument(f"this deletes {counted(len(letters.ids()), 'event')} for good; add --yes to do it")
     with letters.locked():
@@ -119,13 +147,12 @@ def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def flush(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Store the events of ended processes, for about `--wait` seconds. Returns 1 when some are left."""
-    settings, here = load(home), _home(home)
+    settings = load(home)
+    here = Home(home, settings.spool_dir)
     problem, counts = "", Counters()
     with console.busy("storing"):
         if _waiting(here, alive=False):
-            with ForegroundWriter(settings, here) as writer:
-                problem = writer.store(args.wait)
-                counts = writer.counters
+            problem, counts = _store(settings, home, args.wait)
         left, living = _waiting(here, alive=False), _waiting(here, alive=True)
     stored = {"stored": counts.applied, "already_there": counts.already_there, "set_aside": counts.set_aside}
     console.data({**stored, "left": left, "living": living, "problem": problem})
@@ -146,33 +173,18 @@ def _waiting(here: Home, *, alive: bool) -> int:
     return sum(process.waiting.events for process in processes(here.spool) if process.alive is alive)
 
 
-def _home(home: Path) -> Home:
-    return Home(home, load(home).spool_dir)
-
-
 def _in_order(letters: DeadLetters) -> list[str]:
     """The ids of all dead letters in the order of their events: a removal must follow its add."""
     found = ((letter.event.at if letter.event else letter.at, letter.id) for letter in letters)
     return [name for _, name in sorted(found)]
 
 
-def _existing(letters: DeadLetters, names: list[str]) -> Iterator[DeadLetter]:
-    return (letter for name in names if (letter := letters.read(name)) is not None)
-
-
-def _under(theme: str, event: Event | None, settings: Settings) -> Event | None:
-    if not theme or event is None:
-        return event
-    chosen = aliased(normalise(theme), settings.theme_aliases)
-    if reserved(chosen):
-        raise BadArgument(f"theme {chosen[:CELL_CHARS_MAX]!r} is reserved for one person or room; give another")
-    return replace(event, theme=chosen)
-
-
-def _refusal(event: Event | None, settings: Settings) -> str:
-    if event is None:
-        return "it is damaged and cannot be stored; see it with `spool show`, delete it with `spool drop`"
-    return "" if allowed(event.theme, settings.allowed_themes) else NOT_ALLOWED
+def _theme(given: str, settings: Settings) -> str:
+    """The theme to store events under; empty for that of each event. Raises BadArgument."""
+    theme = aliased(normalise(given), settings.theme_aliases) if given else ""
+    if reserved(theme):
+        raise BadArgument(f"theme {theme[:CELL_CHARS_MAX]!r} is reserved for one person or room; give another")
+    return theme
 
 
 def _summary(item: DeadLetter) -> dict[str, Any]:
@@ -196,15 +208,15 @@ def _unique_chars(ids: Sequence[str]) -> int:
     return chars
 
 
-def _cells(row: dict[str, Any], id_chars: int) -> tuple[str, ...]:
-    return (
-        row["id"][:id_chars],
-        row["kind"],
-        safe_line(row["theme"] or "", CELL_CHARS_MAX),
-        local_time(row["set_aside"]),
-        size(row["bytes"]),
-        safe_line(row["reason"], REASON_CHARS_MAX),
-    )
+def _event_row(event: dict[str, Any], id_chars: int) -> dict[str, Cell]:
+    return {
+        "Id": event["id"][:id_chars],
+        "Kind": event["kind"],
+        "Theme": safe_line(event["theme"] or "", CELL_CHARS_MAX),
+        "Since": local_time(event["set_aside"]),
+        "Size": size(event["bytes"]),
+        "Reason": safe_line(event["reason"], REASON_CHARS_MAX),
+    }
 
 
 def _spool(process: Process) -> dict[str, Any]:
@@ -218,16 +230,15 @@ def _spool(process: Process) -> dict[str, Any]:
     }
 
 
-def _spool_cells(process: Process) -> tuple[str, ...]:
-    pid = f" {process.pid}" if process.pid else ""
+def _spool_row(process: Process) -> dict[str, Cell]:
     waiting = process.waiting
-    return (
-        process.folder.name[:12],
-        f"{'running' if process.alive else 'ended'}{pid}",
-        f"{waiting.events:,}",
-        size(waiting.bytes),
-        age(waiting.oldest) if waiting.oldest else "",
-    )
+    return {
+        "Spool": process.folder.name[:ID_CHARS_MIN],
+        "Process": f"{'running' if process.alive else 'ended'} {process.pid or ''}",
+        "Waiting": waiting.events,
+        "Size": size(waiting.bytes),
+        "Oldest": age(waiting.oldest),
+    }
 
 
 def _printable(text: str) -> str:

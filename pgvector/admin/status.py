@@ -7,16 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.filesize import decimal as size
 
 from ..mirror.home import Home
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Backlog, total
 from ..outbox.inspection import processes as processes_of
 from ..settings import Settings, load
+from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
 from . import processes
-from .console import Console, counted, facts_table, local_time, rows_table, size
+from .console import Cell, Console, counted, facts_table, local_time, rows_table
 from .overview import Overview, overview
 
 THEME_CHARS_MAX = 40
@@ -30,23 +31,17 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("counting"):
         found = overview(settings, here.path, themes_max=args.themes)
     waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
-    console.data(
-        {
-            **_document(found, settings, here.path, waiting, dead_letters),
-            **processes.document(running, stuck_after_s),
-        }
-    )
+    document = _document(found, settings, here.path, waiting, dead_letters)
+    console.data({**document, **processes.document(running, stuck_after_s)})
     console.show(facts_table([*_facts(found, waiting, dead_letters), ("Processes", processes.summary(running))]))
-    if any(process.alive for process in running):
-        console.show("", processes.table(running, stuck_after_s))
-    if found.themes:
-        console.show("", _themes(found))
-    stuck = processes.in_condition("stuck", running, stuck_after_s)
-    failing = processes.in_condition("failing", running, stuck_after_s)
-    problems = [*map(processes.stuck_line, stuck), *map(processes.failing_line, failing)]
-    for problem in [found.problem, *problems] if found.problem else problems:
+    alive = [processes.row(process, stuck_after_s) for process in running if process.alive]
+    for rows in (alive, [_theme(theme) for theme in found.themes]):
+        if rows:
+            console.show("", rows_table(rows))
+    troubled = processes.troubled(running, stuck_after_s)
+    for problem in filter(None, (found.problem, *(check.found for check in troubled))):
         console.say(f"hermes-pgvector: {problem}")
-    return 1 if found.problem or stuck else 0
+    return 1 if found.problem or any(check.verdict == "problem" for check in troubled) else 0
 
 
 def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:
@@ -72,19 +67,14 @@ def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[s
     return lines
 
 
-def _themes(found: Overview) -> Table:
-    columns = ("Entries", "Turns", "No vector", "Newest", "Theme")
-    rows = [
-        (
-            f"{theme.entries:,}",
-            f"{theme.turns:,}",
-            f"{theme.without_vector:,}",
-            local_time(theme.latest),
-            safe_line(theme.theme, THEME_CHARS_MAX),
-        )
-        for theme in found.themes
-    ]
-    return rows_table(columns, rows, numbers=columns[:3])
+def _theme(theme: ThemeTotals) -> dict[str, Cell]:
+    return {
+        "Entries": theme.entries,
+        "Turns": theme.turns,
+        "No vector": theme.without_vector,
+        "Newest": local_time(theme.latest),
+        "Theme": safe_line(theme.theme, THEME_CHARS_MAX),
+    }
 
 
 def _document(found: Overview, settings: Settings, home: Path, waiting: Backlog, dead_letters: int) -> dict[str, Any]:
@@ -94,7 +84,7 @@ def _document(found: Overview, settings: Settings, home: Path, waiting: Backlog,
         "database": {
             "where": found.where,
             "embedded": not settings.dsn.get_secret_value(),
-            "reachable": found.reachable,
+            "reachable": found.seconds is not None,
             "problem": found.problem,
             "connect_s": found.seconds,
             "server_version": facts and facts.server_version,

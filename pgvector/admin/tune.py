@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ..settings import load
 from ..store import theme_index
 from ..store.schema import verification
 from ..store.schema.preflight import ADMINISTRATOR, admin_connection
 from ..store.theme_index import ThemeIndex
 from ..text.sanitize import safe_line
-from .console import Console, counted, rows_table, size
+from .console import Cell, Console, counted, rows_table
 from .database import administrators_dsn
 
 THEME_CHARS_MAX = 40
@@ -48,9 +50,9 @@ def _show(console: Console, found: Sequence[ThemeIndex], least: int) -> None:
     if not found:
         console.show(f"nothing to do: no theme with {least:,} rows or more needs a separate index")
         return
-    columns = ("Step", "Rows", "Size", "Kind", "Theme")
-    rows = [
-        (index.step, f"{index.rows:,}", size(index.bytes), index.kind, safe_line(index.theme, THEME_CHARS_MAX))
-        for index in found
-    ]
-    console.show(rows_table(columns, rows, numbers=columns[1:3]))
+    console.show(rows_table([_row(index) for index in found]))
+
+
+def _row(index: ThemeIndex) -> dict[str, Cell]:
+    theme = safe_line(index.theme, THEME_CHARS_MAX)
+    return {"Step": index.step, "Rows": index.rows, "Size": size(index.bytes), "Kind": index.kind, "Theme": theme}

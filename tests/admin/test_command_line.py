@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -9,14 +10,19 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from inspect import signature
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import get_type_hints
 
 import pytest
 from commandline import Outcome, hermes_pgvector
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.console import Console
 from hermes_memory_pgvector.admin.doctor import installation
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
@@ -56,6 +62,28 @@ def test_importing_the_command_line_imports_nothing_heavy() -> None:
     assert loaded & {"psycopg", "httpx", "rich", "pydantic", "numpy", "yaml", "pgvector"} == set()
 
 
+def jobs(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The names of the functions that a parser and its sub-parsers run."""
+    if job := parser.get_default("pgvector_job"):
+        yield job
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from jobs(inner)
+
+
+def test_every_command_runs_a_function_that_takes_home_console_and_arguments() -> None:
+    parser = argparse.ArgumentParser()
+    cli.register_cli(parser)
+    names = set(jobs(parser))
+    assert "status:status" in names
+    for name in names:
+        handler = resolve_name(f"hermes_memory_pgvector.admin.{name}")
+        assert list(signature(handler).parameters) == ["home", "console", "args"]
+        types = {"home": Path, "console": Console, "args": argparse.Namespace, "return": int}
+        assert get_type_hints(handler) == types, name
+
+
 def test_without_a_command_the_help_is_shown_on_stderr() -> None:
     shown = hermes_pgvector()
     assert shown.code == 2
@@ -64,8 +92,6 @@ def test_without_a_command_the_help_is_shown_on_stderr() -> None:
 
 
 def test_the_host_gets_the_same_commands_under_hermes_pgvector() -> None:
-    import argparse
-
     root = argparse.ArgumentParser(prog="hermes")
     ours = root.add_subparsers(dest="command").add_parser("pgvector")
     cli.register_cli(ours)
@@ -80,8 +106,6 @@ def test_the_host_gets_the_same_commands_under_hermes_pgvector() -> None:
 
 
 def test_a_failing_command_of_the_host_ends_with_its_exit_code() -> None:
-    import argparse
-
     parser = argparse.ArgumentParser()
     cli.register_cli(parser)
     with redirect_stderr(io.StringIO()), pytest.raises(SystemExit) as end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,8 +12,16 @@ import pytest
 from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
-from hermes_memory_pgvector.admin.configuration import SavedSettings, change_env_file, exported, quoted
+from hermes_memory_pgvector.admin.configuration import (
+    change_env_file,
+    check_saved,
+    exported,
+    quoted,
+    restored_on_error,
+    save,
+)
 from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.settings import load
 
@@ -82,10 +91,9 @@ def test_a_shell_reads_the_same_value(tmp_path: Path, value: str) -> None:
 
 
 def test_what_is_saved_is_what_the_settings_say(tmp_path: Path) -> None:
-    with SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {DSN: "postgresql://me@host/db"})
-        saved.check({"dsn": "postgresql://me@host/db", **VALUES})
-        saved.keep()
+    with restored_on_error(tmp_path):
+        save(tmp_path, VALUES, {DSN: "postgresql://me@host/db"})
+        check_saved(tmp_path, {"dsn": SecretStr("postgresql://me@host/db"), **VALUES})
     settings = load(tmp_path)
     assert settings.dsn.get_secret_value() == "postgresql://me@host/db"
     assert settings.embed_url == VALUES["embed_url"]
@@ -95,31 +103,28 @@ def test_what_is_saved_is_what_the_settings_say(tmp_path: Path) -> None:
 def test_the_embedded_server_overrides_an_address_of_lower_precedence(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("plugins: {pgvector: {dsn: postgresql://old@host/db}}\n")
     (tmp_path / ".env").write_text(f"{DSN}=postgresql://older@host/db\n")
-    with SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {DSN: ""})
-        saved.check({"dsn": ""})
-        saved.keep()
+    save(tmp_path, VALUES, {DSN: ""})
+    check_saved(tmp_path, {"dsn": SecretStr("")})
     assert load(tmp_path).dsn.get_secret_value() == ""
 
 
 def test_other_settings_of_the_file_stay(tmp_path: Path) -> None:
     (tmp_path / "pgvector").mkdir()
     (tmp_path / "pgvector" / "config.json").write_text('{"prefetch_limit": 3, "dsn": "postgresql://plain@host/db"}')
-    with SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {DSN: ""})
-        saved.keep()
+    save(tmp_path, VALUES, {DSN: ""})
     assert load(tmp_path).prefetch_limit == 3
     assert load(tmp_path).dsn.get_secret_value() == ""
 
 
-def test_without_keep_everything_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_error_everything_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text(f"{DSN}=old\n")
     (tmp_path / ".env").chmod(0o640)
     # A host puts the lines of the file into the environment when it starts.
     monkeypatch.setenv(DSN, "old")
-    with SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {DSN: "new"})
+    with contextlib.suppress(KeyboardInterrupt), restored_on_error(tmp_path):
+        save(tmp_path, VALUES, {DSN: "new"})
         assert load(tmp_path).dsn.get_secret_value() == "new"
+        raise KeyboardInterrupt
     assert (tmp_path / ".env").read_text() == f"{DSN}=old\n"
     assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o640
     assert os.environ[DSN] == "old"
@@ -129,25 +134,23 @@ def test_without_keep_everything_is_as_it_was(tmp_path: Path, monkeypatch: pytes
 def test_a_setting_that_the_environment_overrides_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "another")
     assert exported(tmp_path, ("dsn", "embed_model")) == ["embed_model"]
-    with SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {})
-        with pytest.raises(SettingsError, match="embed_model is also set elsewhere"):
-            saved.check(VALUES)
+    save(tmp_path, VALUES, {})
+    with pytest.raises(SettingsError, match="remove there: embed_model"):
+        check_saved(tmp_path, VALUES)
 
 
 def test_a_broken_file_is_named_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "pgvector" / "config.json"
     path.parent.mkdir()
     path.write_text("{")
-    with pytest.raises(SettingsError, match=r"config\.json"), SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {DSN: "x"})
+    with pytest.raises(SettingsError, match=r"config\.json"), restored_on_error(tmp_path):
+        save(tmp_path, VALUES, {DSN: "x"})
     assert path.read_text() == "{"
     assert not (tmp_path / ".env").exists()
 
 
 def test_the_file_of_settings_is_private(tmp_path: Path) -> None:
-    with SavedSettings(tmp_path) as saved:
-        saved.save(VALUES, {})
-        saved.keep()
-    assert saved.config.stat().st_mode & 0o777 == 0o600
-    assert json.loads(saved.config.read_text())["embed_model"] == "some-model"
+    save(tmp_path, VALUES, {})
+    saved = tmp_path / "pgvector" / "config.json"
+    assert saved.stat().st_mode & 0o777 == 0o600
+    assert json.loads(saved.read_text())["embed_model"] == "some-model"

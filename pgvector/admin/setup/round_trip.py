@@ -5,37 +5,33 @@ from __future__ import annotations
 import time
 import uuid
 from pathlib import Path
-from typing import Literal
 
 from ...errors import DatabaseUnavailable
 from ...model import Add, RecallRequest, Remove, Scope
-from ...runtime import Runtime, acquire, release
+from ...runtime import Runtime
 from ...settings import Settings
 from ...store import entries, rows
 from ...text.theme_names import DEFAULT_THEME, normalise
+from ..database import running, wait_ready
 
-READY_S_MAX = 30.0
 STORED_S_MAX = 15.0
 VECTOR_S_MAX = 10.0
 RECALL_S_MAX = 5.0
 PAUSE_S = 0.2
 
-How = Literal["meaning", "words", "not"]
 
+def round_trip(home: Path, settings: Settings) -> tuple[str, float]:
+    """By which search the entry was recalled (`meaning`, `words` or `not`), and the milliseconds.
 
-def round_trip(home: Path, settings: Settings) -> tuple[How, float]:
-    """By which search the entry was recalled, and the milliseconds. Raises DatabaseUnavailable and SettingsError."""
-    runtime = acquire(settings, home)
-    try:
-        if not runtime.wait_ready(READY_S_MAX):
-            raise DatabaseUnavailable(runtime.writer.health.problem or f"no answer within {READY_S_MAX:g} s")
+    Raises DatabaseUnavailable and SettingsError.
+    """
+    with running(settings, home) as runtime:
+        wait_ready(runtime)
         theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else DEFAULT_THEME
         return _round(runtime, theme)
-    finally:
-        release(runtime)
 
 
-def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
+def _round(runtime: Runtime, theme: str) -> tuple[str, float]:
     mark = uuid.uuid4().hex
     common = {"theme": theme, "home": runtime.home.id, "metadata": {"origin": "setup"}}
     content = f"The set-up tried out the memory of this agent and called it {mark}."
@@ -57,10 +53,10 @@ def _round(runtime: Runtime, theme: str) -> tuple[How, float]:
                 entries.erase(connection, theme, content)
 
 
-def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[How, float]:
+def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[str, float]:
     """Recall until the entry is found by its vector, which a slow embedder makes a little later."""
     deadline = time.monotonic() + VECTOR_S_MAX
-    how: How = "not"
+    how = "not"
     while True:
         started = time.monotonic()
         hits = runtime.recall("entries", request).hits

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from ...errors import BadArgument, PgvectorError, SettingsError
-from ...settings import ENV_PREFIX, load
-from ...store.embedded.server import EmbeddedServer
+from ...settings import ENV_PREFIX, config_file, load
+from ...store.embedded.server import EmbeddedServer, available
 from .. import configuration, link
-from ..configuration import ACTIVATE, PROVIDER, SavedSettings, active_provider
+from ..configuration import ACTIVATE, PROVIDER, active_provider
 from ..console import Console
 from ..embedder import MISMATCH_REMEDY, mismatch
-from . import database as databases
-from .database import DatabaseChoice, DatabaseQuestions
+from .database import DatabaseChoice, DatabaseChooser
 from .embedder import EmbedderChoice, EmbedderQuestions, changed, tried
-from .prompts import Prompts
 from .round_trip import round_trip
 
 KEYS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
@@ -30,18 +30,13 @@ NOTHING_GIVEN = argparse.Namespace(embedded=False, dsn=None, embed_url=None, emb
 
 
 def wizard(hermes_home: str, config: MutableMapping[str, Any]) -> None:
-    """The host's `hermes memory setup pgvector`; `config` is the host's configuration, which the host saves.
+    """The host's `hermes memory setup pgvector`; `config` is the host's configuration, which is changed and saved.
 
     Raises SystemExit when there is no terminal.
     """
-
-    def activate(saved: Mapping[str, Any]) -> bool:
-        configuration.activate_in_host(config, saved)
-        return True
-
     console = Console(False)
     try:
-        _Setup(Path(hermes_home).expanduser().resolve(), console, NOTHING_GIVEN, activate).run()
+        _Setup(Path(hermes_home).expanduser().resolve(), console, NOTHING_GIVEN, config).run()
     except KeyboardInterrupt:
         if not sys.stdin.isatty():
             # A host that runs plugins in a process of their own shows this message only.
@@ -58,22 +53,18 @@ def setup(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes")
-
-    def activate(saved: Mapping[str, Any]) -> bool:
-        link.change(home)
-        return configuration.activate(home, saved)
-
-    return _Setup(home, console, args, activate).run()
+    return _Setup(home, console, args).run()
 
 
 class _Setup:
+    """One run of the set-up; `config` is the configuration of the host that runs it."""
+
     def __init__(
-        self, home: Path, console: Console, args: argparse.Namespace, activate: Callable[[Mapping[str, Any]], bool]
+        self, home: Path, console: Console, args: argparse.Namespace, config: MutableMapping[str, Any] | None = None
     ) -> None:
-        self._home, self._console, self._given, self._activate = home, console, args, activate
-        self._prompts = Prompts(console)
+        self._home, self._console, self._given, self._config = home, console, args, config
         self._settings = load(home)
-        self._server = databases.server_of(self._settings, home)
+        self._server = EmbeddedServer(home, self._settings.data_dir) if available() else None
         self._fixed = configuration.exported(home, ("dsn", *KEYS))
 
     def run(self) -> int:
@@ -83,12 +74,17 @@ class _Setup:
                 on_failure.callback(self._server.stop)
             try:
                 database, embedder = self._choose()
-                applied, active = self._set_up(database, embedder)
+                result = self._set_up(database, embedder)
             except KeyboardInterrupt:
                 self._console.say("\nCancelled. Nothing was saved; the settings are as they were.")
                 raise
             on_failure.pop_all()
-        return self._test(database, embedder, applied, active)
+        how, problem = self._try_out() if database.usable else ("not tried", "")
+        if problem:
+            self._console.say(f"✗ {problem}; see: hermes-pgvector doctor")
+        self._console.data({**result, "recalled": how, "problem": problem})
+        self._next_steps(embedded=database.server is not None)
+        return int(bool(problem))
 
     # Choosing
 
@@ -104,11 +100,10 @@ class _Setup:
         dsn = self._given.dsn
         if dsn is None and not self._given.embedded and (self._given.yes or "dsn" in self._fixed):
             dsn = self._settings.dsn.get_secret_value()
+        chooser = DatabaseChooser(self._settings, self._server, self._console)
         if dsn:
-            return databases.own(dsn, self._settings, self._console)
-        if self._given.embedded or self._given.yes:
-            return databases.embedded(self._settings, self._server, self._console)
-        return DatabaseQuestions(self._settings, self._server, self._prompts, self._console).ask()
+            return chooser.own(dsn, ask=False)
+        return chooser.embedded() if self._given.embedded or self._given.yes else chooser.ask()
 
     def _choose_embedder(self, database: DatabaseChoice) -> EmbedderChoice:
         settings = changed(self._settings, dsn=database.dsn)
@@ -119,7 +114,7 @@ class _Setup:
         named = {key: value for key, value in given.items() if value is not None}
         if not (named or self._given.yes or set(self._fixed) & {"embed_url", "embed_model"}):
             self._console.say("")
-            return EmbedderQuestions(settings, stored, self._prompts, self._console).ask()
+            return EmbedderQuestions(settings, stored, self._console).ask()
         choice = tried(changed(settings, **named), {}, self._console)
         problem = mismatch(choice.model, choice.dimensions, stored)
         if problem:
@@ -128,74 +123,61 @@ class _Setup:
 
     # Doing
 
-    def _set_up(self, database: DatabaseChoice, embedder: EmbedderChoice) -> tuple[list[str], bool]:
-        self._console.say("")
-        server = None if database.dsn else self._server
+    def _set_up(self, database: DatabaseChoice, embedder: EmbedderChoice) -> dict[str, Any]:
+        """Create the tables, save and activate. Returns what was done."""
         values = {key: getattr(embedder.settings, key) for key in KEYS}
-        secrets = {f"{ENV_PREFIX}DSN": database.dsn}
-        if embedder.key:
-            secrets[embedder.settings.embed_key_env] = embedder.key
-        with SavedSettings(self._home) as saved:
+        secrets = {f"{ENV_PREFIX}DSN": database.dsn, **embedder.secrets}
+        with configuration.restored_on_error(self._home):
             with self._console.busy("preparing the database"):
-                applied = database.prepare(server, embedder.dimensions, self._console)
-            saved.save(values, secrets)
+                applied = database.prepare(embedder.dimensions, self._console)
+            configuration.save(self._home, values, secrets)
             active = self._activate({"dsn": "", **values})
-            saved.check({"dsn": database.dsn, **values})
+            configuration.check_saved(self._home, {"dsn": SecretStr(database.dsn), **values})
             if active and active_provider(self._home) != PROVIDER:
                 raise SettingsError(f"the host did not save memory.provider; run: {ACTIVATE}")
-            saved.keep()
-        self._report(saved, server, active)
-        return applied, active
-
-    def _report(self, saved: SavedSettings, server: EmbeddedServer | None, active: bool) -> None:
-        if server is not None:
-            self._console.say(f"✓ the embedded Postgres is running; its data is in {server.paths.data}")
-        else:
-            self._console.say(f"✓ the address of the database is saved in {saved.env}")
-        self._console.say(f"✓ the other settings are saved in {saved.config}")
+        where = f"the address of the database is saved in {self._home / '.env'}"
+        if database.server:
+            where = f"the embedded Postgres is running; its data is in {database.server.paths.data}"
+        self._console.say(f"\n✓ {where}")
+        self._console.say(f"✓ the other settings are saved in {config_file(self._home)}")
         if active:
             self._console.say(f"✓ memory.provider is {PROVIDER}; the host uses it from the next session on")
         else:
             self._console.say(f"! no hermes was found here; to activate the memory, run: {ACTIVATE}")
+        return {
+            "database": database.found.where if database.dsn and database.found else "embedded server",
+            "embed_model": embedder.model,
+            "dimensions": embedder.dimensions,
+            "applied": applied,
+            "active": active,
+        }
 
-    def _test(self, database: DatabaseChoice, embedder: EmbedderChoice, applied: list[str], active: bool) -> int:
-        problem, how = "", "not tried"
-        if database.usable:
-            try:
-                with self._console.busy("storing, recalling and removing an entry"):
-                    how, took_ms = round_trip(self._home, load(self._home))
-                if how == "not":
-                    problem = "an entry was stored but not recalled"
-                else:
-                    self._console.say(
-                        f"✓ an entry was stored, recalled by {how} in {took_ms:.0f} ms, and removed again"
-                    )
-            except KeyboardInterrupt:
-                problem = "the test was interrupted; the settings are saved"
-            except PgvectorError as error:
-                problem = f"the settings are saved, but an entry could not be stored and recalled: {error}"
-        if problem:
-            self._console.say(f"✗ {problem}; see: hermes-pgvector doctor")
-        self._console.data(
-            {
-                "database": database.found.where if database.dsn and database.found else "embedded server",
-                "embed_model": embedder.model,
-                "dimensions": embedder.dimensions,
-                "applied": applied,
-                "active": active,
-                "recalled": how,
-                "problem": problem,
-            }
-        )
-        self._next_steps(embedded=not database.dsn)
-        return int(bool(problem))
+    def _activate(self, saved: Mapping[str, Any]) -> bool:
+        """Make the host use the plugin, without the settings that it has for it; False when there is no host."""
+        if self._config is not None:
+            configuration.activate_in_host(self._config, saved)
+            return True
+        link.change(self._home)
+        return configuration.activate(self._home, saved)
+
+    def _try_out(self) -> tuple[str, str]:
+        """By which search an entry was recalled, and what is wrong."""
+        try:
+            with self._console.busy("storing, recalling and removing an entry"):
+                how, took_ms = round_trip(self._home, load(self._home))
+        except KeyboardInterrupt:
+            return "not tried", "the test was interrupted; the settings are saved"
+        except PgvectorError as error:
+            return "not tried", f"the settings are saved, but an entry could not be stored and recalled: {error}"
+        if how == "not":
+            return how, "an entry was stored but not recalled"
+        self._console.say(f"✓ an entry was stored, recalled by {how} in {took_ms:.0f} ms, and removed again")
+        return how, ""
 
     def _next_steps(self, *, embedded: bool) -> None:
-        fleet = (
-            "to share the memory with other hosts, run this set-up again with a Postgres of your own"
-            if embedded
-            else "on other hosts: run this set-up with the same database and the same model"
-        )
+        fleet = "on other hosts: run this set-up with the same database and the same model"
+        if embedded:
+            fleet = "to share the memory with other hosts, run this set-up again with a Postgres of your own"
         self._console.say("\nNext:")
         self._console.say("  hermes                   start a chat; restart a running gateway: hermes gateway restart")
         self._console.say("  hermes pgvector status   see what is stored and what waits")
