@@ -21,7 +21,7 @@ from .errors import BadArgument, PgvectorError
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
-from .settings import Settings, person_key
+from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
@@ -76,15 +76,12 @@ class Runtime:
 
     def _make_context(self) -> HomeContext:
         from .session.context import HomeContext
-        from .session.off_record import OffRecordSessions
-        from .session.person_key import PersonKey
 
         return HomeContext(
-            settings=self.settings,
-            home=self.home.path,
+            self.settings,
+            self.home.path,
+            self.home.state,
             home_id=lambda: self.home.id,
-            person_key=PersonKey(self.home.state, person_key(self.home.path)),
-            off_record=OffRecordSessions(self.home.state),
             accept=self.accept,
             change_entry=self.files.change,
         )
@@ -186,7 +183,7 @@ class Runtime:
         self._spool.abandon()
         self.database.abandon()
         self.context.abandon()
-        self.home.snapshot.abandon()
+        self.files.abandon()
         self._renew()
         self.writer.abandon(self._readiness)
         self._recaller.abandon()

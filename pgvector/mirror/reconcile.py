@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import SettingsError
+from ..files import Marks, mark_name
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
 from ..settings import files_in_use
 from .entries import apply_change, diff, find_removed, normalized, parse, split_contents
 from .home import Home
-from .off_record_entries import OffRecordEntries
 from .snapshot import Entries
 
 log = logging.getLogger("hermes.pgvector")
@@ -22,6 +22,7 @@ ORIGIN = {"origin": "file"}
 CHANGE_WAIT_S = 0.2
 RECONCILE_WAIT_S = 5.0
 AHEAD_MAX = timedelta(minutes=1)
+OFF_RECORD_MAX = 1000
 
 
 class Reconciler:
@@ -29,7 +30,9 @@ class Reconciler:
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
-        self._off_record = OffRecordEntries(home.state)
+        # Entries written off the record that are still in the files. The snapshot has them too, but is updated later
+        # than the files and may be lost.
+        self._off_record = Marks(home.state / "unrecorded", OFF_RECORD_MAX, "which entries are off the record")
         self._ahead = False
 
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
@@ -44,10 +47,7 @@ class Reconciler:
         if not isinstance(event, Remove):
             event = replace(event, content=normalized(event.content))
             # First of all: this process may end while it waits for the snapshot.
-            if stored:
-                self._off_record.remove(event.target, parse(event.content))
-            else:
-                self._off_record.add(event.target, parse(event.content))
+            self._off_record.change(_marks(event.target, parse(event.content)), marked=not stored)
         try:
             with snapshot.locked(CHANGE_WAIT_S):
                 before = snapshot.entries[event.target]
@@ -70,7 +70,7 @@ class Reconciler:
             used = files_in_use(self._home.path)
             with snapshot.locked(RECONCILE_WAIT_S):
                 # Read before the files: a marked entry that is not in its file then was removed from it.
-                written = {target: self._off_record.names(target) for target in TARGETS}
+                marked = self._off_record.names()
                 # Read under the lock, so that no hook changes file and snapshot in between.
                 read = {target: self._home.entries(target) for target in TARGETS if used[target]}
                 found = {target: entries for target, entries in read.items() if entries is not None}
@@ -80,13 +80,19 @@ class Reconciler:
                     for event in self._difference_events(theme, session_id, target, entries)
                 ]
                 if self._submit({**snapshot.entries, **found}, events):
-                    for target, entries in found.items():
-                        self._off_record.remove_all_but(written[target], target, entries)
+                    present = {mark for target, entries in found.items() for mark in _marks(target, entries)}
+                    removed = (mark for mark in marked - present if mark.partition("-")[0] in found)
+                    self._off_record.change(removed, marked=False)
                 snapshot.compact()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
+
+    def abandon(self) -> None:
+        """Renew locks and files in a forked child."""
+        self._home.snapshot.abandon()
+        self._off_record.abandon()
 
     def _submit(self, after: Entries, events: Sequence[Event]) -> bool:
         """Write the new entries and their events to the snapshot, and submit the events; whether all were taken.
@@ -126,7 +132,9 @@ class Reconciler:
 
     def _difference_events(self, theme: str, session_id: str, target: Target, entries: tuple[str, ...]) -> list[Event]:
         # The snapshot may lack entries that were written off the record.
-        before = (*self._home.snapshot.entries[target], *self._off_record.among(target, entries))
+        marked = self._off_record.names()
+        off_record = (entry for mark, entry in _marks(target, entries).items() if mark in marked)
+        before = (*self._home.snapshot.entries[target], *off_record)
         added, removed = diff(entries, before)
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
@@ -144,6 +152,11 @@ class Reconciler:
             return replace(event, previous=previous)
         entries = self._home.entries(event.target) or ()
         return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=entries)
+
+
+def _marks(target: Target, entries: Iterable[str]) -> dict[str, str]:
+    """The entries of a file by the names of their marks."""
+    return {f"{target}-{mark_name(entry)}": entry for entry in entries}
 
 
 def _events_of(event: Add | Replace | Remove, *, stored: bool) -> list[Event]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BadArgument
+from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import running
 from ..hosts.transcript import exchanges
@@ -224,14 +225,14 @@ class Conversation:
         return self._home.theme(self.identity, key)
 
     def _is_off(self, theme: str) -> bool:
-        return self._settings.off_record or self._home.off_record.is_off(self._session_name(theme))
+        return self._settings.off_record or self._mark(theme) in self._home.off_record
 
     def _switch(self, theme: str, *, off: bool) -> None:
-        self._home.off_record.set(self._session_name(theme), off=off)
+        self._home.off_record.change([self._mark(theme)], marked=off)
 
-    def _session_name(self, theme: str) -> str:
-        """What identifies the session in a home: its id and, where several themes may share the id, the theme."""
-        return self.session_id if reserved(theme) else f"{self.session_id}:{theme}"
+    def _mark(self, theme: str) -> str:
+        """The mark of the session in a home, made of its id and, where several themes may share the id, the theme."""
+        return mark_name(self.session_id if reserved(theme) else f"{self.session_id}:{theme}")
 
     def _author(self, theme: str, author_id: str) -> Metadata:
         """The pseudonym of the speaker in a chat room, whose theme does not say who speaks."""

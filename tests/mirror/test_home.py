@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.files import Marks
 from hermes_memory_pgvector.mirror import home as module
 from hermes_memory_pgvector.mirror import snapshot
 from hermes_memory_pgvector.mirror.home import Home
-from hermes_memory_pgvector.mirror.off_record_entries import OffRecordEntries
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.snapshot import Entries
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
@@ -114,7 +114,7 @@ def test_state_is_private(tmp_path: Path) -> None:
         assert home.id
         key_of(home)
         PersonKey(home.state).settle(lambda offer: offer)
-        OffRecordEntries(home.state).add("memory", "a")
+        Marks(home.state / "unrecorded", 9, "").change("a", marked=True)
         DeadLetters(home.state).keep("event", "reason", "raw")
         note(home, "a")
     finally:
