@@ -151,15 +151,7 @@ class Runtime:
         name = name or self.settings.scope_default
         if name == "session" and not session_id:
             raise BadArgument("scope is 'session' but there is no session; use current")
-        themes = readable(
-            theme,
-            name,
-            cross_theme_recall=self.settings.cross_theme_recall,
-            allowed_themes=self.settings.allowed_themes,
-            aliases=self.settings.theme_aliases,
-            bench_themes=self.settings.bench_themes,
-        )
-        hidden = hidden_pattern(self.settings.bench_themes)
+        themes, hidden = readable(theme, name, self.settings), hidden_pattern(self.settings.bench_themes)
         return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
     # State
