@@ -49,7 +49,6 @@ class PersonKey:
         self._key = b""
         # Empty when nothing has to be renamed.
         self._provisional = b""
-        self._seen: set[str] = set()
         # How to make a name again with another key, by its name with the provisional key.
         self._makers: dict[str, MakeName] = {}
         self._damage_logged = False
@@ -60,10 +59,8 @@ class PersonKey:
         with self._lock:
             key = self._current()
             name = make(key)
-            if key and self._provisional and name not in self._seen and len(self._seen) < NAMES_MAX:
-                self._seen.add(name)
-                if make(_UNUSED_KEY) != name:
-                    self._note(make)
+            if key and self._provisional and make(_UNUSED_KEY) != name:
+                self._note(make)
             return name
 
     def renamed(self, event: Event) -> Event:
@@ -137,6 +134,8 @@ class PersonKey:
     def _note(self, make: MakeName) -> None:
         """Note a provisional name, for other processes too while the key is provisional."""
         name = make(self._provisional)
+        if name in self._makers or len(self._makers) >= NAMES_MAX:
+            return
         self._makers[name] = make
         if self._key == self._provisional and name not in self._noted():
             with contextlib.suppress(OSError):
@@ -157,7 +156,7 @@ class PersonKey:
             create(self.path, key)
             # Another process of the home may have saved one a moment before.
             key = _read(self.path) or key
-        self._key, self._seen = bytes.fromhex(key), set()
+        self._key = bytes.fromhex(key)
         self._provisional = self._provisional or bytes.fromhex(_read(self._provisional_path))
         if self._provisional == self._key:
             self._provisional = b""
