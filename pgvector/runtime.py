@@ -57,7 +57,6 @@ class Runtime:
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
         self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
-        self.home.snapshot.keep_open = True
         self.database = Database(settings, self.home.path)
         self._spool = open_outbox(
             self.home.spool,
@@ -168,7 +167,6 @@ class Runtime:
         self._spool.close()
         self.database.close()
         self.compatibility.close()
-        self.home.snapshot.close()
 
     def abandon(self) -> None:
         """Start again in a forked child: files, sockets and threads belong to the parent."""

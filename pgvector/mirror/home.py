@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+from contextlib import AbstractContextManager
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from ..files import create, make_private, overwrite, read
 from ..hosts.environment import scrubber
 from ..model import Target
 from .entries import parse
-from .snapshot import Snapshot
+from .snapshot import Snapshot, locked
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -29,7 +30,6 @@ class Home:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
-        self.snapshot = Snapshot(self.state)
         self._id = ""
 
     def _name_among_homes(self) -> str:
@@ -43,6 +43,10 @@ class Home:
         if not self._id:
             self._id = self._read_or_make_id()
         return self._id
+
+    def snapshot(self, wait_s: float) -> AbstractContextManager[Snapshot]:
+        """The snapshot, as `snapshot.locked`."""
+        return locked(self.state / "snapshot.jsonl", wait_s)
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""
