@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from ..errors import BadEvent
@@ -26,8 +26,8 @@ from ..model import TARGETS, Event, Target
 from ..outbox.codec import decode, encode
 
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
+_Saved: TypeAlias = tuple[Entries, tuple[Event, ...], datetime]
 
-EMPTY: Entries = dict.fromkeys(TARGETS, ())
 NEVER = datetime.min.replace(tzinfo=UTC)
 # A line with a later time is damaged.
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
@@ -142,12 +142,6 @@ def _write(file: int, line: bytes) -> None:
         raise OSError(errno.ENOSPC, "short write, the disk is full")
 
 
-class _Saved(NamedTuple):
-    entries: Entries = EMPTY
-    begun: tuple[Event, ...] = ()
-    last: datetime = NEVER
-
-
 def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
     """A line of the file. Its first line feed ends a line that a crash has cut off."""
     begun = [encode(event).decode("ascii") for event in events]
@@ -156,33 +150,30 @@ def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
 
 
 def _saved(file: int, size: int) -> _Saved:
-    tail = min(size, TAIL_BYTES)
-    found = _last(os.pread(file, tail, size - tail), whole=tail == size)
-    if found is None and tail < size:
-        found = _last(os.pread(file, size, 0), whole=True)
-    return found or _Saved()
+    """What the last undamaged line of a file says; the end of the file is read first."""
+    for start in (max(0, size - TAIL_BYTES), 0):
+        *lines, torn = os.pread(file, size - start, start).split(b"\n")
+        if torn:
+            # A crash has cut it off. It began with a line feed, which goes too.
+            del lines[-1:]
+        whole = lines[1:] if start else lines
+        for place, line in enumerate(reversed(whole)):
+            if found := _parsed(line, is_last=place == 0):
+                return found
+    return dict.fromkeys(TARGETS, ()), (), NEVER
 
 
-def _last(lines: bytes, *, whole: bool) -> _Saved | None:
-    # A crash has cut off what follows the last line feed. Before a damaged line, the line above it counts.
-    end = last = lines.rfind(b"\n")
-    if 0 < last < len(lines) - 1:
-        # It began with a line feed, which goes too.
-        end = last = lines.rfind(b"\n", 0, last)
-    while end > 0:
-        start = lines.rfind(b"\n", 0, end) + 1
-        if start == 0 and not whole:
-            return None
-        try:
-            values: Any = json.loads(lines[start:end])
-            entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
-            at = max(NEVER, datetime.fromisoformat(values.get("last", NEVER.isoformat())))
-            if at > LATEST:
-                raise ValueError
-            return _Saved(entries, tuple(_events(values)) if end == last else (), at)
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            end = start - 1
-    return None
+def _parsed(line: bytes, *, is_last: bool) -> _Saved | None:
+    """What a line says; None for an empty or damaged one. Only the last line has events that may be in no spool."""
+    try:
+        values: Any = json.loads(line)
+        entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
+        last = max(NEVER, datetime.fromisoformat(values.get("last", NEVER.isoformat())))
+        if last > LATEST:
+            raise ValueError
+        return entries, tuple(_events(values)) if is_last else (), last
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return None
 
 
 def _events(values: Any) -> Iterator[Event]:
