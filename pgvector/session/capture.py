@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ..hosts.transcript import text_of
-from ..settings import Settings
 from ..text import normalization
 from ..text.cleaning import without_recalled
 
@@ -30,18 +29,12 @@ def _width_of(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def kept(user: Any, assistant: Any, settings: Settings) -> tuple[str, str]:
-    """The sides of a turn that are stored: recalled memories are removed, then `substantive` decides."""
-    question, answer = without_recalled(text_of(user)), without_recalled(text_of(assistant))
-    return substantive(question, answer, min_chars=settings.turn_min_chars)
-
-
-def substantive(user: str, assistant: str, *, min_chars: int) -> tuple[str, str]:
-    """The sides of a turn that are worth storing, as (user, assistant); the others are empty.
+def kept(user: Any, assistant: Any, *, min_chars: int) -> tuple[str, str]:
+    """The sides of a turn that are worth storing, without recalled memories; the others are empty.
 
     A message that only acknowledges is dropped, and the whole turn when the rest is narrower than `min_chars`.
     """
-    user, assistant = user.strip(), assistant.strip()
+    user, assistant = (without_recalled(text_of(side)).strip() for side in (user, assistant))
     if _made_of(_ONLY_ACKNOWLEDGES, user):
         user = ""
     # Enough is measured to decide; long texts are not walked to their end.

@@ -105,7 +105,7 @@ class Conversation:
             return
         if not self._stores_turns:
             return
-        said, answered = kept(user, assistant, self._settings)
+        said, answered = kept(user, assistant, min_chars=self._settings.turn_min_chars)
         with self._home.turn_lock:
             turn = self._turn
             replayed, turn.replayed, turn.is_open = turn.replayed, None, False
@@ -132,7 +132,7 @@ class Conversation:
             return
         recorded = off_record.on_record(exchanges(messages))
         pairs = [pair for pair in recorded if self._earlier.complete(pair)]
-        turns = [kept(user, assistant, self._settings) for user, assistant in pairs]
+        turns = [kept(user, assistant, min_chars=self._settings.turn_min_chars) for user, assistant in pairs]
         # One host replays withdrawn turns when nothing was said since.
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._earlier.withdrawn)
         if not answered:
@@ -156,24 +156,24 @@ class Conversation:
         if not self.session_id:
             return
         # Turns that are said while the record is read are not in it.
-        at = now()
+        at, min_chars = now(), self._settings.turn_min_chars
         messages = state_db.messages(self._home.home, self.session_id)
         gone = withdrawal.withdrawn_messages(messages)
         if not gone:
             return
-        self._earlier.withdrawn = frozenset(withdrawal.stored_turns(gone, self._settings))
+        self._earlier.withdrawn = frozenset(withdrawal.stored(exchanges(gone), min_chars))
         if self._turn.is_open and withdrawal.is_withdrawn(self._turn, messages):
             self._earlier.withdrawn_question = self._turn.question
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = tuple(session for session, found in before.items() if found)
-        turns = withdrawal.withdrawn_turns(messages, self._settings)
+        turns = withdrawal.withdrawn_turns(messages, min_chars)
         sessions = [*(before[session] for session in continued), messages]
         self._home.accept(
             Withdrawn(
                 at=at,
                 turns=turns,
-                standing=withdrawal.remaining(turns, sessions, self._settings),
+                standing=withdrawal.remaining(turns, sessions, min_chars),
                 continued=continued,
                 **self._origin(self._theme()),
             )
