@@ -78,34 +78,31 @@ class Marks:
     def __init__(self, folder: Path, marks_max: int, meaning: str) -> None:
         self.folder, self._marks_max, self._meaning = folder, marks_max, meaning
         self._lock = threading.Lock()
-        self._known: dict[str, bool] = {}
+        self._listed: frozenset[str] = frozenset()
         # Changes that are not written yet: whether the name is marked.
         self._unwritten: dict[str, bool] = {}
 
     def __contains__(self, name: str) -> bool:
-        with self._lock:
-            self._write()
-            return self._is_marked(name)
+        with contextlib.suppress(OSError):
+            return name in self.names()
+        return self._is_marked(name)
 
     def names(self) -> frozenset[str]:
         """All marked names. Raises OSError when there is a folder that cannot be read."""
         with self._lock:
             self._write()
-            try:
-                found = dict.fromkeys(os.listdir(self.folder), True)
-            except FileNotFoundError:
-                found = self._known
-            return frozenset(name for name, marked in {**found, **self._unwritten}.items() if marked)
+            self._list()
+            return frozenset(filter(self._is_marked, {*self._listed, *self._unwritten}))
 
     def change(self, names: Iterable[str], *, marked: bool) -> None:
         """Mark names, or remove their marks. The log says when other processes do not know of it yet."""
         with self._lock:
-            self._write()
+            with contextlib.suppress(OSError):
+                self._list()
             changed = [name for name in names if self._is_marked(name) != marked]
-            for name in changed:
-                self._note(name, marked=marked)
-                self._unwritten[name] = marked
-            _shorten(self._unwritten, self._marks_max)
+            self._unwritten.update(dict.fromkeys(changed, marked))
+            for name in tuple(self._unwritten)[: -self._marks_max]:
+                del self._unwritten[name]
             problem = self._write()
         if changed and problem:
             log.warning(
@@ -120,18 +117,12 @@ class Marks:
         self._lock = threading.Lock()
 
     def _is_marked(self, name: str) -> bool:
-        if name not in self._unwritten:
-            with contextlib.suppress(OSError):
-                # A missing file means something only where the folder is there.
-                self.folder.stat()
-                self._note(name, marked=(self.folder / name).exists())
-        return name in self._known
+        return self._unwritten.get(name, name in self._listed)
 
-    def _note(self, name: str, *, marked: bool) -> None:
-        self._known.pop(name, None)
-        if marked:
-            self._known[name] = True
-            _shorten(self._known, self._marks_max)
+    def _list(self) -> None:
+        # A folder that is lost says nothing of its marks.
+        with contextlib.suppress(FileNotFoundError):
+            self._listed = frozenset(os.listdir(self.folder))
 
     def _write(self) -> str:
         """Write the changes, and return why that failed; empty when it did not."""
@@ -146,6 +137,7 @@ class Marks:
             return error.strerror or type(error).__name__
         with contextlib.suppress(OSError):
             self._remove_oldest()
+            self._list()
         return ""
 
     def _remove_oldest(self) -> None:
@@ -163,11 +155,6 @@ def _write_mark(path: Path, *, marked: bool) -> None:
     # The kernel's own time stamps are too coarse to order the marks.
     at = time.time_ns()
     os.utime(path, ns=(at, at))
-
-
-def _shorten(names: dict[str, bool], names_max: int) -> None:
-    while len(names) > names_max:
-        del names[next(iter(names))]
 
 
 def mark_name(text: str) -> str:
