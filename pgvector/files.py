@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,27 @@ def overwrite(path: Path, text: str) -> None:
     """Write a file, in place of an existing one. Raises OSError."""
     with _temporary(path, text) as temporary:
         temporary.replace(path)
+
+
+def read_or_create(path: Path, text: str, pattern: re.Pattern[str]) -> str:
+    """The text of a file, in which `text` is written when it is missing or does not match. Raises OSError.
+
+    Of several processes that find no file, the first one wins.
+    """
+    make_private(path.parent)
+    if path.exists() and not read_matching(path, pattern):
+        overwrite(path, text)
+    create(path, text)
+    return read_matching(path, pattern)
+
+
+def read_matching(path: Path, pattern: re.Pattern[str]) -> str:
+    """The text of a file, stripped; empty when it is missing or does not match. Raises OSError."""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+    return text if pattern.fullmatch(text) else ""
 
 
 def append(path: Path, text: str) -> None:
