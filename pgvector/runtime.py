@@ -25,7 +25,7 @@ from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
-    from .session.context import HomeContext
+    from .session.conversation import HomeContext
     from .store.queries import Kind
 
 log = logging.getLogger("hermes.pgvector")
@@ -74,7 +74,7 @@ class Runtime:
         self._recaller = Recaller(self.database, lambda: self.compatibility.usable(), settings)
 
     def _make_context(self) -> HomeContext:
-        from .session.context import HomeContext
+        from .session.conversation import HomeContext
 
         return HomeContext(
             self.settings,

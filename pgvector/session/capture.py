@@ -20,13 +20,8 @@ def width(text: str) -> int:
     """The width of a text in characters: an East Asian wide one counts two, one without width none."""
     if text.isascii():
         return len(text)
-    return sum(_width_of(character) for character in text)
-
-
-def _width_of(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    seen = (character for character in text if unicodedata.category(character) not in ("Mn", "Me", "Cf"))
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in seen)
 
 
 def kept(user: Any, assistant: Any, *, min_chars: int) -> tuple[str, str]:

@@ -48,8 +48,7 @@ class Identity:
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> Identity:
         """The identity in the keyword arguments of `initialize`; other arguments are ignored."""
-        given = {field.name: kwargs.get(field.name) for field in fields(cls)}
-        return cls(**{name: str(value) for name, value in given.items() if value is not None})
+        return cls(**{field.name: str(kwargs.get(field.name) or "") for field in fields(cls)})
 
 
 def theme_of(
