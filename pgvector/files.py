@@ -41,10 +41,13 @@ def read_or_create(path: Path, text: str, pattern: re.Pattern[str]) -> str:
 
     Of several processes that find no file, the first one wins.
     """
+    if found := read_matching(path, pattern):
+        return found
     make_private(path.parent)
-    if path.exists() and not read_matching(path, pattern):
+    if path.exists():
         overwrite(path, text)
-    create(path, text)
+    else:
+        create(path, text)
     return read_matching(path, pattern)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector import files
 from hermes_memory_pgvector.files import Marks
 from hermes_memory_pgvector.mirror import home as module
 from hermes_memory_pgvector.mirror import reconcile, snapshot
@@ -97,6 +99,19 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_temporary_key(tmp_path: P
     assert list(letters) == []
     with pytest.raises(OSError, match=r"exists|directory"), home.snapshot(1):
         pass
+
+
+def test_the_id_and_the_key_of_a_home_are_read_while_its_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_id, key = Home(tmp_path).id, key_of(Home(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(files, "_temporary", full)
+    assert Home(tmp_path).id == home_id != ""
+    assert key_of(Home(tmp_path)) == key
 
 
 def test_state_is_private(tmp_path: Path) -> None:
