@@ -12,7 +12,7 @@ from ..errors import SettingsError
 from ..files import Marks, mark_name
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
 from ..settings import files_in_use
-from .entries import apply_change, diff, find_removed, normalized, parse, split_contents
+from .entries import apply_change, diff, find_removed, parse, split_contents
 from .home import Home
 from .snapshot import NEVER, Entries, Snapshot
 
@@ -44,7 +44,6 @@ class Reconciler:
         if event.target not in TARGETS:
             return not stored or self._accept(event)
         if not isinstance(event, Remove):
-            event = replace(event, content=normalized(event.content))
             # First of all: this process may end while it waits for the snapshot.
             self._off_record.change(_marks(event.target, parse(event.content)), marked=not stored)
         try:

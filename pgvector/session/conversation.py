@@ -131,7 +131,7 @@ class Conversation:
             turns.withdrawn_question = None
             return
         if self._is_off(theme) if off is None else off:
-            turns.leave_out((question, str(assistant)))
+            turns.in_doubt.append((question, str(assistant)))
             return
         if not self._stores_turns:
             return

@@ -77,7 +77,7 @@ class Turns:
         # partial answer.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
         # The last turns that may have been off the record: a replay contains them in order and shows which were not.
-        self._in_doubt: deque[tuple[str, str]] = deque(maxlen=IN_DOUBT_MAX)
+        self.in_doubt: deque[tuple[str, str]] = deque(maxlen=IN_DOUBT_MAX)
 
     def open(self, turn: Turn) -> None:
         """Begin a turn."""
@@ -108,10 +108,6 @@ class Turns:
         self._pending.remove(next((turn for turn in asked if not turn.off_record), asked[0]))
         return any(turn.off_record for turn in asked)
 
-    def leave_out(self, turn: tuple[str, str]) -> None:
-        """Remember a turn that is not stored because it may be off the record."""
-        self._in_doubt.append(turn)
-
     def complete(self, turn: tuple[str, str]) -> bool:
         """Whether a replayed turn on the record was answered in full."""
-        return turn[0] not in self._interrupted or turn in self._in_doubt
+        return turn[0] not in self._interrupted or turn in self.in_doubt
