@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -126,3 +129,26 @@ def test_a_process_whose_home_loses_the_folder_still_knows_its_marks(tmp_path: P
     assert PIN in one
     assert one.names() == {PIN}
     assert mark_name("another fact") not in one
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path) -> None:
+    one, inside, leave = marks(tmp_path / "marks"), threading.Event(), threading.Event()
+
+    def names() -> Iterator[str]:
+        yield PIN
+        inside.set()
+        leave.wait(30)
+
+    changing = threading.Thread(target=one.change, args=(names(),), kwargs={"marked": True})
+    changing.start()
+    assert inside.wait(10)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        one.abandon()
+        os._exit(PIN in one)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    leave.set()
+    changing.join(10)
+    assert ended == 0
+    assert PIN in one
