@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
+import re
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
+
+log = logging.getLogger("hermes.pgvector")
 
 
 def make_private(folder: Path) -> None:
@@ -29,6 +34,30 @@ def overwrite(path: Path, text: str) -> None:
     """Write a file, in place of an existing one. Raises OSError."""
     with _temporary(path, text) as temporary:
         temporary.replace(path)
+
+
+def read_or_create(path: Path, text: str, pattern: re.Pattern[str]) -> str:
+    """The text of a file, in which `text` is written when it is missing or does not match. Raises OSError.
+
+    Of several processes that find no file, the first one wins.
+    """
+    if found := read_matching(path, pattern):
+        return found
+    make_private(path.parent)
+    if path.exists():
+        overwrite(path, text)
+    else:
+        create(path, text)
+    return read_matching(path, pattern)
+
+
+def read_matching(path: Path, pattern: re.Pattern[str]) -> str:
+    """The text of a file, stripped; empty when it is missing or does not match. Raises OSError."""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+    return text if pattern.fullmatch(text) else ""
 
 
 def append(path: Path, text: str) -> None:
@@ -64,43 +93,93 @@ def _temporary(path: Path, text: str) -> Iterator[Path]:
 
 
 class Marks:
-    """A folder of empty files, each named by the hash of a text: a set that all processes of a home share.
+    """A set of names that all processes of a home share: a folder of empty files, each named by the hash of a text.
 
     Adding or removing one file takes no lock and overwrites nothing of another process. Past `marks_max` the marks that
-    were added first are removed.
+    were added first are forgotten. A change that cannot be written is tried again at the next call; until then, and
+    without a readable folder, this process goes by what it knows. Safe for any thread.
     """
 
-    def __init__(self, folder: Path, marks_max: int) -> None:
-        self.folder, self._marks_max = folder, marks_max
+    def __init__(self, folder: Path, marks_max: int, meaning: str) -> None:
+        self.folder, self._marks_max, self._meaning = folder, marks_max, meaning
+        self._lock = threading.Lock()
+        self._listed: frozenset[str] = frozenset()
+        # Changes that are not written yet: whether the name is marked.
+        self._unwritten: dict[str, bool] = {}
 
-    def add(self, names: Iterable[str]) -> None:
-        """Add marks. Raises OSError."""
-        make_private(self.folder)
-        for name in names:
-            path = self.folder / name
-            path.touch(0o600)
-            # The kernel's own time stamps are too coarse to order the marks.
-            at = time.time_ns()
-            os.utime(path, ns=(at, at))
+    def __contains__(self, name: str) -> bool:
+        with contextlib.suppress(OSError):
+            return name in self.names()
+        return self._is_marked(name)
+
+    def names(self) -> frozenset[str]:
+        """All marked names. Raises OSError when there is a folder that cannot be read."""
+        with self._lock:
+            self._write()
+            self._list()
+            return frozenset(filter(self._is_marked, {*self._listed, *self._unwritten}))
+
+    def change(self, names: Iterable[str], *, marked: bool) -> None:
+        """Mark names, or remove their marks. The log says when other processes do not know of it yet."""
+        with self._lock:
+            with contextlib.suppress(OSError):
+                self._list()
+            changed = [name for name in names if self._is_marked(name) != marked]
+            self._unwritten.update(dict.fromkeys(changed, marked))
+            for name in tuple(self._unwritten)[: -self._marks_max]:
+                del self._unwritten[name]
+            problem = self._write()
+        if changed and problem:
+            log.warning(
+                "other processes do not know yet %s, and may store it (%s): make %s writable",
+                self._meaning,
+                problem,
+                self.folder,
+            )
+
+    def abandon(self) -> None:
+        """Renew the lock in a forked child, where the thread that held it does not exist."""
+        self._lock = threading.Lock()
+
+    def _is_marked(self, name: str) -> bool:
+        return self._unwritten.get(name, name in self._listed)
+
+    def _list(self) -> None:
+        # A folder that is lost says nothing of its marks.
+        with contextlib.suppress(FileNotFoundError):
+            self._listed = frozenset(os.listdir(self.folder))
+
+    def _write(self) -> str:
+        """Write the changes, and return why that failed; empty when it did not."""
+        if not self._unwritten:
+            return ""
+        try:
+            make_private(self.folder)
+            for name, marked in tuple(self._unwritten.items()):
+                _write_mark(self.folder / name, marked=marked)
+                del self._unwritten[name]
+        except OSError as error:
+            return error.strerror or type(error).__name__
         with contextlib.suppress(OSError):
             self._remove_oldest()
-
-    def remove(self, name: str) -> None:
-        """Remove a mark, if it is there. Raises OSError."""
-        (self.folder / name).unlink(missing_ok=True)
-
-    def names(self) -> list[str]:
-        """All marks; none when there is no folder. Raises OSError."""
-        try:
-            return os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
+            self._list()
+        return ""
 
     def _remove_oldest(self) -> None:
         marks = tuple(self.folder.iterdir())
         if len(marks) > self._marks_max:
             for mark in sorted(marks, key=lambda mark: mark.stat().st_mtime_ns)[: -self._marks_max]:
                 mark.unlink(missing_ok=True)
+
+
+def _write_mark(path: Path, *, marked: bool) -> None:
+    if not marked:
+        path.unlink(missing_ok=True)
+        return
+    path.touch(0o600)
+    # The kernel's own time stamps are too coarse to order the marks.
+    at = time.time_ns()
+    os.utime(path, ns=(at, at))
 
 
 def mark_name(text: str) -> str:

@@ -22,12 +22,12 @@ from .errors import BadArgument, PgvectorError
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
-from .settings import Settings, person_key
+from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
     from .embedding.protocol import Embedder
-    from .session.context import HomeContext
+    from .session.conversation import HomeContext
     from .store.queries import Kind
 
 log = logging.getLogger("hermes.pgvector")
@@ -58,7 +58,6 @@ class Runtime:
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
         self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
-        self.home.snapshot.keep_open = True
         self.database = Database(settings, self.home.path)
         self._spool = open_outbox(self.home.spool, settings)
         self.files = Reconciler(self.home, self.accept)
@@ -67,16 +66,13 @@ class Runtime:
         self._start()
 
     def _make_context(self) -> HomeContext:
-        from .session.context import HomeContext
-        from .session.off_record import OffRecordSessions
-        from .session.person_key import PersonKey
+        from .session.conversation import HomeContext
 
         return HomeContext(
-            settings=self.settings,
-            home=self.home.path,
+            self.settings,
+            self.home.path,
+            self.home.state,
             home_id=lambda: self.home.id,
-            person_key=PersonKey(self.home.state, person_key(self.home.path)),
-            off_record=OffRecordSessions(self.home.state),
             accept=self.accept,
             change_entry=self.files.change,
         )
@@ -149,15 +145,7 @@ class Runtime:
         name = name or self.settings.scope_default
         if name == "session" and not session_id:
             raise BadArgument("scope is 'session' but there is no session; use current")
-        themes = readable(
-            theme,
-            name,
-            cross_theme_recall=self.settings.cross_theme_recall,
-            allowed_themes=self.settings.allowed_themes,
-            aliases=self.settings.theme_aliases,
-            bench_themes=self.settings.bench_themes,
-        )
-        hidden = hidden_pattern(self.settings.bench_themes)
+        themes, hidden = readable(theme, name, self.settings), hidden_pattern(self.settings.bench_themes)
         return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
     # State
@@ -208,14 +196,13 @@ class Runtime:
         self._spool.close()
         self.database.close()
         self.compatibility.close()
-        self.home.snapshot.close()
 
     def abandon(self) -> None:
         """Start again in a forked child: files, sockets and threads belong to the parent."""
         self._batches.sources.abandon()
         self.database.abandon()
         self.context.abandon()
-        self.home.snapshot.abandon()
+        self.files.abandon()
         self._start()
 
 

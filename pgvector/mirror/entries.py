@@ -16,12 +16,9 @@ DELIMITER = "\n§\n"
 
 def parse(text: str) -> tuple[str, ...]:
     """The entries of a file, stripped, without duplicates, in order: the same list that the host reads."""
-    return _distinct(entry.strip() for entry in normalized(text).split(DELIMITER))
-
-
-def normalized(content: str) -> str:
-    """A saved text as the host reads it back from the file; hooks get it as the agent wrote it."""
-    return content.replace("\r\n", "\n").replace("\r", "\n").strip()
+    # Hooks get a text as the agent wrote it; hosts read it back from the file with line feeds only.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return _distinct(entry.strip() for entry in lines.split(DELIMITER))
 
 
 def diff(file: Iterable[str], snapshot: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -59,7 +56,7 @@ def apply_change(snapshot: Iterable[str], event: Add | Replace | Remove) -> tupl
 
 def split_contents(event: Add | Replace) -> list[Event]:
     """The change as one event for each entry: a content with the delimiter in it is several entries of the file."""
-    first, *others = parse(event.content) or (event.content,)
+    first, *others = parse(event.content) or ("",)
     more = [
         Add(
             theme=event.theme, home=event.home, session_id=event.session_id, target=event.target,

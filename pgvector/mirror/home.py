@@ -7,18 +7,20 @@ import logging
 import os
 import re
 import socket
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from ..files import create, make_private, overwrite, read
+from ..files import read, read_matching, read_or_create
 from ..hosts.environment import scrubber
 from ..model import Target
 from .entries import parse
-from .snapshot import Snapshot
+from .snapshot import Snapshot, locked
 
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
+_ID = re.compile("[0-9a-f]{32}")
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
@@ -29,7 +31,6 @@ class Home:
         self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
-        self.snapshot = Snapshot(self.state)
         self._id = ""
 
     def _name_among_homes(self) -> str:
@@ -41,8 +42,13 @@ class Home:
     def id(self) -> str:
         """The random id that is kept in the home; empty when the home cannot be written."""
         if not self._id:
-            self._id = self._read_or_make_id()
+            with suppress(OSError):
+                self._id = self._read_or_make_id()
         return self._id
+
+    def snapshot(self, wait_s: float) -> AbstractContextManager[Snapshot]:
+        """The snapshot, as `snapshot.locked`."""
+        return locked(self.state / "snapshot.jsonl", wait_s)
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""
@@ -59,19 +65,6 @@ class Home:
 
     def _read_or_make_id(self) -> str:
         path = self.state / "home_id"
-        try:
-            make_private(self.state)
-            if not path.exists():
-                create(path, uuid4().hex)
-            if not _saved_id(path):
-                log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
-                overwrite(path, uuid4().hex)
-            return _saved_id(path)
-        except OSError:
-            return ""
-
-
-def _saved_id(path: Path) -> str:
-    """The id in this file; empty when it holds none. Raises OSError."""
-    found = path.read_bytes().strip()
-    return found.decode() if re.fullmatch(b"[0-9a-f]{32}", found) else ""
+        if path.exists() and not read_matching(path, _ID):
+            log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
+        return read_or_create(path, uuid4().hex, _ID)

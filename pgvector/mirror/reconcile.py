@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import SettingsError
+from ..files import Marks, mark_name
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
 from ..settings import files_in_use
-from .entries import apply_change, diff, find_removed, normalized, parse, split_contents
+from .entries import apply_change, diff, find_removed, parse, split_contents
 from .home import Home
-from .off_record_entries import OffRecordEntries
-from .snapshot import Entries
+from .snapshot import NEVER, Entries, Snapshot
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -22,6 +22,7 @@ ORIGIN = {"origin": "file"}
 CHANGE_WAIT_S = 0.2
 RECONCILE_WAIT_S = 5.0
 AHEAD_MAX = timedelta(minutes=1)
+OFF_RECORD_MAX = 1000
 
 
 class Reconciler:
@@ -29,8 +30,10 @@ class Reconciler:
 
     def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
         self._home, self._accept = home, accept
-        self._off_record = OffRecordEntries(home.state)
-        self._ahead = False
+        # Entries written off the record that are still in the files. The snapshot has them too, but is updated later
+        # than the files and may be lost.
+        self._off_record = Marks(home.state / "unrecorded", OFF_RECORD_MAX, "which entries are off the record")
+        self._ahead, self._last = False, NEVER
 
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:
         """Submit a change that the host has just made to a file, and apply it to the snapshot.
@@ -40,21 +43,16 @@ class Reconciler:
         """
         if event.target not in TARGETS:
             return not stored or self._accept(event)
-        snapshot = self._home.snapshot
         if not isinstance(event, Remove):
-            event = replace(event, content=normalized(event.content))
             # First of all: this process may end while it waits for the snapshot.
-            if stored:
-                self._off_record.remove(event.target, parse(event.content))
-            else:
-                self._off_record.add(event.target, parse(event.content))
+            self._off_record.change(_marks(event.target, parse(event.content)), marked=not stored)
         try:
-            with snapshot.locked(CHANGE_WAIT_S):
+            with self._home.snapshot(CHANGE_WAIT_S) as snapshot:
                 before = snapshot.entries[event.target]
                 # A later change of the home has a later time, in all its processes.
-                event = replace(self._with_previous(event, before), at=self._next_time())
+                event = replace(self._with_previous(event, before), at=self._next_time(snapshot))
                 after = {**snapshot.entries, event.target: apply_change(before, event)}
-                return self._submit(after, _events_of(event, stored=stored))
+                return self._submit(snapshot, after, _events_of(event, stored=stored))
         except OSError:
             # Submitted without the snapshot. If it was accepted already, its id is in the ledger.
             event = self._with_previous(event, ())
@@ -65,40 +63,45 @@ class Reconciler:
 
         A file that the host does not use is ignored, and its entries stay.
         """
-        snapshot = self._home.snapshot
         try:
             used = files_in_use(self._home.path)
-            with snapshot.locked(RECONCILE_WAIT_S):
+            with self._home.snapshot(RECONCILE_WAIT_S) as snapshot:
                 # Read before the files: a marked entry that is not in its file then was removed from it.
-                written = {target: self._off_record.names(target) for target in TARGETS}
+                marked = self._off_record.names()
                 # Read under the lock, so that no hook changes file and snapshot in between.
                 read = {target: self._home.entries(target) for target in TARGETS if used[target]}
                 found = {target: entries for target, entries in read.items() if entries is not None}
                 events = [
                     event
                     for target, entries in found.items()
-                    for event in self._difference_events(theme, session_id, target, entries)
+                    for event in self._difference_events(snapshot, theme, session_id, target, entries)
                 ]
-                if self._submit({**snapshot.entries, **found}, events):
-                    for target, entries in found.items():
-                        self._off_record.remove_all_but(written[target], target, entries)
+                if self._submit(snapshot, {**snapshot.entries, **found}, events):
+                    present = {mark for target, entries in found.items() for mark in _marks(target, entries)}
+                    removed = (mark for mark in marked - present if mark.partition("-")[0] in found)
+                    self._off_record.change(removed, marked=False)
                 snapshot.compact()
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
-    def _submit(self, after: Entries, events: Sequence[Event]) -> bool:
+    def abandon(self) -> None:
+        """Renew the lock in a forked child, where the thread that held it does not exist."""
+        self._off_record.abandon()
+
+    def _submit(self, snapshot: Snapshot, after: Entries, events: Sequence[Event]) -> bool:
         """Write the new entries and their events to the snapshot, and submit the events; whether all were taken.
 
         Events that a process left pending when it died are submitted first. When an event is refused, the snapshot gets
         its old entries back.
         """
-        snapshot = self._home.snapshot
         before, pending = snapshot.entries, snapshot.pending
         if not pending and not events and after == before:
             return True
         snapshot.write(after, (*pending, *events))
+        # When the file is lost, this process still dates the next change after this one.
+        self._last = max(self._last, snapshot.last)
         accepted = [self._accept(event) for event in pending]
         # A pending event that is refused every time must not stop new events.
         if all(map(self._accept, events)) and (events or all(accepted)):
@@ -107,13 +110,13 @@ class Reconciler:
         snapshot.write(before, pending)
         return False
 
-    def _next_time(self) -> datetime:
+    def _next_time(self, snapshot: Snapshot) -> datetime:
         """The time now, or a microsecond after the last change of the home when that is later.
 
         After a clock was ahead, even by years, the following changes are dated ahead too, and the log says so: an entry
         that seems older than its own removal would be lost.
         """
-        last, clock = self._home.snapshot.last, now()
+        last, clock = max(self._last, snapshot.last), now()
         before, self._ahead = self._ahead, last - clock > AHEAD_MAX
         if self._ahead and not before:
             log.warning(
@@ -124,13 +127,17 @@ class Reconciler:
             )
         return max(clock, last + timedelta(microseconds=1))
 
-    def _difference_events(self, theme: str, session_id: str, target: Target, entries: tuple[str, ...]) -> list[Event]:
+    def _difference_events(
+        self, snapshot: Snapshot, theme: str, session_id: str, target: Target, entries: tuple[str, ...]
+    ) -> list[Event]:
         # The snapshot may lack entries that were written off the record.
-        before = (*self._home.snapshot.entries[target], *self._off_record.among(target, entries))
+        marked = self._off_record.names()
+        off_record = (entry for mark, entry in _marks(target, entries).items() if mark in marked)
+        before = (*snapshot.entries[target], *off_record)
         added, removed = diff(entries, before)
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
-            "at": self._next_time(),
+            "at": self._next_time(snapshot),
         }  # fmt: skip
         removals: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in removed]
         return removals + [Add(content=entry, from_file=True, **common) for entry in added]
@@ -144,6 +151,11 @@ class Reconciler:
             return replace(event, previous=previous)
         entries = self._home.entries(event.target) or ()
         return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=entries)
+
+
+def _marks(target: Target, entries: Iterable[str]) -> dict[str, str]:
+    """The entries of a file by the names of their marks."""
+    return {f"{target}-{mark_name(entry)}": entry for entry in entries}
 
 
 def _events_of(event: Add | Replace | Remove, *, stored: bool) -> list[Event]:

@@ -13,12 +13,11 @@ import errno
 import fcntl
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from ..errors import BadEvent
@@ -27,8 +26,8 @@ from ..model import TARGETS, Event, Target
 from ..outbox.codec import decode, encode
 
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
+_Saved: TypeAlias = tuple[Entries, tuple[Event, ...], datetime]
 
-EMPTY: Entries = dict.fromkeys(TARGETS, ())
 NEVER = datetime.min.replace(tzinfo=UTC)
 # A line with a later time is damaged.
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
@@ -38,45 +37,43 @@ TAIL_BYTES = 16 << 10
 POLL_S = 0.001
 
 
-class Snapshot:
-    """The snapshot in a folder. Safe for several processes and threads: one at a time is inside `locked`.
+@contextlib.contextmanager
+def locked(path: Path, wait_s: float) -> Iterator[Snapshot]:
+    """The snapshot in a file, locked against other threads and processes.
 
-    Inside, `entries` are those of the files as last reconciled, `pending` the events that the spool may lack,
-    and `last` is the time of the newest event that was ever written.
-    With `keep_open` the file stays open until `close`, because a hook has no time to open and read it.
+    Raises OSError when the file cannot be written, or when the lock is not free within `wait_s` seconds.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        file = _open(path)
+        try:
+            if _lock(file, path):
+                yield Snapshot(path, file)
+                return
+        finally:
+            # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+        if time.monotonic() > deadline:
+            raise BlockingIOError(errno.EAGAIN, "another thread or process holds the snapshot")
+        time.sleep(POLL_S)
+
+
+class Snapshot:
+    """A locked snapshot, for one thread. Methods raise OSError.
+
+    `entries` are those of the files as last reconciled, `pending` the events that the spool may lack, and `last` is the
+    time of the newest event that was ever written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "snapshot.jsonl"
-        self._lock = threading.Lock()
-        self._file = self._size = -1
-        self.keep_open = False
-        self.entries = EMPTY
-        self.pending: tuple[Event, ...] = ()
-        self.last = NEVER
-
-    @contextlib.contextmanager
-    def locked(self, wait_s: float) -> Iterator[None]:
-        """Hold the lock of the snapshot, and read it.
-
-        Raises OSError when the folder cannot be written, or when the lock is not free within `wait_s` seconds.
-        """
-        deadline = time.monotonic() + wait_s
-        if not self._lock.acquire(timeout=wait_s):
-            raise BlockingIOError(errno.EAGAIN, "another thread holds the snapshot")
-        try:
-            self._enter(deadline)
-            yield
-        finally:
-            if self._file >= 0:
-                # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-            if not self.keep_open:
-                self._close_file()
-            self._lock.release()
+    def __init__(self, path: Path, file: int) -> None:
+        self._path, self._file = path, file
+        self._size = os.fstat(file).st_size
+        self.entries, self.pending, self.last = _saved(file, self._size)
 
     def write(self, entries: Entries, events: Sequence[Event] = ()) -> None:
-        """Save the entries, and the events that are submitted next, until `clear_pending`. Raises OSError."""
+        """Save the entries, and the events that are submitted next, until `clear_pending`."""
         last = max((self.last, *(event.at for event in events)))
         line = _line(entries, events, last)
         if self._size + len(line) > FILE_BYTES_MAX:
@@ -86,66 +83,25 @@ class Snapshot:
         self.entries, self.pending, self.last = entries, tuple(events), last
 
     def clear_pending(self) -> None:
-        """Save that the events are in the spool. Raises OSError."""
+        """Save that the events are in the spool."""
         if self.pending:
             self._append(b"\n")
             self.pending = ()
 
     def compact(self) -> None:
-        """Remove the lines that no longer count, when they are many; this may wait for a disk. Raises OSError."""
+        """Remove the lines that no longer count, when they are many; this may wait for a disk."""
         if self._size > COMPACT_BYTES:
             self._replace(_line(self.entries, self.pending, self.last))
 
-    def close(self) -> None:
-        """Close the file now, or when the thread that is inside leaves."""
-        self.keep_open = False
-        if self._lock.acquire(blocking=False):
-            self._close_file()
-            self._lock.release()
-
-    def abandon(self) -> None:
-        """Replace lock and file in a forked child, where the thread that held the lock does not exist."""
-        with contextlib.suppress(OSError):
-            self._close_file()
-        self._lock = threading.Lock()
-
-    def _close_file(self) -> None:
-        file, self._file, self._size = self._file, -1, -1
-        if file >= 0:
-            os.close(file)
-
-    def _enter(self, deadline: float) -> None:
-        while True:
-            if self._file < 0:
-                self._take_file(_open(self._path))
-            _lock(self._file, deadline)
-            with contextlib.suppress(FileNotFoundError):
-                found = os.stat(self._path)
-                if os.path.samestat(found, self._identity):
-                    break
-            # The file was deleted or replaced.
-            self._close_file()
-            if time.monotonic() > deadline:
-                raise BlockingIOError(errno.EAGAIN, "the snapshot is replaced again and again")
-        if found.st_size != self._size:
-            self.entries, self.pending, last = _saved(self._file, found.st_size)
-            # An older version of this package leaves the time out.
-            self.last = max(self.last, last)
-            self._size = found.st_size
-
-    def _take_file(self, file: int) -> None:
-        self._file, self._identity = file, os.fstat(file)
-
     def _append(self, line: bytes) -> None:
-        size, self._size = self._size, -1
         try:
             _write(self._file, line)
         except OSError:
             # A line that a full disk has cut off would be read as the end of the line before it.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, size)
+                os.ftruncate(self._file, self._size)
             raise
-        self._size = size + len(line)
+        self._size += len(line)
 
     def _replace(self, line: bytes) -> None:
         fresh = self._path.with_name(f"{self._path.name}.{uuid4().hex}")
@@ -155,12 +111,12 @@ class Snapshot:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _write(file, line)
             fresh.replace(self._path)
+            os.dup2(file, self._file, inheritable=False)
         except OSError:
-            os.close(file)
             fresh.unlink(missing_ok=True)
             raise
-        self._close_file()
-        self._take_file(file)
+        finally:
+            os.close(file)
         self._size = len(line)
 
 
@@ -173,25 +129,17 @@ def _open(path: Path) -> int:
         return os.open(path, flags, 0o600)
 
 
-def _lock(file: int, deadline: float) -> None:
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_S)
+def _lock(file: int, path: Path) -> bool:
+    """Whether the file is locked now, and not deleted or replaced since it was opened."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.stat(path), os.fstat(file))
+    return False
 
 
 def _write(file: int, line: bytes) -> None:
     if os.write(file, line) != len(line):
         raise OSError(errno.ENOSPC, "short write, the disk is full")
-
-
-class _Saved(NamedTuple):
-    entries: Entries = EMPTY
-    begun: tuple[Event, ...] = ()
-    last: datetime = NEVER
 
 
 def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
@@ -202,33 +150,30 @@ def _line(entries: Entries, events: Sequence[Event], last: datetime) -> bytes:
 
 
 def _saved(file: int, size: int) -> _Saved:
-    tail = min(size, TAIL_BYTES)
-    found = _last(os.pread(file, tail, size - tail), whole=tail == size)
-    if found is None and tail < size:
-        found = _last(os.pread(file, size, 0), whole=True)
-    return found or _Saved()
+    """What the last undamaged line of a file says; the end of the file is read first."""
+    for start in (max(0, size - TAIL_BYTES), 0):
+        *lines, torn = os.pread(file, size - start, start).split(b"\n")
+        if torn:
+            # A crash has cut it off. It began with a line feed, which goes too.
+            del lines[-1:]
+        whole = lines[1:] if start else lines
+        for place, line in enumerate(reversed(whole)):
+            if found := _parsed(line, is_last=place == 0):
+                return found
+    return dict.fromkeys(TARGETS, ()), (), NEVER
 
 
-def _last(lines: bytes, *, whole: bool) -> _Saved | None:
-    # A crash has cut off what follows the last line feed. Before a damaged line, the line above it counts.
-    end = last = lines.rfind(b"\n")
-    if 0 < last < len(lines) - 1:
-        # It began with a line feed, which goes too.
-        end = last = lines.rfind(b"\n", 0, last)
-    while end > 0:
-        start = lines.rfind(b"\n", 0, end) + 1
-        if start == 0 and not whole:
-            return None
-        try:
-            values: Any = json.loads(lines[start:end])
-            entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
-            at = max(NEVER, datetime.fromisoformat(values.get("last", NEVER.isoformat())))
-            if at > LATEST:
-                raise ValueError
-            return _Saved(entries, tuple(_events(values)) if end == last else (), at)
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            end = start - 1
-    return None
+def _parsed(line: bytes, *, is_last: bool) -> _Saved | None:
+    """What a line says; None for an empty or damaged one. Only the last line has events that may be in no spool."""
+    try:
+        values: Any = json.loads(line)
+        entries = {target: tuple(str(entry) for entry in values.get(target, ())) for target in TARGETS}
+        last = max(NEVER, datetime.fromisoformat(values.get("last", NEVER.isoformat())))
+        if last > LATEST:
+            raise ValueError
+        return entries, tuple(_events(values)) if is_last else (), last
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return None
 
 
 def _events(values: Any) -> Iterator[Event]:

@@ -1,23 +1,69 @@
-"""One conversation: turns the hooks of a host into events."""
+"""One conversation, which turns the hooks of a host into events, and what the conversations of a home share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import BadArgument
+from ..files import Marks, mark_name
 from ..hosts import state_db
 from ..hosts.environment import running
 from ..hosts.transcript import exchanges
-from ..model import Add, Caller, Delegated, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
+from ..model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
+from ..settings import Settings, person_key
 from ..text.theme_names import reserved
 from . import off_record, withdrawal
 from .capture import kept
-from .context import HomeContext
-from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, CurrentTurn, EarlierTurns, Lineage
-from .themes import ROOM, Identity, allowed
+from .person_key import PersonKey
+from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
+from .themes import ROOM, Identity, allowed, author_of, theme_of
 
+OFF_RECORD_MAX = 1000
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
+
+
+class HomeContext:
+    """The settings, keys and marks of a home, and where events go. Made once by the runtime; safe for any thread.
+
+    `home_id` returns the id of the home, empty when the home cannot be written. `accept(event)` makes an event durable.
+    `change_entry(event, stored=...)` does so for a change of a memory file; with `stored` false nothing new gets into
+    the database. `off_record` are the sessions off the record. `turn_lock` orders the turns of conversations with their
+    replays.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        state: Path,
+        *,
+        home_id: Callable[[], str],
+        accept: Callable[[Event], bool],
+        change_entry: Callable[..., bool],
+    ) -> None:
+        self.settings, self.home = settings, home
+        self.home_id, self.accept, self.change_entry = home_id, accept, change_entry
+        self.person_key = PersonKey(state, person_key(home))
+        self.off_record = Marks(state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it")
+        self.turn_lock = threading.Lock()
+
+    def theme(self, identity: Identity, session_key: str | None) -> str:
+        """The theme of a hook that runs now, as `theme_of`. Raises BadArgument for a reserved name."""
+        aliases = self.settings.theme_aliases
+        return self.person_key.name(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
+
+    def author(self, platform: str, user_id: str) -> str:
+        """The pseudonym of a person in a chat room."""
+        return self.person_key.name(lambda key: author_of(platform, user_id, person_key=key))
+
+    def abandon(self) -> None:
+        """Renew the locks in a forked child, where the threads that held them do not exist."""
+        self.turn_lock = threading.Lock()
+        self.person_key.abandon()
+        self.off_record.abandon()
 
 
 class Conversation:
@@ -30,8 +76,7 @@ class Conversation:
         self.identity, self.session_id = identity, session_id
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
         self._lineage = Lineage()
-        self._turn = CurrentTurn()
-        self._earlier = EarlierTurns()
+        self._turns = Turns()
 
     @property
     def primary(self) -> bool:
@@ -56,23 +101,16 @@ class Conversation:
         theme = self._theme()
         continues = not anew and reason != "resume"
         off = continues and self._is_off(theme)
-        self.session_id, self._earlier.withdrawn = session_id, frozenset()
+        self.session_id, self._turns.withdrawn = session_id, frozenset()
         self._lineage = self._lineage.after(before, new=anew, reason=reason)
         # Hosts begin a session after the turns in their queue, so its first turn may be open already.
-        opened_off = anew and self._turn.is_open and bool(off_record.switch(self._turn.question))
+        opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
         if off or opened_off:
             self._switch(theme, off=True)
 
     def open_turn(self, message: Any = "", author_id: str = "") -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
-        theme, began = self._theme(), now()
-        before, question, switched = self._turn, str(message), off_record.switch(message)
-        # A replay leaves out what is off the record, and repeats a question that is asked again on the record.
-        if before.is_open and before.question and not before.off_record:
-            self._earlier.interrupted.append(before.question)
-        if self._earlier.withdrawn_question == question:
-            # It is asked again. If the turn that was taken back was interrupted, it is never handed over.
-            self._earlier.withdrawn_question = None
+        theme, began, switched = self._theme(), now(), off_record.switch(message)
         if switched is not None:
             self._switch(theme, off=switched)
         if self._settings.off_record:
@@ -80,33 +118,26 @@ class Conversation:
             self._switch(theme, off=True)
         off = switched is not None or self._is_off(theme)
         author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.user_id
-        self._turn = CurrentTurn(question, author_id, off_record=off, is_open=True, began=began)
-        self._earlier.any_off_record = self._earlier.any_off_record or off
         with self._home.turn_lock:
-            self._earlier.pending.begin(question, off=off)
+            self._turns.open(Turn(str(message), author_id, off_record=off, began=began))
         return theme
 
     def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "") -> None:
         """Store a turn, if it is substantive and no replay has stored it already."""
-        theme, question, earlier = self._theme(), str(user), self._earlier
-        if question == self._turn.question:
-            self._turn.is_open = False
-        elif question in earlier.interrupted:
-            # It was not interrupted, only handed over late.
-            earlier.interrupted.remove(question)
+        theme, question, turns = self._theme(), str(user), self._turns
         with self._home.turn_lock:
-            off = earlier.pending.hand_over(question)
-        if question == earlier.withdrawn_question:
-            earlier.withdrawn_question = None
+            off = turns.hand_over(question)
+        if question == turns.withdrawn_question:
+            turns.withdrawn_question = None
             return
         if self._is_off(theme) if off is None else off:
-            earlier.off_record.append((question, str(assistant)))
+            turns.in_doubt.append((question, str(assistant)))
             return
         if not self._stores_turns:
             return
-        said, answered = kept(user, assistant, self._settings)
+        said, answered = kept(user, assistant, min_chars=self._settings.turn_min_chars)
         with self._home.turn_lock:
-            turn = self._turn
+            turn = turns.current
             replayed, turn.replayed, turn.is_open = turn.replayed, None, False
             if (said or answered) and replayed != (session_id or self.session_id, answered):
                 self._home.accept(
@@ -130,17 +161,18 @@ class Conversation:
         if self._is_off(theme):
             return
         recorded = off_record.on_record(exchanges(messages))
-        pairs = [pair for pair in recorded if self._earlier.complete(pair)]
-        turns = [kept(user, assistant, self._settings) for user, assistant in pairs]
+        with self._home.turn_lock:
+            pairs = [pair for pair in recorded if self._turns.complete(pair)]
+        turns = [kept(user, assistant, min_chars=self._settings.turn_min_chars) for user, assistant in pairs]
         # One host replays withdrawn turns when nothing was said since.
-        answered = tuple(turn for turn in turns if turn[1] and turn not in self._earlier.withdrawn)
+        answered = tuple(turn for turn in turns if turn[1] and turn not in self._turns.withdrawn)
         if not answered:
             return
         known = (*state_db.ancestors(self._home.home, self.session_id, ANCESTORS_MAX), *self._lineage.ancestors)
         with self._home.turn_lock:
             # After an interrupted question, the last pair that is left belongs to an older turn.
-            if self._turn.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
-                self._turn.replayed = (self.session_id, turns[-1][1])
+            if self._turns.current.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
+                self._turns.current.replayed = (self.session_id, turns[-1][1])
             self._home.accept(
                 SessionEnded(
                     turns=answered[-EVENT_TURNS_MAX:],
@@ -155,24 +187,24 @@ class Conversation:
         if not self.session_id:
             return
         # Turns that are said while the record is read are not in it.
-        at = now()
+        at, min_chars = now(), self._settings.turn_min_chars
         messages = state_db.messages(self._home.home, self.session_id)
         gone = withdrawal.withdrawn_messages(messages)
         if not gone:
             return
-        self._earlier.withdrawn = frozenset(withdrawal.stored_turns(gone, self._settings))
-        if self._turn.is_open and withdrawal.is_withdrawn(self._turn, messages):
-            self._earlier.withdrawn_question = self._turn.question
+        self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), min_chars))
+        if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
+            self._turns.withdrawn_question = self._turns.current.question
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = tuple(session for session, found in before.items() if found)
-        turns = withdrawal.withdrawn_turns(messages, self._settings)
+        turns = withdrawal.withdrawn_turns(messages, min_chars)
         sessions = [*(before[session] for session in continued), messages]
         self._home.accept(
             Withdrawn(
                 at=at,
                 turns=turns,
-                standing=withdrawal.remaining(turns, sessions, self._settings),
+                standing=withdrawal.remaining(turns, sessions, min_chars),
                 continued=continued,
                 **self._origin(self._theme()),
             )
@@ -206,7 +238,7 @@ class Conversation:
         A child may return long after it was sent, so none is stored once something was said off the record.
         """
         stores = self._agent_context in self._settings.write_contexts
-        if not (task or result) or not stores or self._earlier.any_off_record:
+        if not (task or result) or not stores or self._turns.any_off_record:
             return
         theme = self._theme()
         if not self._is_off(theme):
@@ -224,14 +256,14 @@ class Conversation:
         return self._home.theme(self.identity, key)
 
     def _is_off(self, theme: str) -> bool:
-        return self._settings.off_record or self._home.off_record.is_off(self._session_name(theme))
+        return self._settings.off_record or self._mark(theme) in self._home.off_record
 
     def _switch(self, theme: str, *, off: bool) -> None:
-        self._home.off_record.set(self._session_name(theme), off=off)
+        self._home.off_record.change([self._mark(theme)], marked=off)
 
-    def _session_name(self, theme: str) -> str:
-        """What identifies the session in a home: its id and, where several themes may share the id, the theme."""
-        return self.session_id if reserved(theme) else f"{self.session_id}:{theme}"
+    def _mark(self, theme: str) -> str:
+        """The mark of the session in a home, made of its id and, where several themes may share the id, the theme."""
+        return mark_name(self.session_id if reserved(theme) else f"{self.session_id}:{theme}")
 
     def _author(self, theme: str, author_id: str) -> Metadata:
         """The pseudonym of the speaker in a chat room, whose theme does not say who speaks."""

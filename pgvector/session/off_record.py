@@ -1,20 +1,10 @@
-"""Sessions off the record: the messages that switch it, and which sessions of a home are off."""
+"""The messages that take a session off the record, and the turns of a transcript that are on it. Pure."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import re
-import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from ..files import Marks, make_private, mark_name
-
-log = logging.getLogger("hermes.pgvector")
-
-SESSIONS_MAX = 1000
 # What the agent is told of a switch.
 SWITCHED_OFF = "Nothing of this session is stored from now on, until the user says: on the record."
 SWITCHED_ON = "What is said in this session is stored again."
@@ -73,77 +63,3 @@ def on_record(turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         else:
             stretch.append(pair)
     return kept if off else kept + stretch
-
-
-class OffRecordSessions:
-    """The sessions of one home that are off the record. Safe for any thread; shared with other processes by marks.
-
-    In a home that cannot be read or written, this process goes by what it knows. Past 1,000 sessions the oldest are
-    forgotten.
-    """
-
-    def __init__(self, state: Path) -> None:
-        self._marks = Marks(state / "off_record", SESSIONS_MAX)
-        self._lock = threading.Lock()
-        self._off: dict[str, None] = {}
-        # Changes that are not written yet: whether the session is off the record.
-        self._unwritten: dict[str, bool] = {}
-
-    def is_off(self, session: str) -> bool:
-        """Whether a session is off the record."""
-        with self._lock:
-            return self._look_up(mark_name(session))
-
-    def set(self, session: str, *, off: bool) -> None:
-        """Take a session off the record, or put it on the record again."""
-        name = mark_name(session)
-        with self._lock:
-            if off == self._look_up(name):
-                return
-            self._note(name, off=off)
-            self._unwritten[name] = off
-            _shorten(self._unwritten)
-            self._write()
-            if self._unwritten:
-                log.warning(
-                    "%s cannot be written: other processes do not know yet that a session went %s the record",
-                    self._marks.folder,
-                    "off" if off else "on",
-                )
-
-    def abandon(self) -> None:
-        """Renew the lock in a forked child, where the thread that held it does not exist."""
-        self._lock = threading.Lock()
-
-    def _look_up(self, name: str) -> bool:
-        self._write()
-        if name not in self._unwritten:
-            with contextlib.suppress(OSError):
-                # A missing file means something only where the folder is there.
-                self._marks.folder.stat()
-                self._note(name, off=(self._marks.folder / name).exists())
-        return name in self._off
-
-    def _note(self, name: str, *, off: bool) -> None:
-        self._off.pop(name, None)
-        if off:
-            self._off[name] = None
-            _shorten(self._off)
-
-    def _write(self) -> None:
-        """Write the marks of the changes; those that fail are tried again at the next look-up."""
-        if not self._unwritten:
-            return
-        with contextlib.suppress(OSError):
-            make_private(self._marks.folder)
-            for name, off in tuple(self._unwritten.items()):
-                if off:
-                    self._marks.add([name])
-                else:
-                    self._marks.remove(name)
-                del self._unwritten[name]
-
-
-def _shorten(names: dict[str, Any]) -> None:
-    if len(names) > SESSIONS_MAX:
-        del names[next(iter(names))]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import BadEvent
-from ..files import append, create, make_private, overwrite
+from ..files import append, read_matching, read_or_create
 from ..model import Event
 
 log = logging.getLogger("hermes.pgvector")
@@ -49,7 +49,6 @@ class PersonKey:
         self._key = b""
         # Empty when nothing has to be renamed.
         self._provisional = b""
-        self._seen: set[str] = set()
         # How to make a name again with another key, by its name with the provisional key.
         self._makers: dict[str, MakeName] = {}
         self._damage_logged = False
@@ -60,10 +59,8 @@ class PersonKey:
         with self._lock:
             key = self._current()
             name = make(key)
-            if key and self._provisional and name not in self._seen and len(self._seen) < NAMES_MAX:
-                self._seen.add(name)
-                if make(_UNUSED_KEY) != name:
-                    self._note(make)
+            if key and self._provisional and make(_UNUSED_KEY) != name:
+                self._note(make)
             return name
 
     def renamed(self, event: Event) -> Event:
@@ -137,6 +134,8 @@ class PersonKey:
     def _note(self, make: MakeName) -> None:
         """Note a provisional name, for other processes too while the key is provisional."""
         name = make(self._provisional)
+        if name in self._makers or len(self._makers) >= NAMES_MAX:
+            return
         self._makers[name] = make
         if self._key == self._provisional and name not in self._noted():
             with contextlib.suppress(OSError):
@@ -151,13 +150,9 @@ class PersonKey:
     def _use(self, key: str) -> None:
         """Use a key from now on, and save it in the home for the next start."""
         with contextlib.suppress(OSError):
-            make_private(self.path.parent)
-            if self.path.exists() and not _read(self.path):
-                overwrite(self.path, key)
-            create(self.path, key)
             # Another process of the home may have saved one a moment before.
-            key = _read(self.path) or key
-        self._key, self._seen = bytes.fromhex(key), set()
+            key = read_or_create(self.path, key, _KEY) or key
+        self._key = bytes.fromhex(key)
         self._provisional = self._provisional or bytes.fromhex(_read(self._provisional_path))
         if self._provisional == self._key:
             self._provisional = b""
@@ -166,13 +161,10 @@ class PersonKey:
                 self._names_path.unlink(missing_ok=True)
 
     def _make_provisional(self) -> bytes:
+        made = os.urandom(32)
         with contextlib.suppress(OSError):
-            make_private(self._provisional_path.parent)
-            if not _read(self._provisional_path):
-                self._provisional_path.unlink(missing_ok=True)
-                create(self._provisional_path, os.urandom(32).hex())
-            return bytes.fromhex(_read(self._provisional_path))
-        return os.urandom(32)
+            return bytes.fromhex(read_or_create(self._provisional_path, made.hex(), _KEY))
+        return made
 
     def _log_damage(self) -> None:
         if not self._damage_logged:
@@ -186,9 +178,7 @@ class PersonKey:
 
 
 def _read(path: Path) -> str:
-    """The key in a file, as 64 hexadecimal digits; empty when there is none or it is damaged."""
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-    return text if _KEY.fullmatch(text) else ""
+    """The key in a file, as 64 hexadecimal digits; empty when there is none or it is damaged or unreadable."""
+    with contextlib.suppress(OSError):
+        return read_matching(path, _KEY)
+    return ""

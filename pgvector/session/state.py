@@ -1,4 +1,4 @@
-"""The state of a conversation: the sessions before it, its current turn and its earlier turns."""
+"""The state of a conversation: the sessions before it and its turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..model import now
 ANCESTORS_MAX = 20
 INTERRUPTED_MAX = 100
 PENDING_MAX = 100
-OFF_RECORD_MAX = 8
+IN_DOUBT_MAX = 8
 # How many turns one event holds.
 EVENT_TURNS_MAX = 2000
 
@@ -41,9 +41,9 @@ class Lineage:
         return Lineage((*self.ancestors, session_id)[-ANCESTORS_MAX:], compressed)
 
 
-@dataclass(slots=True)
-class CurrentTurn:
-    """The turn that was opened last. It is open until the host hands it over.
+@dataclass(slots=True, eq=False)
+class Turn:
+    """A turn that was opened. It is open until the host hands it over.
 
     `replayed` is the session and answer of the transcript that stored it before it was handed over.
     """
@@ -51,63 +51,63 @@ class CurrentTurn:
     question: str = ""
     author_id: str = ""
     off_record: bool = False
-    is_open: bool = False
+    is_open: bool = True
+    # Hosts hand over turns in order: False once a turn was handed over that was opened later.
+    awaited: bool = True
     began: datetime = field(default_factory=now)
     replayed: tuple[str, str] | None = None
 
 
-class PendingTurns:
-    """Finds out whether a turn was off the record when it was opened. In doubt, it was.
+class Turns:
+    """The turn that was opened last, and what later hooks must know of earlier ones. Not thread-safe.
 
     Hosts hand over a turn late, when other turns were opened and the session was switched meanwhile, or never, if it
-    was interrupted. Past 100 pending turns the oldest are forgotten. Not thread-safe.
+    was interrupted. Past 100 pending turns the oldest are forgotten. `withdrawn` are turns of this session that were
+    taken back. `withdrawn_question` is that of a turn that was taken back while it was open: the host may still hand it
+    over.
     """
 
     def __init__(self) -> None:
-        self._turns: deque[_Turn] = deque(maxlen=PENDING_MAX)
+        self.current = Turn(is_open=False)
+        self.any_off_record = False
+        self.withdrawn: frozenset[tuple[str, str]] = frozenset()
+        self.withdrawn_question: str | None = None
+        self._pending: deque[Turn] = deque(maxlen=PENDING_MAX)
+        # Questions on the record whose turn was not handed over when the next one was opened: a replay contains a
+        # partial answer.
+        self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
+        # The last turns that may have been off the record: a replay contains them in order and shows which were not.
+        self.in_doubt: deque[tuple[str, str]] = deque(maxlen=IN_DOUBT_MAX)
 
-    def begin(self, question: str, *, off: bool) -> None:
-        """Add a turn that was opened, `off` the record or on it."""
-        self._turns.append(_Turn(question, off))
+    def open(self, turn: Turn) -> None:
+        """Begin a turn."""
+        before, self.current = self.current, turn
+        # A replay leaves out what is off the record, and repeats a question that is asked again on the record.
+        if before.is_open and before.question and not before.off_record:
+            self._interrupted.append(before.question)
+        if self.withdrawn_question == turn.question:
+            # It is asked again. If the turn that was taken back was interrupted, it is never handed over.
+            self.withdrawn_question = None
+        self.any_off_record = self.any_off_record or turn.off_record
+        self._pending.append(turn)
 
     def hand_over(self, question: str) -> bool | None:
-        """Remove the turn of a question. Returns whether it may be off the record; None when none was opened."""
-        asked = [turn for turn in self._turns if turn.question == question]
+        """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
+        if question == self.current.question:
+            self.current.is_open = False
+        elif question in self._interrupted:
+            # It was not interrupted, only handed over late.
+            self._interrupted.remove(question)
+        asked = [turn for turn in self._pending if turn.question == question]
         if not asked:
             # Hosts hand over some turns, such as those with a picture, with another text than they open them.
-            return True if any(turn.off and turn.awaited for turn in self._turns) else None
-        for turn in takewhile(lambda turn: turn is not asked[0], self._turns):
+            return True if any(turn.off_record and turn.awaited for turn in self._pending) else None
+        for turn in takewhile(lambda turn: turn is not asked[0], self._pending):
             turn.awaited = False
-        # A question that was asked on and off the record may be either: the entry off the record stays for the next.
-        self._turns.remove(next((turn for turn in asked if not turn.off), asked[0]))
-        return any(turn.off for turn in asked)
-
-
-@dataclass(slots=True, eq=False)
-class _Turn:
-    question: str
-    off: bool
-    # Hosts hand over turns in order: False once a turn was handed over that was opened later.
-    awaited: bool = True
-
-
-@dataclass(slots=True)
-class EarlierTurns:
-    """What later hooks must know of earlier turns.
-
-    `interrupted` are questions on the record whose turn was not handed over when the next one was opened: a replay
-    contains a partial answer. `off_record` are the last turns that may have been off the record: a replay contains them
-    in order and shows which were not. `withdrawn` are turns of this session that were taken back. `withdrawn_question`
-    is that of a turn that was taken back while it was open: the host may still hand it over.
-    """
-
-    pending: PendingTurns = field(default_factory=PendingTurns)
-    interrupted: deque[str] = field(default_factory=lambda: deque(maxlen=INTERRUPTED_MAX))
-    off_record: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=OFF_RECORD_MAX))
-    withdrawn: frozenset[tuple[str, str]] = frozenset()
-    withdrawn_question: str | None = None
-    any_off_record: bool = False
+        # A question that was asked on and off the record may be either: the one off the record stays for the next.
+        self._pending.remove(next((turn for turn in asked if not turn.off_record), asked[0]))
+        return any(turn.off_record for turn in asked)
 
     def complete(self, turn: tuple[str, str]) -> bool:
         """Whether a replayed turn on the record was answered in full."""
-        return turn[0] not in self.interrupted or turn in self.off_record
+        return turn[0] not in self._interrupted or turn in self.in_doubt

@@ -12,14 +12,13 @@ import hmac
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from ..errors import BadArgument, SettingsError
+from ..settings import Settings
 from ..text.theme_names import DEFAULT_THEME, is_bench, normalise, reserved
 
 ROOM = "group-"
-
-CrossThemeRecall: TypeAlias = Literal["all", "none"] | Mapping[str, Collection[str]]
 
 _SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
 _PRIVATE_CHATS = frozenset({"dm", "private", "direct", "c2c"})
@@ -49,8 +48,7 @@ class Identity:
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> Identity:
         """The identity in the keyword arguments of `initialize`; other arguments are ignored."""
-        given = {field.name: kwargs.get(field.name) for field in fields(cls)}
-        return cls(**{name: str(value) for name, value in given.items() if value is not None})
+        return cls(**{field.name: str(kwargs.get(field.name) or "") for field in fields(cls)})
 
 
 def theme_of(
@@ -110,15 +108,7 @@ def allowed(theme: str, allowed_themes: Collection[str]) -> bool:
     return not allowed_themes or reserved(theme) or theme in map(normalise, allowed_themes)
 
 
-def readable(
-    theme: str,
-    scope: str,
-    *,
-    cross_theme_recall: CrossThemeRecall,
-    allowed_themes: Collection[str] = (),
-    aliases: Mapping[str, str] | None = None,
-    bench_themes: Collection[str] = (),
-) -> tuple[str, ...] | None:
+def readable(theme: str, scope: str, settings: Settings) -> tuple[str, ...] | None:
     """The themes that `theme` reads when it asks for `scope`: `current`, `session`, `all`, or the name of a theme.
 
     None means `theme` itself and every theme that `theme_names.hidden_pattern` does not match. Raises BadArgument when
@@ -127,38 +117,37 @@ def readable(
     wanted = normalise(scope)
     if wanted in ("current", "session"):
         return (theme,)
-    known = aliases or {}
-    others = () if is_bench(theme, bench_themes) else _others(theme, cross_theme_recall, allowed_themes, known)
-    if others is not None:
-        others = tuple(other for other in others if not is_bench(other, bench_themes))
+    others = _others(theme, settings)
     if wanted == "all":
         return None if others is None else (theme, *others)
-    named = aliased(wanted, known)
+    named = aliased(wanted, settings.theme_aliases)
     if named == theme:
         return (theme,)
-    if reserved(named) or is_bench(named, bench_themes) or (others is not None and named not in others):
+    hidden = reserved(named) or is_bench(named, settings.bench_themes)
+    if hidden or (others is not None and named not in others):
         choice = "" if others is None else "".join(f", {other}" for other in others[:20])
         raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}")
     return (named,)
 
 
-def _others(
-    theme: str, cross_theme_recall: CrossThemeRecall, allowed_themes: Collection[str], aliases: Mapping[str, str]
-) -> tuple[str, ...] | None:
-    """The other themes that a theme may read, by their stored names; None for all."""
+def _others(theme: str, settings: Settings) -> tuple[str, ...] | None:
+    """The other themes that a theme may read, by their stored names; None for all that are not hidden."""
+    rule, bench = settings.cross_theme_recall, settings.bench_themes
 
-    def stored(names: Iterable[str]) -> dict[str, None]:
-        return dict.fromkeys(aliased(normalise(name), aliases) for name in names)
+    def stored(names: Iterable[str]) -> Iterable[str]:
+        return dict.fromkeys(aliased(normalise(name), settings.theme_aliases) for name in names)
 
-    if cross_theme_recall == "none":
+    if rule == "none" or is_bench(theme, bench):
         return ()
-    if isinstance(cross_theme_recall, Mapping):
-        ours = (themes for reader, themes in cross_theme_recall.items() if theme in stored([reader]))
+    if isinstance(rule, dict):
+        ours = (themes for reader, themes in rule.items() if theme in stored([reader]))
         names = stored(name for themes in ours for name in themes)
-        return tuple(n for n in names if n != theme and not reserved(n) and allowed(n, allowed_themes))
-    if allowed_themes:
-        return tuple(name for name in stored(allowed_themes) if name != theme and not reserved(name))
-    return None
+        found = [name for name in names if allowed(name, settings.allowed_themes)]
+    elif settings.allowed_themes:
+        found = list(stored(settings.allowed_themes))
+    else:
+        return None
+    return tuple(name for name in found if name != theme and not reserved(name) and not is_bench(name, bench))
 
 
 def _named(name: str, aliases: Mapping[str, str]) -> str:

@@ -9,18 +9,19 @@ from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
 from ..hosts.transcript import carried, exchanges
-from ..settings import Settings
 from .capture import kept
 from .off_record import on_record
-from .state import EVENT_TURNS_MAX, CurrentTurn
+from .state import EVENT_TURNS_MAX, Turn
 
-Turn: TypeAlias = tuple[str, str]
+Pair: TypeAlias = tuple[str, str]
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 
 
-def stored_turns(messages: Messages, settings: Settings) -> list[Turn]:
-    """The turns of these messages as they were stored."""
-    return _stored(exchanges(messages), settings)
+def stored(turns: Sequence[Pair], min_chars: int) -> list[Pair]:
+    """These turns of the host's record as they were stored."""
+    # The record has the texts before the host removes secrets.
+    scrub = scrubber()
+    return [kept(scrub(user), scrub(answer), min_chars=min_chars) for user, answer in turns]
 
 
 def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
@@ -28,44 +29,38 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
     return [message for message in messages if message["taken_back"]]
 
 
-def withdrawn_turns(messages: Messages, settings: Settings) -> tuple[Turn, ...]:
+def withdrawn_turns(messages: Messages, min_chars: int) -> tuple[Pair, ...]:
     """The last stored turns of a session that were taken back, each once."""
     # Turns off the record were not stored, and must not get into the spool.
-    recorded = set(map(_key, _stored(on_record(exchanges(messages)), settings)))
-    turns = stored_turns(withdrawn_messages(messages), settings)
+    recorded = set(map(_key, stored(on_record(exchanges(messages)), min_chars)))
+    turns = stored(exchanges(withdrawn_messages(messages)), min_chars)
     withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
 
 
-def remaining(turns: Sequence[Turn], sessions: Sequence[Messages], settings: Settings) -> tuple[int, ...]:
+def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], min_chars: int) -> tuple[int, ...]:
     """How many turns equal to each of `turns` are left in sessions that follow each other by compression.
 
     A turn that a compression carried into the next transcript counts once.
     """
-    left: Counter[Turn] = Counter()
+    left: Counter[Pair] = Counter()
     for messages in sessions:
-        left.update(map(_key, stored_turns(_remaining(messages), settings)))
+        left.update(map(_key, stored(exchanges(_remaining(messages)), min_chars)))
     parts = [part for messages in sessions for part in _parts(messages)]
     for before, after in pairwise(parts):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
-        left.subtract(map(_key, _stored(twice, settings)))
+        left.subtract(map(_key, stored(twice, min_chars)))
     return tuple(max(0, left[_key(turn)]) for turn in turns)
 
 
-def is_withdrawn(turn: CurrentTurn, messages: Messages) -> bool:
+def is_withdrawn(turn: Turn, messages: Messages) -> bool:
     """Whether an open turn was taken back: its question, and all that the host recorded since it began."""
     since = [message for message in messages if message["written"] >= turn.began.timestamp()]
     asked = any(m["role"] == "user" and m["content"] == turn.question for m in withdrawn_messages(messages))
     return asked and bool(since) and not _remaining(since)
 
 
-def _stored(turns: Sequence[Turn], settings: Settings) -> list[Turn]:
-    # The host's record has the texts before the host removes secrets.
-    scrub = scrubber()
-    return [kept(scrub(user), scrub(answer), settings) for user, answer in turns]
-
-
-def _key(turn: Turn) -> Turn:
+def _key(turn: Pair) -> Pair:
     """What identifies a turn, as in a replay: its answer, or its question when it has none."""
     user, answer = turn
     return ("", answer) if answer else (user, "")

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import psycopg
 import pytest
@@ -88,7 +89,13 @@ def test_without_the_package_the_host_finds_nothing(bare_host: Host, home: Path,
     assert not load(bare_host, home, database)["loaded"]
 
 
-def test_the_wheel_brings_its_migrations(wheel_host: Host, home: Path, empty_database: str) -> None:
+def test_the_wheel_brings_the_files_of_the_package_and_its_migrations(
+    wheel_host: Host, wheel: Path, home: Path, empty_database: str
+) -> None:
+    files = {path.relative_to(ROOT / "pgvector").as_posix() for path in (ROOT / "pgvector").rglob("*.*")}
+    with ZipFile(wheel) as archive:
+        packed = {name.removeprefix("hermes_memory_pgvector/") for name in archive.namelist()}
+    assert {name for name in files - packed if not name.endswith(".pyc")} == {"after-install.md"}
     done = wheel_host.run("hermes-pgvector", "migrate", "--dsn", empty_database, "--dimensions", "384", home=home)
     assert done.returncode == 0, done.stderr
     assert turns(empty_database) == []

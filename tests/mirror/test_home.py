@@ -1,23 +1,27 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector import files
+from hermes_memory_pgvector.files import Marks
 from hermes_memory_pgvector.mirror import home as module
-from hermes_memory_pgvector.mirror import snapshot
+from hermes_memory_pgvector.mirror import reconcile, snapshot
 from hermes_memory_pgvector.mirror.home import Home
-from hermes_memory_pgvector.mirror.off_record_entries import OffRecordEntries
 from hermes_memory_pgvector.mirror.reconcile import Reconciler
 from hermes_memory_pgvector.mirror.snapshot import Entries
-from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target
+from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target, now
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 from hermes_memory_pgvector.session.person_key import PersonKey
 
@@ -52,24 +56,14 @@ def write_memory(home: Home, content: str | bytes, name: str = "MEMORY.md") -> N
 
 def note(home: Home, *lines: str, events: Sequence[Event] = ()) -> None:
     """Put these entries of MEMORY.md into the snapshot, and these events, as yet in no spool."""
-    with home.snapshot.locked(5):
-        home.snapshot.write({"memory": lines, "user": ()}, events)
+    with home.snapshot(5) as found:
+        found.write({"memory": lines, "user": ()}, events)
 
 
 def noted(path: Path) -> tuple[Entries, tuple[Event, ...]]:
     """What a process that begins now finds in the snapshot."""
-    home = Home(path)
-    with home.snapshot.locked(5):
-        return home.snapshot.entries, home.snapshot.pending
-
-
-@pytest.fixture
-def kept_open(tmp_path: Path) -> Iterator[Home]:
-    """A home as a process has it that takes part in a session."""
-    home = Home(tmp_path)
-    home.snapshot.keep_open = True
-    yield home
-    home.snapshot.close()
+    with Home(path).snapshot(5) as found:
+        return found.entries, found.pending
 
 
 def key_of(home: Home) -> str:
@@ -103,8 +97,21 @@ def test_a_home_that_cannot_be_written_has_no_id_and_a_temporary_key(tmp_path: P
     letters = DeadLetters(home.state)
     assert not letters.keep("x", "reason", "raw")
     assert list(letters) == []
-    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot.locked(1):
+    with pytest.raises(OSError, match=r"exists|directory"), home.snapshot(1):
         pass
+
+
+def test_the_id_and_the_key_of_a_home_are_read_while_its_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_id, key = Home(tmp_path).id, key_of(Home(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(files, "_temporary", full)
+    assert Home(tmp_path).id == home_id != ""
+    assert key_of(Home(tmp_path)) == key
 
 
 def test_state_is_private(tmp_path: Path) -> None:
@@ -114,7 +121,7 @@ def test_state_is_private(tmp_path: Path) -> None:
         assert home.id
         key_of(home)
         PersonKey(home.state).settle(lambda offer: offer)
-        OffRecordEntries(home.state).add("memory", "a")
+        Marks(home.state / "unrecorded", 9, "").change("a", marked=True)
         DeadLetters(home.state).keep("event", "reason", "raw")
         note(home, "a")
     finally:
@@ -155,22 +162,34 @@ def test_a_snapshot_is_read_back_by_the_next_process(tmp_path: Path) -> None:
     assert noted(tmp_path) == ({"memory": ("one", "zwei \ud800 三"), "user": ()}, ())
 
 
-@pytest.mark.parametrize("events", [(), (Add(theme="ops", target="memory", content="kelp"),)])
-def test_an_open_snapshot_sees_what_another_process_writes(kept_open: Home, events: tuple[Event, ...]) -> None:
-    note(kept_open, "one")
-    note(Home(kept_open.path), "two", events=events)
-    with kept_open.snapshot.locked(1):
-        assert (kept_open.snapshot.entries["memory"], kept_open.snapshot.pending) == (("two",), events)
+@pytest.mark.parametrize("lost", ["snapshot.jsonl", "."])
+def test_a_deleted_snapshot_is_made_again(tmp_path: Path, lost: str) -> None:
+    home = Home(tmp_path)
+    note(home, "one")
+    (home.state / lost).resolve().rename(tmp_path / "away")
+    assert noted(tmp_path)[0]["memory"] == ()
+    note(home, "two")
+    assert noted(tmp_path)[0]["memory"] == ("two",)
 
 
 @pytest.mark.parametrize("lost", ["snapshot.jsonl", "."])
-def test_a_deleted_snapshot_is_made_again(kept_open: Home, lost: str) -> None:
-    note(kept_open, "one")
-    (kept_open.state / lost).resolve().rename(kept_open.path / "away")
-    with kept_open.snapshot.locked(1):
-        assert kept_open.snapshot.entries["memory"] == ()
-    note(kept_open, "two")
-    assert noted(kept_open.path)[0]["memory"] == ("two",)
+def test_a_snapshot_that_is_deleted_while_somebody_waits_for_it_is_made_again(tmp_path: Path, lost: str) -> None:
+    home, found = Home(tmp_path), list[tuple[str, ...]]()
+    note(home, "one")
+
+    def wait() -> None:
+        with Home(tmp_path).snapshot(20) as snapshot:
+            found.append(snapshot.entries["memory"])
+
+    waiting = threading.Thread(target=wait)
+    with home.snapshot(1):
+        waiting.start()
+        waiting.join(0.1)
+        (home.state / lost).resolve().rename(tmp_path / "away")
+    waiting.join(20)
+    assert found == [()]
+    note(home, "two")
+    assert noted(tmp_path)[0]["memory"] == ("two",)
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -179,9 +198,9 @@ def test_pending_events_are_submitted_again_until_they_are_cleared(tmp_path: Pat
     home = Home(tmp_path)
     note(home, "one", events=events)
     assert noted(tmp_path)[1] == events
-    with home.snapshot.locked(1):
+    with home.snapshot(1) as found:
         if finished:
-            home.snapshot.clear_pending()
+            found.clear_pending()
     assert noted(tmp_path) == ({"memory": ("one",), "user": ()}, () if finished else events)
     with (home.state / "snapshot.jsonl").open("ab") as file:
         file.write(b'\n{"memory": ["torn')
@@ -246,7 +265,7 @@ def test_an_off_record_entry_written_while_the_files_are_read_is_not_stored(
 def test_an_off_record_entry_is_remembered_while_its_file_is_unreadable(tmp_path: Path, lost: bytes | str) -> None:
     home, taken = Home(tmp_path), list[Event]()
     mirror = Reconciler(home, lambda event: taken.append(event) is None)
-    with Home(tmp_path).snapshot.locked(1):
+    with Home(tmp_path).snapshot(1):
         write_memory(home, "a secret")
         assert mirror.change(Add(theme="ops", target="memory", content="a secret"), stored=False)
     if isinstance(lost, bytes):
@@ -275,21 +294,32 @@ def test_the_time_of_the_newest_event_is_kept_after_the_event(tmp_path: Path, mo
     note(Home(tmp_path), "one", "two", events=[newer, older])
     note(Home(tmp_path), "one")
     for _ in range(2):
-        home = Home(tmp_path)
-        with home.snapshot.locked(1):
-            assert home.snapshot.last == newer.at
-            home.snapshot.compact()
+        with Home(tmp_path).snapshot(1) as found:
+            assert found.last == newer.at
+            found.compact()
 
 
-def test_a_snapshot_line_of_an_older_version_does_not_reset_the_newest_time(kept_open: Home) -> None:
-    event, older = Add(theme="ops", target="memory", content="one"), b'\n{"memory": ["older"], "user": []}\n\n'
-    note(kept_open, "one", events=[event])
-    with (kept_open.state / "snapshot.jsonl").open("ab") as file:
-        file.write(older)
-    for home, last in ((kept_open, event.at), (Home(kept_open.path), snapshot.NEVER)):
-        with home.snapshot.locked(1):
-            assert home.snapshot.entries["memory"] == ("older",)
-            assert home.snapshot.last == last
+def test_a_process_dates_no_change_before_its_own_earlier_ones_when_the_snapshot_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    mirror = Reconciler(home, lambda event: taken.append(event) is None)
+    with monkeypatch.context() as clock:
+        ahead = now() + timedelta(days=1)
+        clock.setattr(reconcile, "now", lambda: ahead)
+        mirror.change(Add(theme="ops", home=home.id, target="memory", content="kelp"))
+    (home.state / "snapshot.jsonl").unlink()
+    mirror.change(Remove(theme="ops", home=home.id, target="memory", previous="kelp"))
+    assert taken[0].at == ahead < taken[1].at
+
+
+def test_a_snapshot_line_without_a_time_is_read(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    note(home, "one", events=[Add(theme="ops", target="memory", content="one")])
+    with (home.state / "snapshot.jsonl").open("ab") as file:
+        file.write(b'\n{"memory": ["older"], "user": []}\n\n')
+    with home.snapshot(1) as found:
+        assert (found.entries["memory"], found.last) == (("older",), snapshot.NEVER)
 
 
 @pytest.mark.parametrize(
@@ -314,89 +344,98 @@ def test_the_last_whole_line_of_a_long_snapshot_counts(tmp_path: Path, torn: byt
 
 
 def test_after_a_line_that_a_full_disk_cut_off_the_line_before_it_counts(
-    kept_open: Home, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    home = Home(tmp_path)
     begun = Add(theme="ops", target="memory", content="two")
-    note(kept_open, "one", "two", events=[begun])
+    note(home, "one", "two", events=[begun])
     write = os.write
     with monkeypatch.context() as full:
         full.setattr(os, "write", lambda file, line: write(file, line[:5]))
         with pytest.raises(OSError, match="disk is full"):
-            note(kept_open, "one")
-    assert noted(kept_open.path) == ({"memory": ("one", "two"), "user": ()}, (begun,))
-    note(kept_open, "one")
-    assert noted(kept_open.path)[0]["memory"] == ("one",)
+            note(home, "one")
+    assert noted(tmp_path) == ({"memory": ("one", "two"), "user": ()}, (begun,))
+    note(home, "one")
+    assert noted(tmp_path)[0]["memory"] == ("one",)
 
 
-def test_a_file_that_somebody_else_has_closed_does_not_stop_a_fork(kept_open: Home) -> None:
-    note(kept_open, "one")
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").endswith("snapshot.jsonl"):
-                os.close(int(name))
-    kept_open.snapshot.abandon()
-    note(kept_open, "two")
-    assert noted(kept_open.path)[0]["memory"] == ("two",)
-
-
-def test_only_the_end_of_a_changed_snapshot_is_read(kept_open: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_end_of_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, asked = Home(tmp_path), list[int]()
     for number in range(400):
-        note(kept_open, str(number) * 100)
-    size, read, asked = (kept_open.state / "snapshot.jsonl").stat().st_size, os.pread, []
+        note(home, str(number) * 100)
+    size, read = (home.state / "snapshot.jsonl").stat().st_size, os.pread
     monkeypatch.setattr(os, "pread", lambda file, length, start: asked.append(length) or read(file, length, start))
-    note(kept_open, "own")
-    assert asked == []
-    assert noted(kept_open.path)[0]["memory"] == ("own",)
+    assert noted(tmp_path)[0]["memory"] == ("399" * 100,)
     assert 0 < sum(asked) < size / 4
 
 
 @pytest.mark.parametrize("patient", [True, False])
-def test_a_snapshot_is_compacted_while_another_process_has_it_open(
-    kept_open: Home, monkeypatch: pytest.MonkeyPatch, patient: bool
+def test_a_snapshot_is_compacted_while_another_home_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: bool
 ) -> None:
     monkeypatch.setattr(snapshot, "FILE_BYTES_MAX", 1 << 20 if patient else 4096)
     monkeypatch.setattr(snapshot, "COMPACT_BYTES", 4096)
-    homes, event = [kept_open, Home(kept_open.path)], Add(theme="ops", target="memory", content="x")
+    homes, event = [Home(tmp_path), Home(tmp_path)], Add(theme="ops", target="memory", content="x")
     for number in range(100):
         home = homes[number % 2]
         note(home, str(number) * 100, events=[event])
         if patient:
-            with home.snapshot.locked(1):
-                home.snapshot.compact()
-        assert noted(kept_open.path) == ({"memory": (str(number) * 100,), "user": ()}, (event,))
-    assert [(path.name, path.stat().st_size < 5000) for path in kept_open.state.iterdir()] == [("snapshot.jsonl", True)]
+            with home.snapshot(1) as found:
+                found.compact()
+        assert noted(tmp_path) == ({"memory": (str(number) * 100,), "user": ()}, (event,))
+    assert [(path.name, path.stat().st_size < 5000) for path in home.state.iterdir()] == [("snapshot.jsonl", True)]
 
 
-def test_a_snapshot_is_closed_unless_it_is_kept_open(tmp_path: Path) -> None:
+def test_nobody_gets_inside_while_a_snapshot_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "FILE_BYTES_MAX", 0)
+    home = Home(tmp_path)
+    with home.snapshot(1) as found:
+        for entry in ("one", "two"):
+            found.write({"memory": (entry,), "user": ()})
+            with pytest.raises(BlockingIOError), Home(tmp_path).snapshot(0):
+                pass
+    assert noted(tmp_path)[0]["memory"] == ("two",)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_snapshot_leaves_no_open_file(tmp_path: Path, fails: bool) -> None:
     def files() -> int:
         return sum(os.path.realpath(path).startswith(str(tmp_path)) for path in Path("/proc/self/fd").iterdir())
 
     home = Home(tmp_path)
-    note(home, "one")
-    assert files() == 0
-    home.snapshot.keep_open = True
-    note(home, "two")
-    assert files() == 1
-    with home.snapshot.locked(1):
-        home.snapshot.close()
+    with contextlib.suppress(RuntimeError), home.snapshot(1):
         assert files() == 1
-    note(home, "three")
+        with pytest.raises(BlockingIOError), home.snapshot(0):
+            pass
+        if fails:
+            raise RuntimeError
     assert files() == 0
 
 
-def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(kept_open: Home) -> None:
+def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+
     def visit_in_a_child() -> int:
         pid = os.fork()
         if pid == 0:
-            kept_open.snapshot.abandon()
-            with contextlib.suppress(OSError), kept_open.snapshot.locked(0):
+            with contextlib.suppress(OSError), home.snapshot(0):
                 os._exit(0)
             os._exit(1)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-    with kept_open.snapshot.locked(1):
+    with home.snapshot(1):
         assert [visit_in_a_child(), visit_in_a_child()] == [1, 1]
+        done, wait = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(wait)
+            os.read(done, 1)
+            os._exit(0)
+    # A child that was forked meanwhile and lives on does not keep the lock.
     assert visit_in_a_child() == 0
+    os.close(wait)
+    os.close(done)
+    os.waitpid(child, 0)
 
 
 def test_the_scrubber_of_the_host_is_looked_up_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,9 +460,9 @@ def test_processes_at_once_lose_no_change_of_the_snapshot(tmp_path: Path) -> Non
         while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
             pass
         for n in range(50):
-            with home.snapshot.locked(5):
-                entries = home.snapshot.entries
-                home.snapshot.write({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
+            with home.snapshot(5) as found:
+                entries = found.entries
+                found.write({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
         """
     in_processes(4, script, str(tmp_path))
     entries = noted(tmp_path)[0]["memory"]

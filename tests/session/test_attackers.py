@@ -90,7 +90,7 @@ def test_aliases_in_a_loop_end_and_reach_no_person(aliases: dict[str, str]) -> N
         assert not theme_names.reserved(header(name, aliases))
     for reader in ("a", "b"):
         try:
-            scope = themes.readable(reader, "b", cross_theme_recall="none", aliases=aliases)
+            scope = themes.readable(reader, "b", Settings(cross_theme_recall="none", theme_aliases=aliases))
         except BadArgument:
             continue
         assert scope == (reader,)

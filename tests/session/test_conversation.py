@@ -246,7 +246,7 @@ def test_hooks_work_while_the_snapshot_stays_locked(
     inside, release_it = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with runtime.home.snapshot.locked(1):
+        with runtime.home.snapshot(1):
             inside.set()
             release_it.wait(30)
 

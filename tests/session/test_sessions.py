@@ -509,7 +509,7 @@ def test_what_is_written_off_the_record_while_the_snapshot_is_busy_is_not_stored
     runtime.files.reconcile("default", "s")
     one = talk(runtime)
     take(one, ("off the record", "As you like, I keep nothing of it."))
-    with Home(runtime.home.path).snapshot.locked(1):
+    with Home(runtime.home.path).snapshot(1):
         file.write_text("a secret of today" if told else "an old secret\n§\na secret of today")
         one.change_entry(action, "memory", "a secret of today\n", told)
     assert stored(runtime, database, "memory_entries") == ([] if told else ["an old secret"])

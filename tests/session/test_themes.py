@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
+from typing import Literal, TypeAlias
 
 import pytest
 from hypothesis import assume, given
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadArgument, SettingsError
 from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import theme_names
+
+Rule: TypeAlias = Literal["all", "none"] | dict[str, list[str]]
 
 KEY = b"a key of the operator"
 PERSON = "dm-telegram-0123456789abcdef"
@@ -240,29 +244,29 @@ def test_the_allow_list() -> None:
         ("all", "all", ["mine", "rouge"], ("own", "red")),
     ],
 )
-def test_what_may_be_read(scope: str, rule: themes.CrossThemeRecall, allowed: list[str], expected: object) -> None:
-    found = themes.readable(
-        "own", scope, cross_theme_recall=rule, allowed_themes=allowed, aliases={"rouge": "red", "mine": "own"}
-    )
-    assert found == expected
+def test_what_may_be_read(scope: str, rule: Rule, allowed: list[str], expected: object) -> None:
+    settings = Settings(cross_theme_recall=rule, allowed_themes=allowed, theme_aliases={"rouge": "red", "mine": "own"})
+    assert themes.readable("own", scope, settings) == expected
 
 
 @pytest.mark.parametrize(
     ("scope", "rule", "allowed"),
     [("red", "none", []), ("red", {"own": ["blue"]}, []), ("red", "all", ["own", "blue"]), (PERSON, "all", [])],
 )
-def test_what_may_not_be_read(scope: str, rule: themes.CrossThemeRecall, allowed: list[str]) -> None:
+def test_what_may_not_be_read(scope: str, rule: Rule, allowed: list[str]) -> None:
     with pytest.raises(BadArgument, match="scope"):
-        themes.readable("own", scope, cross_theme_recall=rule, allowed_themes=allowed)
+        themes.readable("own", scope, Settings(cross_theme_recall=rule, allowed_themes=allowed))
 
 
 def test_the_theme_of_a_person_is_read_by_that_theme_only() -> None:
-    assert themes.readable(PERSON, PERSON, cross_theme_recall="none") == (PERSON,)
+    assert themes.readable(PERSON, PERSON, Settings(cross_theme_recall="none")) == (PERSON,)
     other = "dm-telegram-fedcba9876543210"
-    for reader, rule in itertools.product(("own", other), ("all", "none", {"own": [PERSON], other: [PERSON]})):
+    rules: tuple[Rule, ...] = ("all", "none", {"own": [PERSON], other: [PERSON]})
+    for reader, rule in itertools.product(("own", other), rules):
+        settings = Settings(cross_theme_recall=rule)
         with pytest.raises(BadArgument):
-            themes.readable(reader, PERSON, cross_theme_recall=rule)
-        everything = themes.readable(reader, "all", cross_theme_recall=rule)
+            themes.readable(reader, PERSON, settings)
+        everything = themes.readable(reader, "all", settings)
         assert everything is None or PERSON not in everything
 
 
