@@ -45,12 +45,12 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     start_server(Database(settings, home))
     runtime = acquire(settings, home)
     try:
+        scope = runtime.scope(theme, args.scope, args.session)
         request = RecallRequest(
             query=args.query,
-            scope=replace(runtime.scope(theme, args.scope, args.session), since=since, until=until, role=args.role),
+            scope=replace(scope, since=since, until=until, role=args.role, target=args.target or ""),
             limit=args.top_k,
             budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
-            target=args.target,
             context=args.context,
         )
         with console.busy("searching"):

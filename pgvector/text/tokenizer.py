@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
 
-from . import normalization
+from .cleaning import compatible
 
 QUERY_TOKENS_MAX = 64
 TOKEN_CHARS_MAX = 200
@@ -108,7 +108,7 @@ def shortened(text: str, chars_max: int) -> str:
 def _tokens(text: str, chars_max: int, *, singles: bool) -> Iterable[str]:
     if not text.isascii():
         # One character can become eighteen.
-        text = _OPTIONAL.sub("", normalization.compatible(text))[:chars_max]
+        text = _OPTIONAL.sub("", compatible(text))[:chars_max]
     text = _THOUSANDS.sub("", _SHARP.sub(_spelled_out, text))
     if text.isascii():
         return chain.from_iterable(map(_of_ascii, dict.fromkeys(_ASCII_CHUNK.findall(text))))
@@ -162,7 +162,7 @@ def _of_unspaced(run: str, *, singles: bool) -> Iterable[str]:
 
 
 def _folded(token: str) -> str:
-    token = token.lower() if token.isascii() else normalization.compatible(token.casefold())
+    token = token.lower() if token.isascii() else compatible(token.casefold())
     if _LIKE_FLOAT.match(token):
         # The parser would read a number out of the beginning of a hash.
         token = f"x{token}"

@@ -45,7 +45,7 @@ def of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
     """Stored entries as `list_memories` and `forget` show them, in the same bounds as the answer of a recall."""
     hits = tuple(
         Hit(
-            id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, score=0.0, target=entry.target,
+            id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, target=entry.target,
             metadata=entry.metadata,
         )
         for entry in found

@@ -100,17 +100,17 @@ def _recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) 
         limit=given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max),
         context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
         budget_s=settings.recall_budget_s,
-        target=given.choice(arguments, "target", TARGETS),
     )
     recall = runtime.recall(kind, request)
     return answers.of_recall(recall, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
 
 
 def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
-    """The scope with the times and the role that the arguments name."""
+    """The scope with the times, the role and the target that the arguments name."""
     since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
     times.check_order(since, until)
-    return replace(scope, since=since, until=until, role=given.choice(arguments, "role", ROLES) or "")
+    role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
+    return replace(scope, since=since, until=until, role=role or "", target=target or "")
 
 
 CALLS: dict[str, Callable[[Runtime, Arguments, Caller], dict[str, Any]]] = {

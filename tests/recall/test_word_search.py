@@ -9,7 +9,6 @@ from psycopg.rows import dict_row
 from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.recall.word_search import words_of
 from hermes_memory_pgvector.store import retrieval
-from hermes_memory_pgvector.store.retrieval import Where
 from hermes_memory_pgvector.text import tokenizer
 
 pytestmark = pytest.mark.each_version
@@ -69,7 +68,7 @@ def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -
 
 @pytest.mark.parametrize("candidates", [0, 100])
 def test_of_words_with_the_same_term_the_first_is_searched_for_and_no_stop_word(database: str, candidates: int) -> None:
-    where = Where("turns", Scope("ops", ("ops",)))
+    scope = Scope("ops", ("ops",))
     words = words_of("the failing backups failed")
     with psycopg.connect(database, row_factory=dict_row) as connection:
         connection.execute(
@@ -77,11 +76,12 @@ def test_of_words_with_the_same_term_the_first_is_searched_for_and_no_stop_word(
             "values ('ops', 'user', 'backup failed', to_tsvector('english', 'backup failed'))"
         )
         if candidates:
-            rows, kept = retrieval.word_candidates(connection, where, words, rows=1, candidates=candidates)
-            assert rows.held.tolist() == [[True, True]]
+            few = retrieval.word_candidates(connection, "turns", scope, words, rows=1, candidates=candidates)
+            held, kept = few.held, few.words
         else:
-            scanned, kept = retrieval.scan(connection, where, words, None, 10)
-            assert scanned.held.tolist() == [[True, True]]
+            scan = retrieval.scan(connection, "turns", scope, words, None, 10)
+            held, kept = scan.held, scan.words
+    assert held.tolist() == [[True, True]]
     assert kept == ["failing", "backups"]
 
 
