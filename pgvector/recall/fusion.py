@@ -10,20 +10,16 @@ part of the neighbours' scores is added. Both parts halve with each step of dist
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..store.retrieval import Key
 
-class _Sortable(Hashable, Protocol):
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-K = TypeVar("K", bound=_Sortable)
 
 VECTOR_WEIGHT = 0.3
 NEIGHBOUR_SHARE = 0.3
@@ -32,7 +28,7 @@ STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates(Generic[K]):
+class Candidates:
     """The rows that a recall chooses from, each session in its order; each sequence has one place a row.
 
     Two `positions` differ by 1 only where a row directly follows another one of its session. `similarities` are
@@ -40,14 +36,14 @@ class Candidates(Generic[K]):
     of a row.
     """
 
-    keys: Sequence[K]
+    keys: Sequence[Key]
     positions: NDArray[np.int64]
     similarities: NDArray[np.float64]
     word_scores: NDArray[np.float64]
     words: Sequence[str]
 
 
-def fuse(found: Candidates[K], *, span: tuple[float, float] | None = None) -> dict[K, float]:
+def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[Key, float]:
     """The fused score of each candidate, best first; scores are in [0, 1].
 
     `span` is the lowest and highest cosine that the vector search found, to which similarities are scaled; None takes

@@ -24,12 +24,12 @@ from ..store import retrieval
 from ..store.connection.database import Connection, Database
 from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import Kind
-from ..store.retrieval import Key, ScannedRows, Size
+from ..store.retrieval import RelatedRows, ScannedRows, Size
 from ..text import tokenizer
 from . import vector_search
 from .deadline import EMBEDDING_SHARE, Deadline
 from .fusion import Candidates, fuse
-from .neighbours import candidates, family
+from .neighbours import candidates
 from .selection import select
 from .vector_search import SERIAL, Nearest
 from .word_search import bm25, words_of
@@ -136,7 +136,7 @@ class Recaller:
 
     def _candidates(
         self, connection: Connection, question: _Question, *, whole: bool
-    ) -> tuple[int, Nearest, Candidates[Key]]:
+    ) -> tuple[int, Nearest, Candidates]:
         """The number of rows in scope, the result of the vector search, and the candidates of both searches."""
         kind, scope, vector, due = question.kind, question.request.scope, question.vector, question.deadline
         size = self._size(connection, kind, scope)
@@ -156,14 +156,15 @@ class Recaller:
             most = self._settings.word_candidates_max
             few = retrieval.word_candidates(connection, kind, scope, question.words, rows=size.rows, candidates=most)
             matches = bm25(few, SEARCH_LIMIT, total=few.total, expected=few.expected)
-        keys = dict.fromkeys([*nearest.found, *matches.keys])
         # A scope that is narrowed to times or sides does not have the neighbours of its rows.
+        rows: ScannedRows | RelatedRows
         if scan is not None and (kind == "entries" or not scope.cuts_sessions):
-            related = family(scan, keys)
+            rows = scan
         else:
-            related = retrieval.related(connection, kind, vector, list(keys))
-        rows = size.rows if scan is None else len(scan.keys)
-        return rows, nearest, candidates(related, nearest.found, matches)
+            keys = dict.fromkeys([*nearest.found, *matches.keys])
+            rows = retrieval.related(connection, kind, vector, list(keys))
+        count = size.rows if scan is None else len(scan.keys)
+        return count, nearest, candidates(rows, nearest.found, matches)
 
     def _scan(self, connection: Connection, question: _Question, size: Size) -> ScannedRows | None:
         """All rows of a scope; None if it is too large. Raises _NotReadWhole."""
@@ -194,7 +195,7 @@ class Recaller:
         return size
 
 
-def _hits(connection: Connection, question: _Question, nearest: Nearest, found: Candidates[Key]) -> tuple[Hit, ...]:
+def _hits(connection: Connection, question: _Question, nearest: Nearest, found: Candidates) -> tuple[Hit, ...]:
     """The best of the candidates as hits, with the turns around them if the request wants these."""
     kind, request, cosines = question.kind, question.request, nearest.found.values()
     scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None)

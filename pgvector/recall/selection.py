@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from ..model import Hit, RecallRequest
+from ..store.retrieval import Key
 from ..text.cleaning import compatible
-
-K = TypeVar("K", bound=Hashable)
 
 FETCHED_MIN = 20
 
@@ -19,15 +17,15 @@ _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not 
 
 
 def select(
-    fetch: Callable[[Sequence[K]], Mapping[K, Hit]], request: RecallRequest, scores: Mapping[K, float]
-) -> dict[K, Hit]:
+    fetch: Callable[[Sequence[Key]], Mapping[Key, Hit]], request: RecallRequest, scores: Mapping[Key, float]
+) -> dict[Key, Hit]:
     """Up to `request.limit` rows of the request's scope with their scores, best first; equal texts count as one.
 
     `scores` are sorted, best first. `fetch` returns those of the rows that still exist; it is asked for few at a time.
     A row can lie outside the scope because it is a neighbour of one inside.
     """
-    best: dict[K, Hit] = {}
-    first_with: dict[str, K] = {}
+    best: dict[Key, Hit] = {}
+    first_with: dict[str, Key] = {}
     keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = fetch(keys[start : start + step])

@@ -59,12 +59,9 @@ def _shorten(answer: dict[str, Any], chars_max: int) -> None:
     frames = answer["hits"]
     needs = [_escaped_chars(frame["content"]) for frame in frames]
     sizes = [_size(frame | {"content": "", "cut": True}) + len(", ") for frame in frames]
-    least = [size + min(need, HIT_CHARS_MIN) for size, need in zip(sizes, needs, strict=True)]
     room = chars_max - _size(answer | {"hits": []}) - len(', "left_out": 1000')
-    while least and sum(least) > room:
-        least.pop()
-    count = len(least)
-    shares = even_shares(needs[:count], room - sum(sizes[:count]))
+    shares = even_shares(sizes, needs, room)
+    count = len(shares)
     for frame, chars in zip(frames, shares, strict=False):
         shown = _cut_escaped(frame["content"], chars)
         if shown != frame["content"]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ..errors import BadArgument
@@ -34,59 +32,50 @@ _SINCE = {
 }
 _UNTIL = {"type": "string", "description": "Nothing newer: as since; a date counts to its end"}
 
-SCHEMAS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "recall_memory",
-        "description": "Search the durable memory that all agents of this theme share: facts, preferences and notes "
-        "that were saved with the memory tool, here or on another host.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "query": _QUERY,
-                "scope": _SCOPE,
-                "target": {
-                    "type": "string",
-                    "enum": list(TARGETS),
-                    "description": "memory: notes about the work; user: facts about the user; leave out for both",
-                },
-                "since": _SINCE,
-                "until": _UNTIL,
-                "limit": _LIMIT,
-            },
-            "required": ["query"],
+_TARGET = {
+    "type": "string",
+    "enum": list(TARGETS),
+    "description": "memory: notes about the work; user: facts about the user; leave out for both",
+}
+_ROLE = {
+    "type": "string",
+    "enum": list(ROLES),
+    "description": "Only what the user or only what the assistant said; leave out for both",
+}
+_CONTEXT = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": CONTEXT_MAX,
+    "description": "Turns before and after each hit to bring with it (default 0)",
+}
+
+SCHEMAS = (
+    given.schema(
+        "recall_memory",
+        "Search the durable memory that all agents of this theme share: facts, preferences and notes that were saved "
+        "with the memory tool, here or on another host.",
+        {"query": _QUERY, "scope": _SCOPE, "target": _TARGET, "since": _SINCE, "until": _UNTIL, "limit": _LIMIT},
+        required=["query"],
+    ),
+    given.schema(
+        "recall_conversation",
+        "Search past conversation turns of this theme, of earlier sessions and other hosts too: what was asked, "
+        "answered, decided or tried.",
+        {
+            "query": _QUERY,
+            "scope": _SCOPE,
+            "since": _SINCE,
+            "until": _UNTIL,
+            "role": _ROLE,
+            "context": _CONTEXT,
+            "limit": _LIMIT,
         },
-    },
-    {
-        "name": "recall_conversation",
-        "description": "Search past conversation turns of this theme, of earlier sessions and other hosts too: what "
-        "was asked, answered, decided or tried.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "query": _QUERY,
-                "scope": _SCOPE,
-                "since": _SINCE,
-                "until": _UNTIL,
-                "role": {
-                    "type": "string",
-                    "enum": list(ROLES),
-                    "description": "Only what the user or only what the assistant said; leave out for both",
-                },
-                "context": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "maximum": CONTEXT_MAX,
-                    "description": "Turns before and after each hit to bring with it (default 0)",
-                },
-                "limit": _LIMIT,
-            },
-            "required": ["query"],
-        },
-    },
+        required=["query"],
+    ),
 )
 
 
-def _recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Search entries or turns. Raises BadArgument, and what `Runtime.recall` raises."""
     query = clean(given.text(arguments, "query")).strip()
     if not query:
@@ -101,8 +90,8 @@ def _recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) 
         context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
         budget_s=settings.recall_budget_s,
     )
-    recall = runtime.recall(kind, request)
-    return answers.of_recall(recall, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
+    found = runtime.recall(kind, request)
+    return answers.of_recall(found, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
 
 
 def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
@@ -111,10 +100,3 @@ def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
     times.check_order(since, until)
     role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
     return replace(scope, since=since, until=until, role=role or "", target=target or "")
-
-
-CALLS: dict[str, Callable[[Runtime, Arguments, Caller], dict[str, Any]]] = {
-    "recall_memory": partial(_recall, "entries"),
-    "recall_conversation": partial(_recall, "turns"),
-}
-"""The function that runs each tool of SCHEMAS."""

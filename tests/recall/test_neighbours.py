@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall.fusion import fuse
-from hermes_memory_pgvector.recall.neighbours import candidates, family
+from hermes_memory_pgvector.recall.neighbours import candidates
 from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1, WordMatches, bm25
 from hermes_memory_pgvector.store.retrieval import Key, RelatedRows, ScannedRows
@@ -132,19 +132,18 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
     matches = word_matches(rows, limit)
     words = by_key(matches)
     found = near.keys() | words.keys()
-    joined: dict[Key, Candidate[Key]] = {}
+    family: dict[Key, Candidate] = {}
     beside_found: list[tuple[Row, Key | None]] = []
     line = sorted(rows, key=lambda row: (row.session, row.at, row.key[1]))
     for n, row in enumerate(line):
-        around = [line[m] for m in (n - 1, n + 1) if 0 <= m < len(line) and line[m].session == row.session]
+        beside = [line[m] for m in (n - 1, n + 1) if 0 <= m < len(line) and line[m].session == row.session]
         previous = line[n - 1].key if n and line[n - 1].session == row.session else None
-        if found & {row.key, *(other.key for other in around)}:
-            joined[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
+        if found & {row.key, *(other.key for other in beside)}:
+            family[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
             beside_found.append((row, previous))
-    wanted = pytest.approx(fuse(as_arrays(joined.values()), span=(0, 1)))
+    wanted = pytest.approx(fuse(as_arrays(family.values()), span=(0, 1)))
     near[("a", 99)] = 1.0  # a row that is gone
-    beside = family(scan_of(rows), found)
-    assert fuse(candidates(beside, near, matches), span=(0, 1)) == wanted
+    assert fuse(candidates(scan_of(rows), near, matches), span=(0, 1)) == wanted
     # Found by two searches and then read with their neighbours, they are the same.
     assert fuse(candidates(related(beside_found), near, matches), span=(0, 1)) == wanted
 
@@ -161,7 +160,8 @@ def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
 
 def test_rows_of_two_themes_with_the_same_ids_are_no_neighbours() -> None:
     rows = [Row(("a", 5), 1, 0.5, 0.5, 1, frozenset()), Row(("b", 6), 2, 0.5, 0.5, 1, frozenset())]
-    found = candidates(related([(rows[0], None), (rows[1], ("a", 5))]), {("a", 5): 0.5}, word_matches(rows, 10))
+    near = {("a", 5): 0.5, ("b", 6): 0.5}
+    found = candidates(related([(rows[0], None), (rows[1], ("a", 5))]), near, word_matches(rows, 10))
     assert found.positions[1] - found.positions[0] > 1
 
 
@@ -170,4 +170,4 @@ def test_a_question_without_words_finds_none() -> None:
     scan = scan_of([row], [])
     matches = bm25(scan, 10, total=1)
     assert matches.keys == []
-    assert candidates(family(scan, [row.key]), {row.key: 0.5}, matches).keys == [row.key]
+    assert candidates(scan, {row.key: 0.5}, matches).keys == [row.key]
