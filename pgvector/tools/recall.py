@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import BadArgument
-from ..model import TARGETS, Caller, RecallRequest, Scope
+from ..model import TARGETS, Caller, RecallRequest
 from ..runtime import Runtime
 from ..store.queries import Kind
 from ..text import times
@@ -81,22 +81,18 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
     settings = runtime.settings
+    since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
+    times.check_order(since, until)
+    role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
     scope_name = given.text(arguments, "scope") or settings.scope_default
+    scope = runtime.scope(caller.theme, scope_name, caller.session_id)
     limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,
-        scope=_narrowed(runtime.scope(caller.theme, scope_name, caller.session_id), arguments),
+        scope=replace(scope, since=since, until=until, role=role or "", target=target or ""),
         limit=given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max),
         context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
         budget_s=settings.recall_budget_s,
     )
     found = runtime.recall(kind, request)
     return answers.of_recall(found, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
-
-
-def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
-    """The scope with the times, the role and the target that the arguments name."""
-    since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
-    times.check_order(since, until)
-    role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
-    return replace(scope, since=since, until=until, role=role or "", target=target or "")
