@@ -23,7 +23,7 @@ from ..settings import Settings
 from ..store import retrieval
 from ..store.connection.database import Connection, Database
 from ..store.connection.driver_errors import wrap_errors
-from ..store.queries import Kind
+from ..store.queries import WORDS_MAX, Kind
 from ..store.retrieval import RelatedRows, ScannedRows, Size
 from ..text import tokenizer
 from . import vector_search
@@ -32,7 +32,7 @@ from .fusion import Candidates, fuse
 from .neighbours import candidates
 from .selection import select
 from .vector_search import SERIAL, Nearest
-from .word_search import bm25, words_of
+from .word_search import bm25
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -80,8 +80,9 @@ class Recaller:
         query = tokenizer.shortened(request.query, QUERY_CHARS_MAX)
         vector, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
         embed_ms = _ms_since(started)
+        question = _Question(kind, request, tokenizer.query(query, WORDS_MAX), vector, deadline)
         try:
-            recall = self._search(_Question(kind, request, words_of(query), vector, deadline))
+            recall = self._search(question)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
         explanation = replace(recall.explanation, embed_ms=embed_ms)

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..store.queries import WORDS_MAX
 from ..store.retrieval import Key, ScannedRows, WordCandidates
-from ..text import tokenizer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +27,6 @@ class WordMatches:
     keys: list[Key]
     scores: NDArray[np.float64]
     words: Sequence[str]
-
-
-def words_of(query: str) -> list[str]:
-    """The words of a question, as they are searched for."""
-    return tokenizer.query(query, WORDS_MAX).split()
 
 
 def bm25(

@@ -26,10 +26,9 @@ from itertools import chain, pairwise
 
 from .cleaning import compatible
 
-QUERY_TOKENS_MAX = 64
 TOKEN_CHARS_MAX = 200
 KNOWN_CHARS_MAX = 40
-DOCUMENT_CHARS_MAX = 100_000
+TEXT_CHARS_MAX = 100_000
 # A tsvector holds less than 1 MiB, and a token costs its bytes and some ten more.
 DOCUMENT_BYTES_MAX = 600_000
 _BYTES_PER_TOKEN = 12
@@ -66,13 +65,13 @@ _OPTIONAL = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u0640\u064b-\u0
 
 
 def document(text: str) -> str:
-    """A row's text as tokens for `to_tsvector('english', …)`; of a longer text the first DOCUMENT_CHARS_MAX characters.
+    """A row's text as tokens for `to_tsvector('english', …)`; of a longer text the first TEXT_CHARS_MAX characters.
 
     The result is bounded so that the tsvector stays below Postgres' limits.
     """
     kept: list[str] = []
     bytes_left = DOCUMENT_BYTES_MAX
-    for token in dict.fromkeys(_tokens(text[:DOCUMENT_CHARS_MAX], DOCUMENT_CHARS_MAX, singles=True)):
+    for token in dict.fromkeys(_tokens(text, singles=True)):
         bytes_left -= _BYTES_PER_TOKEN + len(token.encode())
         if bytes_left < 0:
             break
@@ -80,16 +79,15 @@ def document(text: str) -> str:
     return " ".join(kept)
 
 
-def query(text: str, tokens_max: int = QUERY_TOKENS_MAX) -> str:
-    """A question as tokens for the configuration `english`; all of them are in `document` of the same text.
+def query(text: str, tokens_max: int) -> list[str]:
+    """The tokens of a question for the configuration `english`; all of them are in `document` of the same text.
 
     Of a long text the first and the last tokens are taken.
     """
-    text = shortened(text, 80 * tokens_max)
-    tokens = list(dict.fromkeys(_tokens(text, 160 * tokens_max, singles=False)))
+    tokens = list(dict.fromkeys(_tokens(text, singles=False)))
     if len(tokens) > tokens_max:
         tokens = tokens[: tokens_max - tokens_max // 2] + tokens[len(tokens) - tokens_max // 2 :]
-    return " ".join(tokens)
+    return tokens
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -100,10 +98,11 @@ def shortened(text: str, chars_max: int) -> str:
     return f"{text[: half - 1]}\n{text[-half:]}"
 
 
-def _tokens(text: str, chars_max: int, *, singles: bool) -> Iterator[str]:
+def _tokens(text: str, *, singles: bool) -> Iterator[str]:
+    text = text[:TEXT_CHARS_MAX]
     if not text.isascii():
         # One character can become eighteen.
-        text = _OPTIONAL.sub("", compatible(text))[:chars_max]
+        text = _OPTIONAL.sub("", compatible(text))[:TEXT_CHARS_MAX]
     text = _THOUSANDS.sub("", _SHARP.sub(_spelled_out, text))
     for chunk in dict.fromkeys(_CHUNK.findall(text)):
         if chunk.isascii():

@@ -16,7 +16,9 @@ from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
 from hermes_memory_pgvector.recall.neighbours import candidates
 from hermes_memory_pgvector.recall.vector_search import nearest_of
+from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
+from hermes_memory_pgvector.text import tokenizer
 
 from .cases import Case, Question, matched
 from .environment import Endpoint
@@ -136,7 +138,7 @@ def _terms(connection: psycopg.Connection[Any], question: str) -> dict[str, str]
     rows = connection.execute(
         "select lexeme, word from unnest(%s::text[]) with ordinality as w (word, n) "
         "cross join unnest(tsvector_to_array(to_tsvector('english', word))) as lexeme order by n desc",
-        [word_search.words_of(question)],
+        [tokenizer.query(question, WORDS_MAX)],
     )
     return dict(rows.fetchall())
 

@@ -14,12 +14,14 @@ import pytest
 from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.recall.recaller import Recaller
-from hermes_memory_pgvector.recall.word_search import bm25, words_of
+from hermes_memory_pgvector.recall.word_search import bm25
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Connection, Database
 from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.store.retrieval import Key, WordCandidates
+from hermes_memory_pgvector.text import tokenizer
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 
@@ -72,7 +74,8 @@ def few_of(
     connection: Connection, scope: Scope, query: str, *, rows: int, candidates: int = CANDIDATES
 ) -> WordCandidates:
     """The turns of a large scope among which the best are."""
-    return retrieval.word_candidates(connection, "turns", scope, words_of(query), rows=rows, candidates=candidates)
+    words = tokenizer.query(query, WORDS_MAX)
+    return retrieval.word_candidates(connection, "turns", scope, words, rows=rows, candidates=candidates)
 
 
 def held(
@@ -268,7 +271,7 @@ def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: D
         def blocks(query: str) -> int:
             def ask(asked: Connection) -> object:
                 if whole:
-                    return retrieval.scan(asked, "turns", scope, words_of(query), None, 100)
+                    return retrieval.scan(asked, "turns", scope, tokenizer.query(query, WORDS_MAX), None, 100)
                 return few_of(asked, scope, query, rows=30, candidates=400)
 
             plan = explained(connection, ask)

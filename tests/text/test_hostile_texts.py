@@ -17,10 +17,14 @@ from hermes_memory_pgvector.text import cleaning, theme_names, tokenizer
 MARKS = "\u0301\u0316"
 
 
+def asked_words(text: str) -> list[str]:
+    return tokenizer.query(text, 64)
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        capture.small_talk, cleaning.without_recalled, tokenizer.document, tokenizer.query, theme_names.normalise,
+        capture.small_talk, cleaning.without_recalled, tokenizer.document, asked_words, theme_names.normalise,
         selection.comparable,
     ],
 )  # fmt: skip
