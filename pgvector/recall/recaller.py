@@ -28,8 +28,7 @@ from ..store.retrieval import RelatedRows, ScannedRows, Size
 from ..text import tokenizer
 from . import vector_search
 from .deadline import EMBEDDING_SHARE, Deadline
-from .fusion import Candidates, fuse
-from .neighbours import candidates
+from .fusion import Candidates, candidates_of, fuse
 from .selection import select
 from .vector_search import SERIAL, Nearest
 from .word_search import bm25
@@ -165,7 +164,7 @@ class Recaller:
             keys = dict.fromkeys([*nearest.found, *matches.keys])
             rows = retrieval.related(connection, kind, vector, list(keys))
         count = size.rows if scan is None else len(scan.keys)
-        return count, nearest, candidates(rows, nearest.found, matches)
+        return count, nearest, candidates_of(rows, nearest.found, matches)
 
     def _scan(self, connection: Connection, question: _Question, size: Size) -> ScannedRows | None:
         """All rows of a scope; None if it is too large. Raises _NotReadWhole."""

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
-from hermes_memory_pgvector.recall.neighbours import candidates
 from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
@@ -147,7 +146,7 @@ def _found(stored: Stored, rows: ScannedRows, limit: int) -> list[str]:
     """The contents of the hits, best first, each text once."""
     nearest = nearest_of(rows, recaller.SEARCH_LIMIT)
     matches = word_search.bm25(rows, recaller.SEARCH_LIMIT, total=len(rows.keys))
-    found = candidates(rows, nearest, matches)
+    found = fusion.candidates_of(rows, nearest, matches)
     best: dict[str, str] = {}
     for key in fusion.fuse(found, span=(min(nearest.values()), max(nearest.values()))):
         best.setdefault(selection.comparable(stored.contents[key]), stored.contents[key])

@@ -20,7 +20,7 @@ from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall import vector_search
-from hermes_memory_pgvector.recall.neighbours import candidates
+from hermes_memory_pgvector.recall.fusion import candidates_of
 from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT, Recaller
 from hermes_memory_pgvector.recall.word_search import WordMatches
 from hermes_memory_pgvector.settings import Settings
@@ -187,7 +187,7 @@ def test_candidates_and_their_neighbours_know_who_stands_before_them(database: s
         related = retrieval.related(reading, "turns", None, picked)
     memory.close()
     matches = WordMatches(picked[5:], np.ones((len(picked[5:]), 1)), ["x"])
-    found = candidates(related, dict.fromkeys(picked[:8], 0.5), matches)
+    found = candidates_of(related, dict.fromkeys(picked[:8], 0.5), matches)
     assert len(found.keys) == len(family)
     assert set(found.keys) == family
     places = list(zip(found.keys, found.positions.tolist(), strict=True))

@@ -11,8 +11,7 @@ from candidates import Candidate, as_arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.recall.fusion import fuse
-from hermes_memory_pgvector.recall.neighbours import candidates
+from hermes_memory_pgvector.recall.fusion import candidates_of, fuse
 from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1, WordMatches, bm25
 from hermes_memory_pgvector.store.retrieval import Key, RelatedRows, ScannedRows
@@ -143,9 +142,9 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
             beside_found.append((row, previous))
     wanted = pytest.approx(fuse(as_arrays(family.values()), span=(0, 1)))
     near[("a", 99)] = 1.0  # a row that is gone
-    assert fuse(candidates(scan_of(rows), near, matches), span=(0, 1)) == wanted
+    assert fuse(candidates_of(scan_of(rows), near, matches), span=(0, 1)) == wanted
     # Found by two searches and then read with their neighbours, they are the same.
-    assert fuse(candidates(related(beside_found), near, matches), span=(0, 1)) == wanted
+    assert fuse(candidates_of(related(beside_found), near, matches), span=(0, 1)) == wanted
 
 
 def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
@@ -161,7 +160,7 @@ def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
 def test_rows_of_two_themes_with_the_same_ids_are_no_neighbours() -> None:
     rows = [Row(("a", 5), 1, 0.5, 0.5, 1, frozenset()), Row(("b", 6), 2, 0.5, 0.5, 1, frozenset())]
     near = {("a", 5): 0.5, ("b", 6): 0.5}
-    found = candidates(related([(rows[0], None), (rows[1], ("a", 5))]), near, word_matches(rows, 10))
+    found = candidates_of(related([(rows[0], None), (rows[1], ("a", 5))]), near, word_matches(rows, 10))
     assert found.positions[1] - found.positions[0] > 1
 
 
@@ -170,4 +169,4 @@ def test_a_question_without_words_finds_none() -> None:
     scan = scan_of([row], [])
     matches = bm25(scan, 10, total=1)
     assert matches.keys == []
-    assert candidates(scan, {row.key: 0.5}, matches).keys == [row.key]
+    assert candidates_of(scan, {row.key: 0.5}, matches).keys == [row.key]
