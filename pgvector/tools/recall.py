@@ -19,34 +19,35 @@ LIMIT_DEFAULT = 10
 CONTEXT_MAX = 3
 ROLES = ("user", "assistant")
 
-_QUERY = {"type": "string", "description": "What to look for, in plain words or as a question"}
-_SCOPE = {
-    "type": "string",
-    "description": "current: this theme (usual); session: this conversation; all: every theme that may be read; "
-    "or the name of a theme",
-}
-_LIMIT = {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"}
-_SINCE = {
-    "type": "string",
-    "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
-}
-_UNTIL = {"type": "string", "description": "Nothing newer: as since; a date counts to its end"}
-
-_TARGET = {
-    "type": "string",
-    "enum": list(TARGETS),
-    "description": "memory: notes about the work; user: facts about the user; leave out for both",
-}
-_ROLE = {
-    "type": "string",
-    "enum": list(ROLES),
-    "description": "Only what the user or only what the assistant said; leave out for both",
-}
-_CONTEXT = {
-    "type": "integer",
-    "minimum": 0,
-    "maximum": CONTEXT_MAX,
-    "description": "Turns before and after each hit to bring with it (default 0)",
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "query": {"type": "string", "description": "What to look for, in plain words or as a question"},
+    "scope": {
+        "type": "string",
+        "description": "current: this theme (usual); session: this conversation; all: every theme that may be read; "
+        "or the name of a theme",
+    },
+    "target": {
+        "type": "string",
+        "enum": list(TARGETS),
+        "description": "memory: notes about the work; user: facts about the user; leave out for both",
+    },
+    "since": {
+        "type": "string",
+        "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
+    },
+    "until": {"type": "string", "description": "Nothing newer: as since; a date counts to its end"},
+    "role": {
+        "type": "string",
+        "enum": list(ROLES),
+        "description": "Only what the user or only what the assistant said; leave out for both",
+    },
+    "context": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": CONTEXT_MAX,
+        "description": "Turns before and after each hit to bring with it (default 0)",
+    },
+    "limit": {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"},
 }
 
 SCHEMAS = (
@@ -54,22 +55,14 @@ SCHEMAS = (
         "recall_memory",
         "Search the durable memory that all agents of this theme share: facts, preferences and notes that were saved "
         "with the memory tool, here or on another host.",
-        {"query": _QUERY, "scope": _SCOPE, "target": _TARGET, "since": _SINCE, "until": _UNTIL, "limit": _LIMIT},
+        {name: _ARGUMENTS[name] for name in ("query", "scope", "target", "since", "until", "limit")},
         required=["query"],
     ),
     given.schema(
         "recall_conversation",
         "Search past conversation turns of this theme, of earlier sessions and other hosts too: what was asked, "
         "answered, decided or tried.",
-        {
-            "query": _QUERY,
-            "scope": _SCOPE,
-            "since": _SINCE,
-            "until": _UNTIL,
-            "role": _ROLE,
-            "context": _CONTEXT,
-            "limit": _LIMIT,
-        },
+        {name: _ARGUMENTS[name] for name in ("query", "scope", "since", "until", "role", "context", "limit")},
         required=["query"],
     ),
 )
