@@ -199,7 +199,7 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
     """The best of the candidates as hits, with the turns around them if the request wants these."""
     kind, request, cosines = question.kind, question.request, nearest.found.values()
     scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None)
-    best = select(partial(retrieval.fetch, connection, kind), request, scores)
+    best = select(partial(retrieval.fetch, connection, kind), request, list(scores))
     turns = request.context if kind == "turns" and best else 0
     around = retrieval.around(connection, list(best), turns) if turns else {}
     places = {key: place for place, key in enumerate(found.keys)}
@@ -210,6 +210,7 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
         hits.append(
             replace(
                 hit,
+                score=scores[key],
                 similarity=None if isnan(similarity) else similarity,
                 words=-sum(score for score, _ in words),
                 matched=tuple(word for _, word in words),

@@ -17,16 +17,16 @@ _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not 
 
 
 def select(
-    fetch: Callable[[Sequence[Key]], Mapping[Key, Hit]], request: RecallRequest, scores: Mapping[Key, float]
+    fetch: Callable[[Sequence[Key]], Mapping[Key, Hit]], request: RecallRequest, keys: Sequence[Key]
 ) -> dict[Key, Hit]:
-    """Up to `request.limit` rows of the request's scope with their scores, best first; equal texts count as one.
+    """Up to `request.limit` rows of the request's scope in the order of `keys`; rows with the same text count as one.
 
-    `scores` are sorted, best first. `fetch` returns those of the rows that still exist; it is asked for few at a time.
+    `keys` are sorted, best first. `fetch` returns those of the rows that still exist; it is asked for few at a time.
     A row can lie outside the scope because it is a neighbour of one inside.
     """
     best: dict[Key, Hit] = {}
     first_with: dict[str, Key] = {}
-    keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
+    step = max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = fetch(keys[start : start + step])
         for key in keys[start : start + step]:
@@ -38,7 +38,7 @@ def select(
                 first = first_with[text]
                 best[first] = replace(best[first], said=best[first].said + 1)
             elif len(best) < request.limit:
-                best[key] = replace(hit, score=scores[key])
+                best[key] = hit
                 first_with[text] = key
         if len(best) >= request.limit:
             break

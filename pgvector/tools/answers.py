@@ -17,6 +17,8 @@ _MATCHED_MAX = 8
 # The characters of an answer that are not its entries.
 _FRAME_CHARS = 500
 
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[str, Any]:
     """The answer of a recall tool: at most `chars_max` characters as `json.dumps(…, ensure_ascii=False)`.
@@ -128,4 +130,4 @@ def _escaped_chars(text: str) -> int:
 
 
 def _size(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False))
+    return len(_encoded(value))
