@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Target: TypeAlias = Literal["memory", "user"]
 Vector: TypeAlias = list[float]
@@ -131,7 +131,7 @@ class Scope:
     `themes` is None for `own` and all themes that do not match the pattern `hidden`; an empty pattern means reserved
     names. `session_id` limits the scope to one session. `without_session` leaves out a session, or its turns from
     `without_since` on. Rows from `since` on and before `until` are in scope; times have a time zone. `role` limits
-    turns to one side.
+    turns to one side, `target` entries to one file.
     """
 
     own: str
@@ -143,19 +143,20 @@ class Scope:
     since: datetime | None = None
     until: datetime | None = None
     role: str = ""
+    target: str = ""
 
     @property
     def cuts_sessions(self) -> bool:
         """Whether a row can be in scope and its neighbour in the session not."""
         return bool(self.since or self.until or self.role or self.without_since)
 
-    def holds(self, row: Row) -> bool:
+    def holds(self, hit: Hit) -> bool:
         """Whether a row of these themes and sessions has a time and role in scope."""
-        late = self.since is None or row.at >= self.since
-        early = self.until is None or row.at < self.until
-        running = bool(self.without_session) and row.session_id == self.without_session
-        apart = not running or (self.without_since is not None and row.at < self.without_since)
-        return late and early and apart and (not self.role or row.role == self.role)
+        late = self.since is None or hit.at >= self.since
+        early = self.until is None or hit.at < self.until
+        running = bool(self.without_session) and hit.session_id == self.without_session
+        apart = not running or (self.without_since is not None and hit.at < self.without_since)
+        return late and early and apart and (not self.role or hit.role == self.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,21 +180,7 @@ class RecallRequest:
     scope: Scope
     limit: int
     budget_s: float
-    target: Target | None = None
     context: int = 0
-
-
-class Row(NamedTuple):
-    """A stored row as a recall reads it: an entry with its `target`, or a turn with its `role` and `session_id`."""
-
-    theme: str
-    id: int
-    content: str
-    metadata: Metadata | None
-    at: datetime
-    role: str
-    session_id: str
-    target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +198,7 @@ class Hit:
     theme: str
     content: str
     at: datetime
-    score: float
+    score: float = 0.0
     similarity: float | None = None
     words: float = 0.0
     matched: tuple[str, ...] = ()

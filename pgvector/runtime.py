@@ -132,12 +132,12 @@ class Runtime:
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The answer within the budget of the request, with what was just written."""
-        from .recall.deadline import Deadline
+        from .recall.deadline import FLUSH_SHARE, READY_SHARE, Deadline
 
         deadline = Deadline(request.budget_s)
         if not self._reached.is_set():
-            self.wait_ready(deadline.ready_s)
-        self.writer.flush(deadline.flush_s)
+            self.wait_ready(READY_SHARE * request.budget_s)
+        self.writer.flush(FLUSH_SHARE * request.budget_s)
         return self._recaller.recall(kind, replace(request, budget_s=deadline.left_s))
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:

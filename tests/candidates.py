@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any
 
 import numpy as np
 
-from hermes_memory_pgvector.recall.fusion import Candidates, K
+from hermes_memory_pgvector.recall.fusion import Candidates
 
 
 @dataclass(frozen=True)
-class Candidate(Generic[K]):
+class Candidate:
     """A row that a search found, or a neighbour of one; `previous` is the row before it in its session."""
 
-    key: K
+    key: Any
     similarity: float | None
     words: Mapping[str, float] = field(default_factory=dict)
-    previous: K | None = None
+    previous: Any = None
 
 
-def as_arrays(candidates: Iterable[Candidate[K]]) -> Candidates[K]:
+def as_arrays(candidates: Iterable[Candidate]) -> Candidates:
     """The candidates as they stand in their sessions."""
     left = {candidate.key: candidate for candidate in candidates}
     after = {candidate.previous: candidate.key for candidate in left.values()}
-    rows: list[Candidate[K]] = []
+    rows: list[Candidate] = []
     positions: list[int] = []
     for start in [key for key, candidate in left.items() if candidate.previous not in left]:
         # A gap between two sessions.
         position = positions[-1] + 2 if positions else 0
-        at: K | None = start
+        at: Any = start
         while at in left:
             rows.append(left.pop(at))
             positions.append(position)

@@ -41,12 +41,12 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     _check(args, wanted, theme, settings)
     start_server(Database(settings, home))
     with running(settings, home) as runtime:
+        scope = runtime.scope(theme, args.scope, args.session)
         request = RecallRequest(
             query=args.query,
-            scope=replace(runtime.scope(theme, args.scope, args.session), since=since, until=until, role=args.role),
+            scope=replace(scope, since=since, until=until, role=args.role, target=args.target or ""),
             limit=args.top_k,
             budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
-            target=args.target,
             context=args.context,
         )
         with console.busy("searching"):

@@ -17,10 +17,9 @@ DATABASE_AWAY_S_MAX = 0.3
 
 
 class Deadline:
-    """When the answer of a recall is due, and how many seconds each of its steps may take."""
+    """When the answer of a recall is due."""
 
     def __init__(self, budget_s: float) -> None:
-        self._budget_s = budget_s
         self._at = time.monotonic() + budget_s
 
     @property
@@ -29,26 +28,6 @@ class Deadline:
         return max(STEP_S_MIN, self._at - time.monotonic())
 
     @property
-    def ready_s(self) -> float:
-        """How long to wait for a database that was never reached."""
-        return READY_SHARE * self._budget_s
-
-    @property
-    def flush_s(self) -> float:
-        """How long to wait until accepted events are stored."""
-        return FLUSH_SHARE * self._budget_s
-
-    @property
-    def embedding_s(self) -> float:
-        """How long the embedding of the question may take."""
-        return EMBEDDING_SHARE * self._budget_s
-
-    @property
     def search_s(self) -> float:
         """How long the next search may take."""
         return max(STEP_S_MIN, SEARCH_SHARE * self.left_s)
-
-
-def ambient(budget_s: float, *, database_away: bool) -> Deadline:
-    """The deadline of a recall that a turn waits for."""
-    return Deadline(min(budget_s, DATABASE_AWAY_S_MAX) if database_away else budget_s)

@@ -10,20 +10,16 @@ part of the neighbours' scores is added. Both parts halve with each step of dist
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
+
+from ..store.retrieval import Key, RelatedRows, ScannedRows
+from .word_search import WordMatches
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-class _Sortable(Hashable, Protocol):
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-K = TypeVar("K", bound=_Sortable)
 
 VECTOR_WEIGHT = 0.3
 NEIGHBOUR_SHARE = 0.3
@@ -32,7 +28,7 @@ STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates(Generic[K]):
+class Candidates:
     """The rows that a recall chooses from, each session in its order; each sequence has one place a row.
 
     Two `positions` differ by 1 only where a row directly follows another one of its session. `similarities` are
@@ -40,14 +36,44 @@ class Candidates(Generic[K]):
     of a row.
     """
 
-    keys: Sequence[K]
+    keys: Sequence[Key]
     positions: NDArray[np.int64]
     similarities: NDArray[np.float64]
     word_scores: NDArray[np.float64]
     words: Sequence[str]
 
 
-def fuse(found: Candidates[K], *, span: tuple[float, float] | None = None) -> dict[K, float]:
+def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float], matches: WordMatches) -> Candidates:
+    """The rows that the searches found, and those before and after each of them in its session.
+
+    `nearest` has the cosines of the rows that the vector search found. That of a long text can be higher than the one
+    in `rows`, because it is that of the nearest of its chunks. A found row that is not in `rows` any more is left out.
+    """
+    import numpy as np
+
+    order = np.lexsort((rows.ids, rows.times, rows.sessions))
+    sessions = rows.sessions[order]
+    follows = np.zeros(len(order), dtype=bool)
+    follows[1:] = sessions[1:] == sessions[:-1]
+    if isinstance(rows, RelatedRows):
+        follows[1:] &= rows.previous[order][1:] == rows.ids[order][:-1]
+    places = {key: place for place, key in enumerate(matches.keys)}
+    found = np.array([key in nearest or key in places for key in rows.keys], dtype=bool)[order]
+    kept = found.copy()
+    kept[:-1] |= (found & follows)[1:]
+    kept[1:] |= found[:-1] & follows[1:]
+    # Rows follow each other one apart in a session, and more elsewhere.
+    positions = np.arange(len(order)) + np.cumsum(~follows)
+    chosen = order[kept]
+    keys = [rows.keys[place] for place in chosen.tolist()]
+    cosines = rows.cosines[chosen].tolist()
+    similarities = np.array([nearest.get(key, own) for key, own in zip(keys, cosines, strict=True)])
+    # The row of zeros at the end is for the rows without a word.
+    scores = np.vstack([matches.scores, np.zeros(len(matches.words))])[[places.get(key, -1) for key in keys]]
+    return Candidates(keys, positions[kept], similarities, scores, matches.words)
+
+
+def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[Key, float]:
     """The fused score of each candidate, best first; scores are in [0, 1].
 
     `span` is the lowest and highest cosine that the vector search found, to which similarities are scaled; None takes

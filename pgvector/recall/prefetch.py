@@ -15,7 +15,8 @@ from ..model import Hit, Recall, RecallRequest, Scope, now
 from ..settings import Settings
 from ..store.queries import Kind
 from ..text.cleaning import without_recalled
-from . import deadline, render
+from . import render
+from .deadline import DATABASE_AWAY_S_MAX, Deadline
 
 RecallCallable: TypeAlias = Callable[[Kind, RecallRequest], Recall]
 
@@ -62,7 +63,8 @@ class Prefetch:
     def before_turn(self, theme: str, query: str, session_id: str) -> Recall:
         """The best entries and, by setting, turns of other conversations, within `prefetch_budget_s`."""
         settings = self._settings
-        due = deadline.ambient(settings.prefetch_budget_s, database_away=self._database_away())
+        budget_s = settings.prefetch_budget_s
+        due = Deadline(min(budget_s, DATABASE_AWAY_S_MAX) if self._database_away() else budget_s)
         with self._lock:
             started = self._started.get((theme, session_id))
         # The model has the turns of the running conversation in its context.
@@ -97,11 +99,7 @@ class Prefetch:
         floor = self._floor()
         # Whole messages share some word with almost any entry, so similarity alone decides.
         hits = [hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor]
-        return (
-            render.block(Recall(tuple(hits)), chars_max=min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max))
-            if hits
-            else ""
-        )
+        return render.block(Recall(tuple(hits)), chars_max=min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max))
 
 
 def relevant(hits: Sequence[Hit], floor: float | None) -> list[Hit]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
@@ -18,20 +18,20 @@ from cachetools import LRUCache, TTLCache
 
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
-from ..model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Vector
+from ..model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Scope, Vector
 from ..settings import Settings
 from ..store import retrieval
 from ..store.connection.database import Connection, Database
 from ..store.connection.driver_errors import wrap_errors
-from ..store.queries import Kind
-from ..store.retrieval import Key, Size, Where
+from ..store.queries import WORDS_MAX, Kind
+from ..store.retrieval import RelatedRows, ScannedRows, Size
 from ..text import tokenizer
-from . import vector_search, word_search
-from .deadline import Deadline
-from .fusion import Candidates, fuse
-from .scan import Scan, with_neighbours
-from .selection import Best, select
+from . import vector_search
+from .deadline import EMBEDDING_SHARE, Deadline
+from .fusion import Candidates, candidates_of, fuse
+from .selection import select
 from .vector_search import SERIAL, Nearest
+from .word_search import bm25
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -47,21 +47,13 @@ class _NotReadWhole(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question about some rows: its text, shortened, and its vector if there is one."""
+    """A request about some kind of rows, with the words of its query, and its vector if there is one."""
 
-    where: Where
-    query: str
+    kind: Kind
+    request: RecallRequest
+    words: list[str]
     vector: Vector | None
     deadline: Deadline
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The number of rows in scope, the result of the vector search, and the candidates of both searches."""
-
-    rows: int
-    nearest: Nearest
-    candidates: Candidates[Key]
 
 
 class Recaller:
@@ -74,36 +66,24 @@ class Recaller:
         self._database, self._embedder, self._settings = database, embedder, settings
         self._lock = threading.Lock()
         self._vectors: LRUCache[str, Vector] = LRUCache(CACHED_VECTORS_MAX)
-        self._sizes: TTLCache[Where, Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
+        self._sizes: TTLCache[tuple[Kind, Scope], Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The turns or entries that answer the request. A service that is down degrades the recall and never raises."""
         started = time.monotonic()
         deadline = Deadline(request.budget_s)
         query = tokenizer.shortened(request.query, QUERY_CHARS_MAX)
-        vector, degraded = self._vector(query, deadline)
-        question = _Question(Where(kind, request.scope, request.target or ""), query, vector, deadline)
-        embedded = time.monotonic()
+        vector, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
+        embed_ms = _ms_since(started)
+        question = _Question(kind, request, tokenizer.query(query, WORDS_MAX), vector, deadline)
         try:
-            found, hits, searched = self._answer(question, request)
+            recall = self._search(question)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             return Recall((), (*degraded, str(error)))
-        if found.nearest.missing:
-            degraded = (*degraded, found.nearest.missing)
-        elif vector is not None and found.rows and not found.nearest.found:
-            degraded = (*degraded, "no row of this scope has a vector yet")
-        explanation = Explanation(
-            rows=found.rows,
-            plan=found.nearest.plan,
-            near=len(found.nearest.found),
-            words=int(found.candidates.word_scores.any(axis=1).sum()),
-            embed_ms=round(1000 * (embedded - started), 1),
-            legs_ms=round(1000 * (searched - embedded), 1),
-            hits_ms=round(1000 * (time.monotonic() - searched), 1),
-        )
-        return Recall(hits, degraded, explanation)
+        explanation = replace(recall.explanation, embed_ms=embed_ms)
+        return Recall(recall.hits, (*degraded, *recall.degraded), explanation)
 
-    def _vector(self, query: str, deadline: Deadline) -> tuple[Vector | None, tuple[str, ...]]:
+    def _vector(self, query: str, timeout_s: float) -> tuple[Vector | None, tuple[str, ...]]:
         """The vector of a question, or None with the reason."""
         embedder = self._embedder()
         if isinstance(embedder, str):
@@ -112,117 +92,129 @@ class Recaller:
             vector = self._vectors.get(query)
         if vector is None:
             try:
-                vector = embedder.embed_query(query, deadline.embedding_s)
+                vector = embedder.embed_query(query, timeout_s)
             except (PgvectorError, ValueError) as error:
                 return None, (f"{WORDS_ONLY}: {error}",)
             with self._lock:
                 self._vectors[query] = vector
         return vector, ()
 
-    def _answer(self, question: _Question, request: RecallRequest) -> tuple[_Found, tuple[Hit, ...], float]:
-        """What was found, the hits, and when the searches were over (monotonic)."""
-        try:
-            return self._search(question, request, whole=True)
-        except _NotReadWhole as error:
-            log.debug("%s", error)
-        with self._lock:
-            self._sizes.pop(question.where, None)
-        return self._search(question, request, whole=False)
-
-    def _search(
-        self, question: _Question, request: RecallRequest, *, whole: bool
-    ) -> tuple[_Found, tuple[Hit, ...], float]:
-        """Search in one transaction; returns as `_answer` does.
-
-        With `whole`, a small scope is read whole. Raises _NotReadWhole.
-        """
-        deadline = question.deadline
-        left_s = deadline.left_s
+    def _search(self, question: _Question, *, whole: bool = True) -> Recall:
+        """Search in one transaction. With `whole`, a small scope is read whole, or searched again if it cannot be."""
+        started = time.monotonic()
+        left_s = question.deadline.left_s
         # Postgres sends a notice for each stop-word.
         settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
-        with self._database.transaction(left_s, deadline.search_s, within_s=left_s, **settings) as connection:
-            found = self._found(connection, question, whole=whole)
-            searched = time.monotonic()
-            return found, _hits(connection, request, question.where.kind, found), searched
+        try:
+            with self._database.transaction(
+                left_s, question.deadline.search_s, within_s=left_s, **settings
+            ) as connection:
+                rows, nearest, found = self._candidates(connection, question, whole=whole)
+                legs_ms, searched = _ms_since(started), time.monotonic()
+                hits = _hits(connection, question, nearest, found)
+        except _NotReadWhole as error:
+            log.debug("%s", error)
+            with self._lock:
+                self._sizes.pop((question.kind, question.request.scope), None)
+            return self._search(question, whole=False)
+        explanation = Explanation(
+            rows=rows,
+            plan=nearest.plan,
+            near=len(nearest.found),
+            words=int(found.word_scores.any(axis=1).sum()),
+            legs_ms=legs_ms,
+            hits_ms=_ms_since(searched),
+        )
+        missing = nearest.missing
+        if question.vector is not None and rows and not nearest.found:
+            missing = missing or "no row of this scope has a vector yet"
+        return Recall(hits, (missing,) if missing else (), explanation)
 
-    def _found(self, connection: Connection, question: _Question, *, whole: bool) -> _Found:
-        where, vector = question.where, question.vector
-        size = self._size(connection, where)
-        words = word_search.words_of(question.query)
-        scan = self._scan(connection, question, words, size) if whole else None
-        if scan is not None:
-            size = replace(size, rows=len(scan.rows.keys))
+    def _candidates(
+        self, connection: Connection, question: _Question, *, whole: bool
+    ) -> tuple[int, Nearest, Candidates]:
+        """The number of rows in scope, the result of the vector search, and the candidates of both searches."""
+        kind, scope, vector, due = question.kind, question.request.scope, question.vector, question.deadline
+        size = self._size(connection, kind, scope)
+        scan = self._scan(connection, question, size) if whole else None
         if vector is None:
             nearest = Nearest("words only", {})
         elif scan is not None and not size.pieces:
-            nearest = Nearest(vector_search.EXACT, scan.nearest(SEARCH_LIMIT))
+            nearest = Nearest(vector_search.EXACT, vector_search.nearest_of(scan, SEARCH_LIMIT))
         else:
             most = self._settings.exact_rows_max
             nearest = vector_search.search(
-                connection, where, vector, SEARCH_LIMIT, size=size, exact_rows_max=most, deadline=question.deadline
+                connection, kind, scope, vector, SEARCH_LIMIT, size=size, exact_rows_max=most, deadline=due
             )
-        # A scope that is narrowed to times or sides does not have the neighbours of its rows.
-        if scan is not None and (where.kind == "entries" or not where.scope.cuts_sessions):
-            return _Found(size.rows, nearest, scan.candidates(nearest.found, SEARCH_LIMIT))
         if scan is not None:
-            matches = scan.word_matches(SEARCH_LIMIT).by_key(scan.rows.keys)
+            matches = bm25(scan, SEARCH_LIMIT, total=len(scan.keys))
         else:
             most = self._settings.word_candidates_max
-            matches = word_search.search(connection, where, words, SEARCH_LIMIT, rows=size.rows, candidates=most)
-        keys = list(dict.fromkeys([*nearest.found, *matches]))
-        related = retrieval.related(connection, where.kind, vector, keys)
-        return _Found(size.rows, nearest, with_neighbours(related, nearest.found, matches))
+            few = retrieval.word_candidates(connection, kind, scope, question.words, rows=size.rows, candidates=most)
+            matches = bm25(few, SEARCH_LIMIT, total=few.total, expected=few.expected)
+        # A scope that is narrowed to times or sides does not have the neighbours of its rows.
+        rows: ScannedRows | RelatedRows
+        if scan is not None and (kind == "entries" or not scope.cuts_sessions):
+            rows = scan
+        else:
+            keys = dict.fromkeys([*nearest.found, *matches.keys])
+            rows = retrieval.related(connection, kind, vector, list(keys))
+        count = size.rows if scan is None else len(scan.keys)
+        return count, nearest, candidates_of(rows, nearest.found, matches)
 
-    def _scan(self, connection: Connection, question: _Question, words: list[str], size: Size) -> Scan | None:
+    def _scan(self, connection: Connection, question: _Question, size: Size) -> ScannedRows | None:
         """All rows of a scope; None if it is too large. Raises _NotReadWhole."""
         most = self._settings.word_candidates_max
         if question.vector is not None:
             most = min(most, self._settings.exact_rows_max)
         if size.rows > most:
             return None
+        kind, scope, words = question.kind, question.request.scope, question.words
         try:
             with wrap_errors():
-                rows, words = retrieval.scan(connection, question.where, words, question.vector, most + 1)
+                rows = retrieval.scan(connection, kind, scope, words, question.vector, most + 1)
         except Unavailable as error:
             raise _NotReadWhole(str(error)) from error
         if len(rows.keys) > most:
             raise _NotReadWhole("the scope has grown since it was counted")
-        return Scan.of(rows, words)
+        return rows
 
-    def _size(self, connection: Connection, where: Where) -> Size:
+    def _size(self, connection: Connection, kind: Kind, scope: Scope) -> Size:
         """The size of a scope, counted up to just above the limits of exact search, and cached."""
         with self._lock:
-            size = self._sizes.get(where)
+            size = self._sizes.get((kind, scope))
         if size is None:
             most = max(self._settings.exact_rows_max, self._settings.word_candidates_max)
-            size = retrieval.count(connection, where, most + 1)
+            size = retrieval.count(connection, kind, scope, most + 1)
             with self._lock:
-                self._sizes[where] = size
+                self._sizes[kind, scope] = size
         return size
 
 
-def _hits(connection: Connection, request: RecallRequest, kind: Kind, found: _Found) -> tuple[Hit, ...]:
+def _hits(connection: Connection, question: _Question, nearest: Nearest, found: Candidates) -> tuple[Hit, ...]:
     """The best of the candidates as hits, with the turns around them if the request wants these."""
-    candidates, cosines = found.candidates, found.nearest.found.values()
-    scores = fuse(candidates, span=(min(cosines), max(cosines)) if cosines else None)
-    best = select(partial(retrieval.fetch, connection, kind), request, scores)
+    kind, request, cosines = question.kind, question.request, nearest.found.values()
+    scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None)
+    best = select(partial(retrieval.fetch, connection, kind), request, list(scores))
     turns = request.context if kind == "turns" and best else 0
     around = retrieval.around(connection, list(best), turns) if turns else {}
-    places = {key: place for place, key in enumerate(candidates.keys)}
+    places = {key: place for place, key in enumerate(found.keys)}
     hits = []
-    for key, one in best.items():
-        similarity, word_scores = candidates.similarities[places[key]], candidates.word_scores[places[key]].tolist()
-        words = zip(candidates.words, word_scores, strict=True)
-        hits.append(_hit(one, float(similarity), words, around.get(key, ())))
+    for key, hit in best.items():
+        similarity, word_scores = float(found.similarities[places[key]]), found.word_scores[places[key]].tolist()
+        words = sorted((-score, word) for score, word in zip(word_scores, found.words, strict=True) if score)
+        hits.append(
+            replace(
+                hit,
+                score=scores[key],
+                similarity=None if isnan(similarity) else similarity,
+                words=-sum(score for score, _ in words),
+                matched=tuple(word for _, word in words),
+                context=around.get(key, ()),
+            )
+        )
     return tuple(hits)
 
 
-def _hit(best: Best, similarity: float, word_scores: Iterable[tuple[str, float]], context: tuple[Hit, ...]) -> Hit:
-    words = sorted((-score, word) for word, score in word_scores if score)
-    row = best.row
-    return Hit(
-        id=row.id, theme=row.theme, content=row.content, at=row.at, role=row.role, session_id=row.session_id,
-        target=row.target, metadata=row.metadata or {}, score=best.score, said=best.said, context=context,
-        similarity=None if isnan(similarity) else similarity, words=-sum(score for score, _ in words),
-        matched=tuple(word for _, word in words),
-    )  # fmt: skip
+def _ms_since(start: float) -> float:
+    return round(1000 * (time.monotonic() - start), 1)

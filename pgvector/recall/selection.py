@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from ..model import RecallRequest, Row
-from ..text import normalization
-
-K = TypeVar("K", bound=Hashable)
+from ..model import Hit, RecallRequest
+from ..store.retrieval import Key
+from ..text.cleaning import compatible
 
 FETCHED_MIN = 20
 
@@ -17,37 +16,29 @@ _WORDS = re.compile(r"\w+")
 _ASCII_SIGNS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not _WORDS.match(sign)})
 
 
-class Best(NamedTuple):
-    """One of the best rows: its score, and how many of the rows that were read have the same text."""
-
-    row: Row
-    score: float
-    said: int = 1
-
-
 def select(
-    fetch: Callable[[Sequence[K]], Mapping[K, Row]], request: RecallRequest, scores: Mapping[K, float]
-) -> dict[K, Best]:
-    """Up to `request.limit` rows of the request's scope, best first; rows with the same text count as one.
+    fetch: Callable[[Sequence[Key]], Mapping[Key, Hit]], request: RecallRequest, keys: Sequence[Key]
+) -> dict[Key, Hit]:
+    """Up to `request.limit` rows of the request's scope in the order of `keys`; rows with the same text count as one.
 
-    `scores` are sorted, best first. `fetch` returns those of the rows that still exist; it is asked for few at a time.
+    `keys` are sorted, best first. `fetch` returns those of the rows that still exist; it is asked for few at a time.
     A row can lie outside the scope because it is a neighbour of one inside.
     """
-    best: dict[K, Best] = {}
-    first_with: dict[str, K] = {}
-    keys, step = list(scores), max(FETCHED_MIN, 2 * request.limit)
+    best: dict[Key, Hit] = {}
+    first_with: dict[str, Key] = {}
+    step = max(FETCHED_MIN, 2 * request.limit)
     for start in range(0, len(keys), step):
         rows = fetch(keys[start : start + step])
         for key in keys[start : start + step]:
-            row = rows.get(key)
-            if row is None or not request.scope.holds(row):
+            hit = rows.get(key)
+            if hit is None or not request.scope.holds(hit):
                 continue
-            text = comparable(row.content)
+            text = comparable(hit.content)
             if text in first_with:
                 first = first_with[text]
-                best[first] = best[first]._replace(said=best[first].said + 1)
+                best[first] = replace(best[first], said=best[first].said + 1)
             elif len(best) < request.limit:
-                best[key] = Best(row, scores[key])
+                best[key] = hit
                 first_with[text] = key
         if len(best) >= request.limit:
             break
@@ -59,5 +50,5 @@ def comparable(text: str) -> str:
     if text.isascii():
         words = text.casefold().translate(_ASCII_SIGNS).split()
     else:
-        words = _WORDS.findall(normalization.compatible(text).casefold())
+        words = _WORDS.findall(compatible(text).casefold())
     return " ".join(words) or text

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import LiteralString
 
 from ..errors import Unavailable
-from ..model import Vector
+from ..model import Scope, Vector
 from ..store import retrieval
 from ..store.connection.database import Connection, part
-from ..store.retrieval import Key, Size, Way, Where
+from ..store.queries import Kind
+from ..store.retrieval import Key, ScannedRows, Size, Way
 from .deadline import Deadline
 
 log = logging.getLogger("hermes.pgvector")
@@ -65,9 +66,19 @@ def plan_of(size: Size, exact_rows_max: int) -> str:
     return OWN if size.own_index else GRAPH
 
 
+def nearest_of(rows: ScannedRows, limit: int) -> dict[Key, float]:
+    """The `limit` rows nearest to the question of a scope that was read whole, with their cosines, nearest first."""
+    import numpy as np
+
+    best = np.lexsort((rows.ids, -rows.cosines))[: min(limit, np.count_nonzero(~np.isnan(rows.cosines)))]
+    keys = map(rows.keys.__getitem__, best.tolist())
+    return dict(zip(keys, rows.cosines[best].tolist(), strict=True))
+
+
 def search(
     connection: Connection,
-    where: Where,
+    kind: Kind,
+    scope: Scope,
     vector: Vector,
     limit: int,
     *,
@@ -75,13 +86,18 @@ def search(
     exact_rows_max: int,
     deadline: Deadline,
 ) -> Nearest:
-    """The `limit` rows nearest to the question, or those found until the deadline."""
+    """The `limit` rows nearest to the question, or those found until the deadline.
+
+    Afterwards the transaction of `connection` can go on with its own settings.
+    """
     chosen = plan_of(size, exact_rows_max)
     wanted = min(limit, size.rows)
     result = Nearest(chosen, {})
     for plan, way in _ATTEMPTS[chosen]:
+        settings = EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS
         try:
-            found = compare(connection, where, vector, limit, way=way, pieces=size.pieces, within_s=deadline.search_s)
+            with part(connection, deadline.search_s, **settings):
+                found = retrieval.nearest(connection, kind, scope, vector, limit, way=way, pieces=size.pieces)
         except Unavailable as error:
             log.debug("%s, %s: %s", plan, way, error)
             continue
@@ -93,21 +109,3 @@ def search(
         f"vector search found {len(result.found)} of {wanted} rows in time: raise recall_budget_s"
         + ("" if chosen == EXACT else ", or exact_rows_max above the size of the theme")
     ))  # fmt: skip
-
-
-def compare(
-    connection: Connection,
-    where: Where,
-    vector: Vector,
-    limit: int,
-    *,
-    way: Way,
-    within_s: float,
-    pieces: bool = False,
-) -> dict[Key, float]:
-    """The nearest rows, found in one way. Raises Unavailable after `within_s` seconds.
-
-    Afterwards the transaction of `connection` can go on with its own settings, also after an error.
-    """
-    with part(connection, within_s, **(EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS)):
-        return retrieval.nearest(connection, where, vector, limit, way=way, pieces=pieces)

@@ -10,11 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..store import retrieval
-from ..store.connection.database import Connection
-from ..store.queries import WORDS_MAX
-from ..store.retrieval import Key, ScannedRows, Where, WordCandidates
-from ..text import tokenizer
+from ..store.retrieval import Key, ScannedRows, WordCandidates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,53 +22,20 @@ BM25_K1, BM25_B, IDF_POWER = 0.9, 0.4, 2
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
-    """The best rows by their words, best first.
+    """The best rows by their words, best first; `scores` (rows × words) is what each of `words` adds to a row."""
 
-    `places` are their places among the rows that were scored; `scores` (rows × words) is what each of `words` adds.
-    """
-
-    places: NDArray[np.int64]
+    keys: list[Key]
     scores: NDArray[np.float64]
-    words: list[str]
-
-    def by_key(self, keys: Sequence[Key]) -> dict[Key, dict[str, float]]:
-        """The words of each row with their scores; `keys` are those of all rows that were scored."""
-        return {
-            keys[place]: {word: score for word, score in zip(self.words, scores, strict=True) if score}
-            for place, scores in zip(self.places.tolist(), self.scores.tolist(), strict=True)
-        }
-
-
-def words_of(query: str) -> list[str]:
-    """The words of a question, as they are searched for."""
-    return tokenizer.query(query, WORDS_MAX).split()
-
-
-def search(
-    connection: Connection, where: Where, words: Sequence[str], limit: int, *, rows: int, candidates: int
-) -> dict[Key, dict[str, float]]:
-    """The `limit` best rows of a large scope, best first, with what each word of the question adds to their score.
-
-    `rows` is the size of the scope. About `candidates` rows are read, so the result is an approximation.
-    """
-    if not words:
-        return {}
-    found, kept = retrieval.word_candidates(connection, where, words, rows=rows, candidates=candidates)
-    return bm25(found, kept, limit, total=found.total, expected=found.expected).by_key(found.keys)
+    words: Sequence[str]
 
 
 def bm25(
-    rows: ScannedRows | WordCandidates,
-    words: Sequence[str],
-    limit: int,
-    *,
-    total: float,
-    expected: NDArray[np.float64] | float = 0.0,
+    rows: ScannedRows | WordCandidates, limit: int, *, total: float, expected: NDArray[np.float64] | float = 0.0
 ) -> WordMatches:
     """The `limit` best of these rows; of equal ones those with the lowest ids.
 
-    `words` are those of the columns of `rows.held`. `total` is the number of rows of the scope, `expected` how many of
-    them hold each word at least, where not all of them are given.
+    `total` is the number of rows of the scope, `expected` how many of them hold each word at least, where not all of
+    them are given.
     """
     import numpy as np  # at the first recall: a host loads this module at its start
 
@@ -85,4 +48,4 @@ def bm25(
     scores = brevity[:, np.newaxis] * (rows.held[matching] * weights)
     # Not as a product of matrices, whose order of additions depends on the place of a row.
     best = np.lexsort((rows.ids[matching], -scores.sum(axis=1)))[:limit]
-    return WordMatches(matching[best], scores[best], list(words))
+    return WordMatches([rows.keys[place] for place in matching[best].tolist()], scores[best], rows.words)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..hosts.transcript import text_of
-from ..text import normalization
-from ..text.cleaning import without_recalled
+from ..text.cleaning import compatible, without_recalled
 
 _PHRASE_CHARS_MAX = 24
 _PLAIN_CHARS_MAX = 60
@@ -68,7 +67,7 @@ def _unspaced(character: str) -> bool:
 
 def _plain(text: str) -> str:
     """The text case-folded, with one space in place of all but letters, their marks and digits."""
-    folded = normalization.compatible(text).casefold()
+    folded = compatible(text).casefold()
     kept = (c if unicodedata.category(c)[0] in "LN" or _is_letter_mark(c) else " " for c in folded)
     return " ".join("".join(kept).split())
 

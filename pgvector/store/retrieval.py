@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ..model import Hit, Row, Scope, Vector
+from ..model import Hit, Scope, Vector
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
 from .queries import QUERIES, Kind, for_words, index_name
@@ -25,32 +25,6 @@ Way: TypeAlias = Literal["exact", "of_all", "of_scope"]
 
 # Of a million rows, these hold the ten nearest of a scope of a sixth of them.
 NEAREST_OF_ALL_ROWS = 1500
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The rows that one recall may see."""
-
-    kind: Kind
-    scope: Scope
-    target: str = ""
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Named parameters that every statement about these rows takes."""
-        themes = list(self.scope.themes) if self.scope.themes is not None else None
-        return {
-            "themes": themes,
-            "own": self.scope.own,
-            "reserved": self.scope.hidden or RESERVED_PATTERN,
-            "session": self.scope.session_id,
-            "without_session": self.scope.without_session,
-            "without_since": self.scope.without_since,
-            "target": self.target,
-            "since": self.scope.since,
-            "until": self.scope.until,
-            "role": self.scope.role,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +45,7 @@ class ScannedRows(NamedTuple):
 
     `sessions` has a number for each session of each theme, `times` are seconds since 1970, `cosines` are those to the
     question, NaN for a row without a vector. `lengths` is how many different terms a row has, and `held` (rows × words)
-    which words of the question.
+    which of the `words` of the question.
     """
 
     keys: list[Key]
@@ -81,10 +55,11 @@ class ScannedRows(NamedTuple):
     cosines: NDArray[np.float64]
     lengths: NDArray[np.int32]
     held: NDArray[np.bool_]
+    words: list[str]
 
 
 class WordCandidates(NamedTuple):
-    """Rows that hold terms of a question; `keys`, `ids`, `lengths` and `held` as in ScannedRows.
+    """Rows that hold terms of a question; `keys`, `ids`, `lengths`, `held` and `words` as in ScannedRows.
 
     `total` is the number of rows of the scope, `expected` how many of them hold each term, 0 where that is not known.
     """
@@ -93,6 +68,7 @@ class WordCandidates(NamedTuple):
     ids: NDArray[np.int64]
     lengths: NDArray[np.int32]
     held: NDArray[np.bool_]
+    words: list[str]
     total: float
     expected: NDArray[np.float64]
 
@@ -111,60 +87,77 @@ class RelatedRows(NamedTuple):
     previous: NDArray[np.int64]
 
 
-def count(connection: Connection, where: Where, limit: int) -> Size:
+def parameters_of(scope: Scope) -> dict[str, Any]:
+    """The named parameters that every statement about the rows of a scope takes."""
+    return {
+        "themes": None if scope.themes is None else list(scope.themes),
+        "own": scope.own,
+        "reserved": scope.hidden or RESERVED_PATTERN,
+        "session": scope.session_id,
+        "without_session": scope.without_session,
+        "without_since": scope.without_since,
+        "target": scope.target,
+        "since": scope.since,
+        "until": scope.until,
+        "role": scope.role,
+    }
+
+
+def count(connection: Connection, kind: Kind, scope: Scope, limit: int) -> Size:
     """The size of a scope, counted up to `limit` rows."""
-    themes = where.scope.themes or ()
-    own_index = index_name(where.kind, themes[0]) if len(themes) == 1 else None
-    parameters = {**where.parameters, "limit": limit, "own_index": own_index}
-    row = connection.execute(QUERIES[f"count_{where.kind}"], parameters).fetchone() or {}
+    themes = scope.themes or ()
+    own_index = index_name(kind, themes[0]) if len(themes) == 1 else None
+    parameters = {**parameters_of(scope), "limit": limit, "own_index": own_index}
+    row = connection.execute(QUERIES[f"count_{kind}"], parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"])
 
 
 def scan(
-    connection: Connection, where: Where, words: Sequence[str], vector: Vector | None, limit: int
-) -> tuple[ScannedRows, list[str]]:
-    """All rows of a scope, or any `limit` of them when there are more, and the words whose terms they are searched for.
+    connection: Connection, kind: Kind, scope: Scope, words: Sequence[str], vector: Vector | None, limit: int
+) -> ScannedRows:
+    """All rows of a scope, or any `limit` of them when there are more.
 
     `words` are at most WORDS_MAX tokens of a question. Of those with the same term the first is kept, of those without
     a term none.
     """
-    parameters = {**where.parameters, "words": list(words), "vector": half(vector), "limit": limit}
-    themes = tuples(connection, for_words(f"scan_{where.kind}", len(words)), parameters, binary=True)
+    parameters = {**parameters_of(scope), "words": list(words), "vector": half(vector), "limit": limit}
+    themes = tuples(connection, for_words(f"scan_{kind}", len(words)), parameters, binary=True)
     keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
     places = _with_own_term(themes[0][-1] or ()) if themes else []
-    rows = ScannedRows(keys, ids, sessions, times, cosines, lengths, _bits(bits, places))
-    return rows, [words[place] for place in places]
+    kept = [words[place] for place in places]
+    return ScannedRows(keys, ids, sessions, times, cosines, lengths, _bits(bits, places), kept)
 
 
 def word_candidates(
-    connection: Connection, where: Where, words: Sequence[str], *, rows: int, candidates: int
-) -> tuple[WordCandidates, list[str]]:
-    """The rows of a large scope among which the best by these words are, and words as of `scan`.
+    connection: Connection, kind: Kind, scope: Scope, words: Sequence[str], *, rows: int, candidates: int
+) -> WordCandidates:
+    """The rows of a large scope among which the best by these words are; `words` as for `scan`.
 
     `rows` is the size of the scope. About `candidates` rows are read; `memory_words` has which terms are common.
     """
     import numpy as np
 
-    parameters = {**where.parameters, "words": list(words), "rows": rows, "candidates": candidates}
-    themes = tuples(connection, for_words(f"word_candidates_{where.kind}", len(words)), parameters, binary=True)
+    parameters = {**parameters_of(scope), "words": list(words), "rows": rows, "candidates": candidates}
+    themes = tuples(connection, for_words(f"word_candidates_{kind}", len(words)), parameters, binary=True)
     keys, (ids, lengths, bits) = _columns(themes, ("i8", "i4", "i8"))
     total, terms, expected = themes[0][4:] if themes else (0.0, (), ())
     places = _with_own_term(terms)
     known = np.array([expected[place] or 0.0 for place in places])
-    return WordCandidates(keys, ids, lengths, _bits(bits, places), total, known), [words[place] for place in places]
+    kept = [words[place] for place in places]
+    return WordCandidates(keys, ids, lengths, _bits(bits, places), kept, total, known)
 
 
 def nearest(
-    connection: Connection, where: Where, vector: Vector, limit: int, *, way: Way, pieces: bool = False
+    connection: Connection, kind: Kind, scope: Scope, vector: Vector, limit: int, *, way: Way, pieces: bool = False
 ) -> dict[Key, float]:
     """The rows whose vectors are nearest to the question's, with their cosines.
 
     With `pieces` the cosine of a long text is that of the nearest of its chunks.
     """
     found: dict[Key, float] = {}
-    parameters = {**where.parameters, "vector": half(vector), "limit": limit, "seen": NEAREST_OF_ALL_ROWS}
-    of_rows = f"nearest_{where.kind}_{way}"
-    of_pieces = f"nearest_pieces_{where.kind}_{'exact' if way == 'exact' else 'of_scope'}"
+    parameters = {**parameters_of(scope), "vector": half(vector), "limit": limit, "seen": NEAREST_OF_ALL_ROWS}
+    of_rows = f"nearest_{kind}_{way}"
+    of_pieces = f"nearest_pieces_{kind}_{'exact' if way == 'exact' else 'of_scope'}"
     for name in (of_rows, of_pieces) if pieces else (of_rows,):
         for theme, number, cosine in tuples(connection, QUERIES[name], parameters):
             # A vector of zeros, which this program never stores, has no cosine.
@@ -181,10 +174,16 @@ def related(connection: Connection, kind: Kind, vector: Vector | None, keys: Seq
     return RelatedRows(found, ids, sessions, times, cosines, previous)
 
 
-def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:
-    """The rows themselves, those that are gone left out; times in UTC, whatever time zone the server has."""
-    found = tuples(connection, QUERIES[f"fetch_{kind}"], _by_key(keys), binary=True)
-    return {(row.theme, row.id): row._replace(at=row.at.astimezone(UTC)) for row in map(Row._make, found)}
+def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:
+    """The rows themselves, without scores, those that are gone left out; times in UTC, wherever the server is."""
+    found = {}
+    rows = tuples(connection, QUERIES[f"fetch_{kind}"], _by_key(keys), binary=True)
+    for theme, number, content, metadata, at, role, session_id, target in rows:
+        found[theme, number] = Hit(
+            id=number, theme=theme, content=content, at=at.astimezone(UTC), target=target, role=role,
+            session_id=session_id, metadata=metadata or {},
+        )  # fmt: skip
+    return found
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:
@@ -192,8 +191,8 @@ def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key,
     found: dict[Key, list[Hit]] = {}
     for row in connection.execute(QUERIES["around_turns"], {**_by_key(keys), "turns": turns}):
         neighbour = Hit(
-            id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], score=0.0,
-            role=row["role"], session_id=row["session_id"],
+            id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], role=row["role"],
+            session_id=row["session_id"],
         )  # fmt: skip
         found.setdefault((row["agent_identity"], row["hit"]), []).append(neighbour)
     return {key: tuple(neighbours) for key, neighbours in found.items()}

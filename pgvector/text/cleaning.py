@@ -1,10 +1,11 @@
-"""Makes text and metadata storable: no NUL bytes, lone surrogates or recalled blocks, and bounded sizes."""
+"""Normalizes text, and makes it and metadata storable: no NUL, lone surrogate or recalled block, and bounded."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -13,6 +14,9 @@ METADATA_DEPTH_MAX = 6
 METADATA_ITEMS_MAX = 1_000
 # Spaces are bounded: an unbounded run of them is matched in quadratic time.
 _FENCE = re.compile(r"<\s{0,9}(/?)\s{0,9}memory-context\s{0,9}>", re.IGNORECASE)
+NORMALIZED_CHARS_MAX = 1000
+# Characters compose across no space. A thousand characters without a space are cut where they end.
+_SLICE = re.compile(rf".{{1,{NORMALIZED_CHARS_MAX}}}(?!\S)|.{{1,{NORMALIZED_CHARS_MAX}}}", re.DOTALL)
 _CUT_MARK = "… [cut: {} characters more]"
 
 
@@ -21,15 +25,19 @@ def clean(text: str) -> str:
 
     A surrogate pair becomes its character.
     """
-    if "\0" in text:
-        text = text.replace("\0", "")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     try:
         text.encode()
     except UnicodeEncodeError:
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def compatible(text: str) -> str:
+    """The text in NFKC, slice by slice: Python sorts a run of combining marks in quadratic time."""
+    if len(text) <= NORMALIZED_CHARS_MAX:
+        return unicodedata.normalize("NFKC", text)
+    return "".join(unicodedata.normalize("NFKC", found) for found in _SLICE.findall(text))
 
 
 def cut(text: str, max_chars: int) -> str:

@@ -6,15 +6,15 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection
-from functools import lru_cache
 
-from . import normalization
+from .cleaning import compatible
 
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
-NAME_CHARS_KEPT_MAX = 256
 # Themes of one person or chat room. A pattern for both Python's `re` and Postgres' `~`.
 RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
+# Most names are in their normal form already, and hooks normalise the same ones again and again.
+_NORMAL = re.compile(rf"[!-@\[-~]{{1,{THEME_CHARS_MAX}}}")
 _RESERVED = re.compile(RESERVED_PATTERN)
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
@@ -24,19 +24,15 @@ def normalise(name: str) -> str:
 
     At most 128 characters (a longer name ends in a hash of itself); `default` for an empty name. Idempotent.
     """
-    # Hooks normalize the same names again and again. Long ones are not cached, which bounds the memory.
-    return _normalised(name) if len(name) <= NAME_CHARS_KEPT_MAX else _normalised.__wrapped__(name)
-
-
-@lru_cache(maxsize=1024)
-def _normalised(name: str) -> str:
+    if _NORMAL.fullmatch(name):
+        return name
     previous = None
     # Case folding can undo NFKC. A second round is enough for all but contrived names.
     for _ in range(4):
         if name == previous:
             break
         previous = name
-        folded = normalization.compatible(normalization.compatible(name).casefold())
+        folded = compatible(compatible(name).casefold())
         seen = (c for c in folded if c.isspace() or unicodedata.category(c) not in _HIDDEN)
         name = "-".join("".join(seen).split())
     if len(name) > THEME_CHARS_MAX:

@@ -24,11 +24,11 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
 
-from . import normalization
+from .cleaning import compatible
 
-QUERY_TOKENS_MAX = 64
 TOKEN_CHARS_MAX = 200
-DOCUMENT_CHARS_MAX = 100_000
+KNOWN_CHARS_MAX = 40
+TEXT_CHARS_MAX = 100_000
 # A tsvector holds less than 1 MiB, and a token costs its bytes and some ten more.
 DOCUMENT_BYTES_MAX = 600_000
 _BYTES_PER_TOKEN = 12
@@ -50,8 +50,6 @@ _WORD = rf"[^\W_](?:[^\W_]|[{_MARKS}{_SIGNS}])*"
 _FINE = r"\-._"
 _COARSE = r"/:@\\=+#%&?$~|"
 _CHUNK = re.compile(rf"{_WORD}(?:[{_FINE}{_COARSE}]+{_WORD})*")
-# The same for texts of ASCII alone, four times as fast.
-_ASCII_CHUNK = re.compile(rf"[A-Za-z0-9]+(?:[{_FINE}{_COARSE}]+[A-Za-z0-9]+)*")
 _COARSE_SEAM = re.compile(rf"[{_COARSE}]+")
 _SEAM = re.compile(rf"[{_FINE}{_COARSE}]+")
 _DIGITS_SEAM = re.compile(rf"(?<=\d)[{_FINE}{_COARSE}]+(?=\d)")
@@ -67,34 +65,29 @@ _OPTIONAL = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u0640\u064b-\u0
 
 
 def document(text: str) -> str:
-    """A row's text as tokens for `to_tsvector('english', …)`; of a longer text the first DOCUMENT_CHARS_MAX characters.
+    """A row's text as tokens for `to_tsvector('english', …)`; of a longer text the first TEXT_CHARS_MAX characters.
 
     The result is bounded so that the tsvector stays below Postgres' limits.
     """
-    tokens = dict.fromkeys(_tokens(text[:DOCUMENT_CHARS_MAX], DOCUMENT_CHARS_MAX, singles=True))
-    whole = " ".join(tokens)
-    if len(whole.encode()) + _BYTES_PER_TOKEN * len(tokens) <= DOCUMENT_BYTES_MAX:
-        return whole
     kept: list[str] = []
     bytes_left = DOCUMENT_BYTES_MAX
-    for token in tokens:
-        bytes_left -= _BYTES_PER_TOKEN + (len(token) if token.isascii() else len(token.encode()))
+    for token in dict.fromkeys(_tokens(text, singles=True)):
+        bytes_left -= _BYTES_PER_TOKEN + len(token.encode())
         if bytes_left < 0:
             break
         kept.append(token)
     return " ".join(kept)
 
 
-def query(text: str, tokens_max: int = QUERY_TOKENS_MAX) -> str:
-    """A question as tokens for the configuration `english`; all of them are in `document` of the same text.
+def query(text: str, tokens_max: int) -> list[str]:
+    """The tokens of a question for the configuration `english`; all of them are in `document` of the same text.
 
     Of a long text the first and the last tokens are taken.
     """
-    text = shortened(text, 80 * tokens_max)
-    tokens = list(dict.fromkeys(_tokens(text, 160 * tokens_max, singles=False)))
+    tokens = list(dict.fromkeys(_tokens(text, singles=False)))
     if len(tokens) > tokens_max:
         tokens = tokens[: tokens_max - tokens_max // 2] + tokens[len(tokens) - tokens_max // 2 :]
-    return " ".join(tokens)
+    return tokens
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -105,35 +98,25 @@ def shortened(text: str, chars_max: int) -> str:
     return f"{text[: half - 1]}\n{text[-half:]}"
 
 
-def _tokens(text: str, chars_max: int, *, singles: bool) -> Iterable[str]:
+def _tokens(text: str, *, singles: bool) -> Iterator[str]:
+    text = text[:TEXT_CHARS_MAX]
     if not text.isascii():
         # One character can become eighteen.
-        text = _OPTIONAL.sub("", normalization.compatible(text))[:chars_max]
+        text = _OPTIONAL.sub("", compatible(text))[:TEXT_CHARS_MAX]
     text = _THOUSANDS.sub("", _SHARP.sub(_spelled_out, text))
-    if text.isascii():
-        return chain.from_iterable(map(_of_ascii, dict.fromkeys(_ASCII_CHUNK.findall(text))))
-    return chain.from_iterable(
-        _of_ascii(chunk) if chunk.isascii() else _of_mixed(chunk, singles=singles)
-        for chunk in dict.fromkeys(_CHUNK.findall(text))
-    )
-
-
-def _of_ascii(chunk: str) -> Iterable[str]:
-    return _of_known_chunk(chunk) if len(chunk) <= 40 else _of_chunk(chunk)
-
-
-def _of_mixed(chunk: str, *, singles: bool) -> Iterator[str]:
-    for index, run in enumerate(_UNSPACED_RUN.split(chunk)):
-        yield from _of_unspaced(run, singles=singles) if index % 2 else _of_pieces(run)
+    for chunk in dict.fromkeys(_CHUNK.findall(text)):
+        if chunk.isascii():
+            yield from _of_known_chunk(chunk) if len(chunk) <= KNOWN_CHARS_MAX else _of_chunk(chunk)
+            continue
+        for index, run in enumerate(_UNSPACED_RUN.split(chunk)):
+            if index % 2:
+                yield from _of_unspaced(run, singles=singles)
+            else:
+                yield from chain.from_iterable(map(_of_chunk, _CHUNK.findall(run)))
 
 
 def _spelled_out(match: re.Match[str]) -> str:
     return f"{match[1]} {match[1]}{'sharp' if match[2] == '#' else 'plusplus'}"
-
-
-def _of_pieces(text: str) -> Iterator[str]:
-    for chunk in _CHUNK.findall(text):
-        yield from _of_chunk(chunk)
 
 
 def _of_chunk(chunk: str) -> Iterator[str]:
@@ -162,7 +145,7 @@ def _of_unspaced(run: str, *, singles: bool) -> Iterable[str]:
 
 
 def _folded(token: str) -> str:
-    token = token.lower() if token.isascii() else normalization.compatible(token.casefold())
+    token = token.lower() if token.isascii() else compatible(token.casefold())
     if _LIKE_FLOAT.match(token):
         # The parser would read a number out of the beginning of a hash.
         token = f"x{token}"

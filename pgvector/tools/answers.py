@@ -45,7 +45,7 @@ def of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
     """Stored entries as `list_memories` and `forget` show them, in the same bounds as the answer of a recall."""
     hits = tuple(
         Hit(
-            id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, score=0.0, target=entry.target,
+            id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, target=entry.target,
             metadata=entry.metadata,
         )
         for entry in found
@@ -59,12 +59,9 @@ def _shorten(answer: dict[str, Any], chars_max: int) -> None:
     frames = answer["hits"]
     needs = [_escaped_chars(frame["content"]) for frame in frames]
     sizes = [_size(frame | {"content": "", "cut": True}) + len(", ") for frame in frames]
-    least = [size + min(need, HIT_CHARS_MIN) for size, need in zip(sizes, needs, strict=True)]
     room = chars_max - _size(answer | {"hits": []}) - len(', "left_out": 1000')
-    while least and sum(least) > room:
-        least.pop()
-    count = len(least)
-    shares = even_shares(needs[:count], room - sum(sizes[:count]))
+    shares = even_shares(sizes, needs, room)
+    count = len(shares)
     for frame, chars in zip(frames, shares, strict=False):
         shown = _cut_escaped(frame["content"], chars)
         if shown != frame["content"]:

@@ -15,6 +15,14 @@ Arguments = Mapping[str, Any]
 Name = TypeVar("Name", bound=str)
 
 
+def schema(
+    name: str, description: str, properties: Mapping[str, Any], required: Collection[str] = ()
+) -> dict[str, Any]:
+    """The schema of a tool with these arguments."""
+    parameters = {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
+    return {"name": name, "description": description, "parameters": parameters}
+
+
 def check(schema: Mapping[str, Any], arguments: Any) -> None:
     """Raise BadArgument unless the arguments are an object with known names only."""
     if not isinstance(arguments, Mapping):

@@ -23,43 +23,34 @@ ID_MAX = (1 << 63) - 1
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
 
-SCHEMAS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "remember",
-        "description": "Keep a fact in the durable memory of this theme, for all its agents on all hosts, without "
-        "putting it into your own notes. It stays until it is forgotten.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "content": {"type": "string", "description": "One fact, understandable on its own"},
-                "target": {**_TARGET, "description": "memory: about the work (usual); user: about the user"},
-                "metadata": {"type": "object", "description": "Anything to keep with it, as JSON"},
-                "sync": {"type": "boolean", "description": "true: wait until it is stored, and return its id"},
-            },
-            "required": ["content"],
+SCHEMAS = (
+    given.schema(
+        "remember",
+        "Keep a fact in the durable memory of this theme, for all its agents on all hosts, without putting it into "
+        "your own notes. It stays until it is forgotten.",
+        {
+            "content": {"type": "string", "description": "One fact, understandable on its own"},
+            "target": {**_TARGET, "description": "memory: about the work (usual); user: about the user"},
+            "metadata": {"type": "object", "description": "Anything to keep with it, as JSON"},
+            "sync": {"type": "boolean", "description": "true: wait until it is stored, and return its id"},
         },
-    },
-    {
-        "name": "forget",
-        "description": "Take one entry out of the memory of this theme. An operator can still bring it back.",
-        "parameters": {
-            "type": "object",
-            "properties": {"id": {"type": "integer", "description": "Its id in list_memories or recall_memory"}},
-            "required": ["id"],
+        required=["content"],
+    ),
+    given.schema(
+        "forget",
+        "Take one entry out of the memory of this theme. An operator can still bring it back.",
+        {"id": {"type": "integer", "description": "Its id in list_memories or recall_memory"}},
+        required=["id"],
+    ),
+    given.schema(
+        "list_memories",
+        "What the memory of this theme holds: how many entries, and the newest of them.",
+        {
+            "target": {**_TARGET, "description": "memory, user; leave out for both"},
+            "limit": {"type": "integer", "minimum": 1, "description": f"Most entries (default {LIMIT_DEFAULT})"},
+            "before": {"type": "integer", "description": "Only older ones than this id: the `next` of an answer"},
         },
-    },
-    {
-        "name": "list_memories",
-        "description": "What the memory of this theme holds: how many entries, and the newest of them.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "target": {**_TARGET, "description": "memory, user; leave out for both"},
-                "limit": {"type": "integer", "minimum": 1, "description": f"Most entries (default {LIMIT_DEFAULT})"},
-                "before": {"type": "integer", "description": "Only older ones than this id: the `next` of an answer"},
-            },
-        },
-    },
+    ),
 )
 
 
@@ -148,7 +139,3 @@ def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dic
         "entries": shown,
         **rest,
     }
-
-
-CALLS = {"remember": remember, "forget": forget, "list_memories": list_memories}
-"""The function that runs each tool of SCHEMAS."""

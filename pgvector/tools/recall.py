@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ..errors import BadArgument
-from ..model import TARGETS, Caller, RecallRequest, Scope
+from ..model import TARGETS, Caller, RecallRequest
 from ..runtime import Runtime
 from ..store.queries import Kind
 from ..text import times
@@ -21,100 +19,73 @@ LIMIT_DEFAULT = 10
 CONTEXT_MAX = 3
 ROLES = ("user", "assistant")
 
-_QUERY = {"type": "string", "description": "What to look for, in plain words or as a question"}
-_SCOPE = {
-    "type": "string",
-    "description": "current: this theme (usual); session: this conversation; all: every theme that may be read; "
-    "or the name of a theme",
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "query": {"type": "string", "description": "What to look for, in plain words or as a question"},
+    "scope": {
+        "type": "string",
+        "description": "current: this theme (usual); session: this conversation; all: every theme that may be read; "
+        "or the name of a theme",
+    },
+    "target": {
+        "type": "string",
+        "enum": list(TARGETS),
+        "description": "memory: notes about the work; user: facts about the user; leave out for both",
+    },
+    "since": {
+        "type": "string",
+        "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
+    },
+    "until": {"type": "string", "description": "Nothing newer: as since; a date counts to its end"},
+    "role": {
+        "type": "string",
+        "enum": list(ROLES),
+        "description": "Only what the user or only what the assistant said; leave out for both",
+    },
+    "context": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": CONTEXT_MAX,
+        "description": "Turns before and after each hit to bring with it (default 0)",
+    },
+    "limit": {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"},
 }
-_LIMIT = {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"}
-_SINCE = {
-    "type": "string",
-    "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
-}
-_UNTIL = {"type": "string", "description": "Nothing newer: as since; a date counts to its end"}
 
-SCHEMAS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "recall_memory",
-        "description": "Search the durable memory that all agents of this theme share: facts, preferences and notes "
-        "that were saved with the memory tool, here or on another host.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "query": _QUERY,
-                "scope": _SCOPE,
-                "target": {
-                    "type": "string",
-                    "enum": list(TARGETS),
-                    "description": "memory: notes about the work; user: facts about the user; leave out for both",
-                },
-                "since": _SINCE,
-                "until": _UNTIL,
-                "limit": _LIMIT,
-            },
-            "required": ["query"],
-        },
-    },
-    {
-        "name": "recall_conversation",
-        "description": "Search past conversation turns of this theme, of earlier sessions and other hosts too: what "
-        "was asked, answered, decided or tried.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "query": _QUERY,
-                "scope": _SCOPE,
-                "since": _SINCE,
-                "until": _UNTIL,
-                "role": {
-                    "type": "string",
-                    "enum": list(ROLES),
-                    "description": "Only what the user or only what the assistant said; leave out for both",
-                },
-                "context": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "maximum": CONTEXT_MAX,
-                    "description": "Turns before and after each hit to bring with it (default 0)",
-                },
-                "limit": _LIMIT,
-            },
-            "required": ["query"],
-        },
-    },
+SCHEMAS = (
+    given.schema(
+        "recall_memory",
+        "Search the durable memory that all agents of this theme share: facts, preferences and notes that were saved "
+        "with the memory tool, here or on another host.",
+        {name: _ARGUMENTS[name] for name in ("query", "scope", "target", "since", "until", "limit")},
+        required=["query"],
+    ),
+    given.schema(
+        "recall_conversation",
+        "Search past conversation turns of this theme, of earlier sessions and other hosts too: what was asked, "
+        "answered, decided or tried.",
+        {name: _ARGUMENTS[name] for name in ("query", "scope", "since", "until", "role", "context", "limit")},
+        required=["query"],
+    ),
 )
 
 
-def _recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Search entries or turns. Raises BadArgument, and what `Runtime.recall` raises."""
     query = clean(given.text(arguments, "query")).strip()
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
     settings = runtime.settings
+    since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
+    times.check_order(since, until)
+    role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
     scope_name = given.text(arguments, "scope") or settings.scope_default
+    scope = runtime.scope(caller.theme, scope_name, caller.session_id)
     limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,
-        scope=_narrowed(runtime.scope(caller.theme, scope_name, caller.session_id), arguments),
+        scope=replace(scope, since=since, until=until, role=role or "", target=target or ""),
         limit=given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max),
         context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
         budget_s=settings.recall_budget_s,
-        target=given.choice(arguments, "target", TARGETS),
     )
-    recall = runtime.recall(kind, request)
-    return answers.of_recall(recall, query=query, scope=scope_name, chars_max=settings.recall_chars_max)
-
-
-def _narrowed(scope: Scope, arguments: Arguments) -> Scope:
-    """The scope with the times and the role that the arguments name."""
-    since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
-    times.check_order(since, until)
-    return replace(scope, since=since, until=until, role=given.choice(arguments, "role", ROLES) or "")
-
-
-CALLS: dict[str, Callable[[Runtime, Arguments, Caller], dict[str, Any]]] = {
-    "recall_memory": partial(_recall, "entries"),
-    "recall_conversation": partial(_recall, "turns"),
-}
-"""The function that runs each tool of SCHEMAS."""
+    found = runtime.recall(kind, request)
+    return answers.of_recall(found, query=query, scope=scope_name, chars_max=settings.recall_chars_max)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ..errors import PgvectorError
@@ -13,7 +14,13 @@ from ..settings import Settings
 from . import arguments as given
 from . import entries, recall
 
-_CALLS = {**recall.CALLS, **entries.CALLS}
+_CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]] = {
+    "recall_memory": partial(recall.recall, "entries"),
+    "recall_conversation": partial(recall.recall, "turns"),
+    "remember": entries.remember,
+    "forget": entries.forget,
+    "list_memories": entries.list_memories,
+}
 
 
 def schemas(settings: Settings) -> list[dict[str, Any]]:

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
-from hermes_memory_pgvector.recall.scan import Scan
+from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
+from hermes_memory_pgvector.text import tokenizer
 
 from .cases import Case, Question, matched
 from .environment import Endpoint
@@ -64,11 +66,11 @@ class Stored:
     vectors: NDArray[np.float64]
     terms: Sequence[frozenset[str]]
 
-    def scan(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> Scan:
+    def scan(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> ScannedRows:
         """The rows with their similarity to a question and its terms that they hold. `terms` maps term to word."""
         held = np.array([[term in of_row for term in terms] for of_row in self.terms], dtype=bool)
-        rows = self.rows._replace(cosines=self.vectors @ vector, held=held.reshape(len(self.terms), -1))
-        return Scan.of(rows, list(terms.values()))
+        held, cosines = held.reshape(len(self.terms), -1), self.vectors @ vector
+        return self.rows._replace(cosines=cosines, held=held, words=list(terms.values()))
 
 
 def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) -> dict[str, dict[str, float]]:
@@ -84,7 +86,7 @@ def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) ->
             for one in stored
         ]
 
-    def asked(memories: Sequence[Stored]) -> list[tuple[Case, Question, Stored, Scan]]:
+    def asked(memories: Sequence[Stored]) -> list[tuple[Case, Question, Stored, ScannedRows]]:
         return [
             (case, question, one, one.scan(*given))
             for case, one, *of_case in zip(cases, memories, terms, vectors, strict=True)
@@ -127,7 +129,7 @@ def _stored(connection: psycopg.Connection[Any], theme: str) -> Stored:
     nothing = np.zeros(len(rows))
     whole = ScannedRows(
         keys, np.array(ids), np.array(sessions), np.arange(len(rows), dtype=float), nothing,
-        np.array([len(of_row) for of_row in terms], dtype=np.int32), np.zeros((len(rows), 0), dtype=bool),
+        np.array([len(of_row) for of_row in terms], dtype=np.int32), np.zeros((len(rows), 0), dtype=bool), [],
     )  # fmt: skip
     return Stored(whole, dict(zip(keys, contents, strict=True)), np.array(vectors), [frozenset(of) for of in terms])
 
@@ -137,16 +139,17 @@ def _terms(connection: psycopg.Connection[Any], question: str) -> dict[str, str]
     rows = connection.execute(
         "select lexeme, word from unnest(%s::text[]) with ordinality as w (word, n) "
         "cross join unnest(tsvector_to_array(to_tsvector('english', word))) as lexeme order by n desc",
-        [word_search.words_of(question)],
+        [tokenizer.query(question, WORDS_MAX)],
     )
     return dict(rows.fetchall())
 
 
-def _found(stored: Stored, scan: Scan, limit: int) -> list[str]:
+def _found(stored: Stored, rows: ScannedRows, limit: int) -> list[str]:
     """The contents of the hits, best first, each text once."""
-    nearest = scan.nearest(recaller.SEARCH_LIMIT)
-    span = min(nearest.values()), max(nearest.values())
+    nearest = nearest_of(rows, recaller.SEARCH_LIMIT)
+    matches = word_search.bm25(rows, recaller.SEARCH_LIMIT, total=len(rows.keys))
+    found = fusion.candidates_of(rows, nearest, matches)
     best: dict[str, str] = {}
-    for key in fusion.fuse(scan.candidates(nearest, recaller.SEARCH_LIMIT), span=span):
+    for key in fusion.fuse(found, span=(min(nearest.values()), max(nearest.values()))):
         best.setdefault(selection.comparable(stored.contents[key]), stored.contents[key])
     return list(best.values())[:limit]

@@ -19,14 +19,6 @@ def test_a_search_gets_a_share_of_the_time_left_and_never_less_than_a_step(budge
         assert deadline.STEP_S_MIN <= due.search_s <= due.left_s
 
 
-@given(st.floats(0.1, 60))
-def test_waiting_for_the_database_and_for_the_writer_leaves_time_to_search(budget_s: float) -> None:
-    due = Deadline(budget_s)
-    assert due.ready_s + due.flush_s < budget_s
-    assert due.embedding_s < budget_s
-
-
-@pytest.mark.parametrize(("away", "most_s"), [(True, deadline.DATABASE_AWAY_S_MAX), (False, 5.0)])
-def test_a_turn_waits_little_for_a_database_that_does_not_answer(away: bool, most_s: float) -> None:
-    assert deadline.ambient(5.0, database_away=away).left_s == pytest.approx(most_s, abs=0.05)
-    assert deadline.ambient(0.2, database_away=away).left_s <= 0.2
+def test_waiting_for_the_database_and_for_the_writer_leaves_time_to_search() -> None:
+    assert deadline.READY_SHARE + deadline.FLUSH_SHARE < 1
+    assert deadline.EMBEDDING_SHARE < 1

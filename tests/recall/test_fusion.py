@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from candidates import Candidate, as_arrays
@@ -11,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall import fusion
-from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, NEIGHBOUR_SHARE, STEPS, VECTOR_WEIGHT, K
+from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, NEIGHBOUR_SHARE, STEPS, VECTOR_WEIGHT
 
 similarities = st.none() | st.floats(-1, 1)
 words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
 MOST = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**step for step in range(STEPS))
 
 
-def fuse(rows: Iterable[Candidate[K]], span: tuple[float, float] | None = None) -> dict[K, float]:
+def fuse(rows: Iterable[Candidate], span: tuple[float, float] | None = None) -> dict[Any, float]:
     return fusion.fuse(as_arrays(rows), span=span)
 
 
 @st.composite
-def sessions(draw: st.DrawFn) -> list[Candidate[int]]:
+def sessions(draw: st.DrawFn) -> list[Candidate]:
     """Rows of some sessions; a row names the one before it, which may not have been found."""
-    rows: list[Candidate[int]] = []
+    rows: list[Candidate] = []
     for _ in range(draw(st.integers(0, 4))):
         previous = None
         for _ in range(draw(st.integers(1, 5))):
@@ -37,7 +38,7 @@ def sessions(draw: st.DrawFn) -> list[Candidate[int]]:
 
 @given(sessions(), st.none() | st.tuples(st.floats(-1, 0.3), st.floats(0.3, 1)))
 def test_scores_are_between_nothing_and_one_and_in_order(
-    rows: list[Candidate[int]], span: tuple[float, float] | None
+    rows: list[Candidate], span: tuple[float, float] | None
 ) -> None:
     scores = fuse(rows, span=span)
     assert set(scores) == {row.key for row in rows}
@@ -46,7 +47,7 @@ def test_scores_are_between_nothing_and_one_and_in_order(
 
 
 @given(sessions(), st.randoms())
-def test_the_order_does_not_depend_on_who_came_first(rows: list[Candidate[int]], chance: random.Random) -> None:
+def test_the_order_does_not_depend_on_who_came_first(rows: list[Candidate], chance: random.Random) -> None:
     shuffled = rows.copy()
     chance.shuffle(shuffled)
     first, second = fuse(rows), fuse(shuffled)
@@ -100,7 +101,7 @@ def test_without_words_the_meaning_decides() -> None:
     assert scores["d"] == 0
 
 
-def session(*rows: tuple[float, dict[str, float]]) -> list[Candidate[int]]:
+def session(*rows: tuple[float, dict[str, float]]) -> list[Candidate]:
     """The rows of one session in their order."""
     return [Candidate(n, similarity, held, n - 1 if n else None) for n, (similarity, held) in enumerate(rows)]
 

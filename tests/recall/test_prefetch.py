@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.embedding.local import LocalEmbedder
-from hermes_memory_pgvector.model import Hit
-from hermes_memory_pgvector.recall.prefetch import relevant
+from hermes_memory_pgvector.model import Hit, Recall, RecallRequest
+from hermes_memory_pgvector.recall.deadline import DATABASE_AWAY_S_MAX
+from hermes_memory_pgvector.recall.prefetch import Prefetch, relevant
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.queries import Kind
 
 HIT = Hit(id=1, theme="ops", content="x", at=datetime(2026, 1, 1, tzinfo=UTC), score=0.5)
 SIMILARITIES = st.lists(st.none() | st.floats(-1, 1), max_size=8)
@@ -49,6 +52,21 @@ def test_a_row_that_names_what_the_question_names_is_shown_however_far_it_is() -
 def test_without_a_floor_or_vectors_everything_stays() -> None:
     assert relevant(hits(0.1, -0.5), None) == hits(0.1, -0.5)
     assert relevant(hits(None, None), 0.9) == hits(None, None)
+
+
+@pytest.mark.parametrize(("away", "most_s"), [(True, DATABASE_AWAY_S_MAX), (False, 5.0)])
+def test_a_turn_waits_little_for_a_database_that_does_not_answer(away: bool, most_s: float) -> None:
+    waited: list[float] = []
+
+    def recall(kind: Kind, request: RecallRequest) -> Recall:
+        waited.append(request.budget_s)
+        return Recall()
+
+    for budget_s in (5.0, 0.2):
+        settings = Settings(prefetch_budget_s=budget_s, prefetch_turns=False)
+        Prefetch(settings, recall, lambda: None, lambda: away).before_turn("ops", "kelp", "s")
+    assert waited[0] == pytest.approx(most_s, abs=0.05)
+    assert waited[1] <= 0.2
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from hermes_memory_pgvector.embedding.protocol import Embedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
 from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.recall import vector_search
+from hermes_memory_pgvector.recall.deadline import Deadline
 from hermes_memory_pgvector.recall.prefetch import Prefetch
 from hermes_memory_pgvector.recall.recaller import QUERY_CHARS_MAX, SEARCH_LIMIT, Recaller
 from hermes_memory_pgvector.recall.vector_search import GRAPH_SETTINGS
@@ -36,7 +37,7 @@ from hermes_memory_pgvector.store import retrieval, rows
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES, Kind, for_words
-from hermes_memory_pgvector.store.retrieval import Way, Where
+from hermes_memory_pgvector.store.retrieval import Size, Way
 from hermes_memory_pgvector.text.theme_names import reserved
 from hermes_memory_pgvector.tools import answers
 
@@ -220,8 +221,10 @@ def test_scopes_see_what_they_say(memory: Memory, query: str) -> None:
 def test_a_target_narrows_entries(memory: Memory) -> None:
     memory.add(entry("kelp for work"), entry("kelp for me", target="user"))
     assert len(memory.found("kelp", kind="entries")) == 2
-    assert memory.found("kelp", kind="entries", target="user") == ["kelp for me"]
-    assert [hit.target for hit in memory.ask("kelp", kind="entries", target="memory").hits] == ["memory"]
+    assert memory.found("kelp", Scope("ops", ("ops",), target="user"), "entries") == ["kelp for me"]
+    assert [hit.target for hit in memory.ask("kelp", Scope("ops", ("ops",), target="memory"), "entries").hits] == [
+        "memory"
+    ]
 
 
 def test_a_neighbour_of_a_hit_stays_in_its_theme_and_session(memory: Memory) -> None:
@@ -485,19 +488,25 @@ def test_reading_a_scope_whole_finds_what_the_searches_find(make: Callable[..., 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("way", ["exact", "of_all", "of_scope"])
-def test_vector_search_ranks_by_cosine(make: Callable[..., Memory], seed: int, way: Way) -> None:
+def test_vector_search_ranks_by_cosine(
+    make: Callable[..., Memory], seed: int, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = make(exact_rows_max=20_000 if way == "exact" else 0)
     events = corpus(random.Random(seed), 300)
     memory.add(*events)
     query = vector("kelp frog frog")
-    where = Where("turns", OPS)
+    monkeypatch.setitem(vector_search._ATTEMPTS, vector_search.EXACT, [("", way)])
     with memory.database.transaction(20, 20) as open_:
-        found = vector_search.compare(open_, where, query, SEARCH_LIMIT, way=way, within_s=20)
+        size, due = Size(len(events)), Deadline(20)
+        nearest = vector_search.search(
+            open_, "turns", OPS, query, SEARCH_LIMIT, size=size, exact_rows_max=1000, deadline=due
+        )
     cosines = [
         sum(a * b for a, b in zip(query, vector(event.user), strict=True)) for event in events if event.theme == "ops"
     ]
     best = sorted(cosines, reverse=True)[:SEARCH_LIMIT]
-    assert list(found.values()) == pytest.approx(best, abs=2e-3)
+    assert list(nearest.found.values()) == pytest.approx(best, abs=2e-3)
+    monkeypatch.undo()
     assert memory.ask("kelp frog frog").explanation.plan == ("exact" if way == "exact" else "graph index")
 
 

@@ -11,9 +11,9 @@ from candidates import Candidate, as_arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.recall.fusion import fuse
-from hermes_memory_pgvector.recall.scan import Scan, with_neighbours
-from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1
+from hermes_memory_pgvector.recall.fusion import candidates_of, fuse
+from hermes_memory_pgvector.recall.vector_search import nearest_of
+from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1, WordMatches, bm25
 from hermes_memory_pgvector.store.retrieval import Key, RelatedRows, ScannedRows
 
 WORDS = [f"word{n}" for n in range(70)]
@@ -29,20 +29,18 @@ class Row:
     held: frozenset[int]
 
 
-def scan_of(rows: Sequence[Row], words: Sequence[str] = WORDS) -> Scan:
-    """The scan of these rows for a question with a term for each of the words."""
+def scan_of(rows: Sequence[Row], words: Sequence[str] = WORDS) -> ScannedRows:
+    """These rows as read for a question with a term for each of the words."""
     held = np.array([[n in row.held for n in range(len(words))] for row in rows], dtype=bool)
-    return Scan.of(
-        ScannedRows(
-            [row.key for row in rows],
-            np.array([row.key[1] for row in rows], dtype=np.int64),
-            np.array([row.session for row in rows], dtype=np.int64),
-            np.array([row.at for row in rows], dtype=float),
-            np.array([row.cosine for row in rows], dtype=float),
-            np.array([row.length for row in rows], dtype=np.int32),
-            held.reshape(len(rows), len(words)),
-        ),
-        words,
+    return ScannedRows(
+        [row.key for row in rows],
+        np.array([row.key[1] for row in rows], dtype=np.int64),
+        np.array([row.session for row in rows], dtype=np.int64),
+        np.array([row.at for row in rows], dtype=float),
+        np.array([row.cosine for row in rows], dtype=float),
+        np.array([row.length for row in rows], dtype=np.int32),
+        held.reshape(len(rows), len(words)),
+        list(words),
     )
 
 
@@ -58,8 +56,16 @@ def related(rows: Sequence[tuple[Row, Key | None]]) -> RelatedRows:
     )
 
 
-def word_matches(scan: Scan, limit: int) -> dict[Key, dict[str, float]]:
-    return scan.word_matches(limit).by_key(scan.rows.keys)
+def word_matches(rows: Sequence[Row], limit: int) -> WordMatches:
+    return bm25(scan_of(rows), limit, total=len(rows))
+
+
+def by_key(matches: WordMatches) -> dict[Key, dict[str, float]]:
+    """The words of each row with their scores."""
+    return {
+        key: {word: score for word, score in zip(matches.words, scores, strict=True) if score}
+        for key, scores in zip(matches.keys, matches.scores.tolist(), strict=True)
+    }
 
 
 @st.composite
@@ -99,7 +105,7 @@ def worths_by_hand(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
 
 @given(rows(), st.integers(1, 40))
 def test_the_words_are_scored_by_bm25(rows: list[Row], limit: int) -> None:
-    found = word_matches(scan_of(rows), limit)
+    found = by_key(word_matches(rows, limit))
     wanted = worths_by_hand(rows)
     scores = {key: math.fsum(worth.values()) for key, worth in wanted.items()}
     assert len(found) == min(limit, len(wanted))
@@ -111,7 +117,7 @@ def test_the_words_are_scored_by_bm25(rows: list[Row], limit: int) -> None:
 
 @given(rows(), st.integers(1, 40))
 def test_the_nearest_come_first_and_rows_without_a_vector_not_at_all(rows: list[Row], limit: int) -> None:
-    found = scan_of(rows).nearest(limit)
+    found = nearest_of(scan_of(rows), limit)
     stored = {row.key: row.cosine for row in rows if row.cosine is not None}
     assert list(found.values()) == sorted(stored.values(), reverse=True)[:limit]
     assert all(stored[key] == cosine for key, cosine in found.items())
@@ -122,9 +128,10 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
     picked = data.draw(st.sets(st.sampled_from(rows))) if rows else set()
     near = {row.key: data.draw(st.floats(0, 1)) for row in picked}
     limit = data.draw(st.integers(1, 10))
-    words = word_matches(scan_of(rows), limit)
+    matches = word_matches(rows, limit)
+    words = by_key(matches)
     found = near.keys() | words.keys()
-    family: dict[Key, Candidate[Key]] = {}
+    family: dict[Key, Candidate] = {}
     beside_found: list[tuple[Row, Key | None]] = []
     line = sorted(rows, key=lambda row: (row.session, row.at, row.key[1]))
     for n, row in enumerate(line):
@@ -134,10 +141,10 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
             family[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
             beside_found.append((row, previous))
     wanted = pytest.approx(fuse(as_arrays(family.values()), span=(0, 1)))
-    gone = ("a", 99)
-    assert fuse(scan_of(rows).candidates({**near, gone: 1.0}, limit), span=(0, 1)) == wanted
+    near[("a", 99)] = 1.0  # a row that is gone
+    assert fuse(candidates_of(scan_of(rows), near, matches), span=(0, 1)) == wanted
     # Found by two searches and then read with their neighbours, they are the same.
-    assert fuse(with_neighbours(related(beside_found), {**near, gone: 1.0}, words), span=(0, 1)) == wanted
+    assert fuse(candidates_of(related(beside_found), near, matches), span=(0, 1)) == wanted
 
 
 def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
@@ -145,20 +152,21 @@ def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
     rows = [Row(("a", number), number * 7919 % 50, 0.0, 0.5, 40, held) for number in range(50)]
     # Rows between them, so that equal ones stand at odd places.
     rows += [Row(("b", number), 7, 0.0, 0.1, 3, frozenset({number})) for number in range(40)]
-    scan = scan_of(rows)
     first = [("a", number) for number in range(30)]
-    assert list(word_matches(scan, 30)) == first
-    assert list(scan.nearest(30)) == first
+    assert word_matches(rows, 30).keys == first
+    assert list(nearest_of(scan_of(rows), 30)) == first
 
 
 def test_rows_of_two_themes_with_the_same_ids_are_no_neighbours() -> None:
     rows = [Row(("a", 5), 1, 0.5, 0.5, 1, frozenset()), Row(("b", 6), 2, 0.5, 0.5, 1, frozenset())]
-    found = with_neighbours(related([(rows[0], None), (rows[1], ("a", 5))]), {("a", 5): 0.5}, {})
+    near = {("a", 5): 0.5, ("b", 6): 0.5}
+    found = candidates_of(related([(rows[0], None), (rows[1], ("a", 5))]), near, word_matches(rows, 10))
     assert found.positions[1] - found.positions[0] > 1
 
 
 def test_a_question_without_words_finds_none() -> None:
     row = Row(("a", 1), 0, 0.0, 0.5, 2, frozenset())
     scan = scan_of([row], [])
-    assert word_matches(scan, 10) == {}
-    assert list(scan.candidates({("a", 1): 0.5}, 10).keys) == [("a", 1)]
+    matches = bm25(scan, 10, total=1)
+    assert matches.keys == []
+    assert candidates_of(scan, {row.key: 0.5}, matches).keys == [row.key]

@@ -7,17 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import RecallRequest, Row, Scope
+from hermes_memory_pgvector.model import Hit, RecallRequest, Scope
 from hermes_memory_pgvector.recall import selection
-from hermes_memory_pgvector.recall.selection import Best, comparable
+from hermes_memory_pgvector.recall.selection import comparable
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEXTS = ["it is blue", "It is: BLUE!", "it is red", "Is it red? It is.", "is it blue?", "is it", "?", ""]
 
+
+def turn(content: str, role: str = "user") -> Hit:
+    return Hit(id=0, theme="t", content=content, at=NOON, role=role)
+
+
 rows = st.builds(
-    Row, st.just("t"), st.just(0), st.sampled_from(TEXTS) | st.integers(0, 99).map("note {}".format), st.none(),
-    st.just(NOON), st.sampled_from(["user", "assistant", ""]), st.just(""), st.just(""),
-)  # fmt: skip
+    turn,
+    st.sampled_from(TEXTS) | st.integers(0, 99).map("note {}".format),
+    st.sampled_from(["user", "assistant", ""]),
+)
 # What is None is gone from the table when it is fetched.
 found = st.lists(st.tuples(st.none() | rows, st.integers(0, 100)), max_size=100)
 
@@ -27,37 +33,35 @@ def request(limit: int, role: str = "") -> RecallRequest:
 
 
 def select(
-    found: Sequence[tuple[Row | None, int]], asked: RecallRequest, fetches: list[Sequence[int]] | None = None
-) -> dict[int, Best]:
+    found: Sequence[tuple[Hit | None, int]], asked: RecallRequest, fetches: list[Sequence[int]] | None = None
+) -> dict[int, Hit]:
     ranked = sorted(found, key=lambda one: -one[1])
     rows = {key: row for key, (row, _) in enumerate(ranked) if row is not None}
 
-    def fetch(keys: Sequence[int]) -> dict[int, Row]:
+    def fetch(keys: Sequence[int]) -> dict[int, Hit]:
         if fetches is not None:
             fetches.append(keys)
         return {key: rows[key] for key in keys if key in rows}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "FETCHED_MIN", 1)
-        return selection.select(fetch, asked, {key: score / 100 for key, (_, score) in enumerate(ranked)})
+        return selection.select(fetch, asked, list(range(len(ranked))))
 
 
 @given(found, st.integers(0, 12), st.sampled_from(["", "user"]))
 def test_the_best_are_those_of_all_though_few_are_read(
-    found: list[tuple[Row | None, int]], limit: int, role: str
+    found: list[tuple[Hit | None, int]], limit: int, role: str
 ) -> None:
     everything = select(found, request(len(found), role))
-    assert all(not role or one.row.role == role for one in everything.values())
+    assert all(not role or one.role == role for one in everything.values())
     best = select(found, request(limit, role))
-    assert [(key, one.score) for key, one in best.items()] == [
-        (key, one.score) for key, one in list(everything.items())[:limit]
-    ]
+    assert list(best) == list(everything)[:limit]
     assert all(1 <= one.said <= everything[key].said for key, one in best.items())
 
 
 @given(found, st.integers(1, 12))
 def test_no_row_is_read_twice_and_none_behind_those_that_decide(
-    found: list[tuple[Row | None, int]], limit: int
+    found: list[tuple[Hit | None, int]], limit: int
 ) -> None:
     fetches: list[Sequence[int]] = []
     best = select(found, request(limit), fetches)
@@ -65,10 +69,6 @@ def test_no_row_is_read_twice_and_none_behind_those_that_decide(
     assert read == list(range(len(read)))
     if len(read) < len(found):
         assert len(best) == limit
-
-
-def turn(content: str, role: str = "user") -> Row:
-    return Row("t", 0, content, None, NOON, role, "", "")
 
 
 def test_few_of_many_are_read() -> None:
@@ -79,19 +79,15 @@ def test_few_of_many_are_read() -> None:
 
 def test_what_is_said_often_is_one_hit_with_a_count() -> None:
     told = [(turn("It is BLUE!"), 90), (turn("it is red"), 80), (turn("it is blue"), 70)]
-    assert [(one.row.content, one.said) for one in select(told, request(5)).values()] == [
+    assert [(one.content, one.said) for one in select(told, request(5)).values()] == [
         ("It is BLUE!", 2),
         ("it is red", 1),
     ]
 
 
-def test_a_question_keeps_its_score() -> None:
+def test_a_question_keeps_its_place() -> None:
     rows = [(turn("is it blue?"), 90), (turn("what for?", role=""), 80), (turn("it is red"), 50)]
-    assert [(one.row.content, one.score) for one in select(rows, request(5)).values()] == [
-        ("is it blue?", 0.9),
-        ("what for?", 0.8),
-        ("it is red", 0.5),
-    ]
+    assert [one.content for one in select(rows, request(5)).values()] == ["is it blue?", "what for?", "it is red"]
 
 
 def test_case_width_spaces_and_punctuation_do_not_tell_texts_apart() -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
@@ -19,13 +20,14 @@ from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall import vector_search
+from hermes_memory_pgvector.recall.fusion import candidates_of
 from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT, Recaller
-from hermes_memory_pgvector.recall.scan import with_neighbours
+from hermes_memory_pgvector.recall.word_search import WordMatches
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, theme_index
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.queries import QUERIES, index_name
-from hermes_memory_pgvector.store.retrieval import Size, Where
+from hermes_memory_pgvector.store.retrieval import Size, parameters_of
 from hermes_memory_pgvector.store.schema.preflight import admin_connection
 
 Connection = psycopg.Connection[Any]
@@ -143,21 +145,20 @@ def test_the_size_of_a_scope_decides_the_plan() -> None:
     assert vector_search.plan_of(Size(101, own_index=True), 100) == vector_search.OWN
 
 
-def explained(connection: Connection, statement: str, where: Where, settings: dict[str, Any]) -> str:
+def explained(connection: Connection, statement: str, scope: Scope, settings: dict[str, Any]) -> str:
     with connection.transaction(force_rollback=True):
         for name, value in settings.items():
             setting = sql.Identifier(*name.split("__"))
             connection.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
         question = str(Spoken().embed_query("zqa", 1))
-        parameters = {**where.parameters, "vector": question, "limit": SEARCH_LIMIT}
+        parameters = {**parameters_of(scope), "vector": question, "limit": SEARCH_LIMIT}
         return "\n".join(line for (line,) in connection.execute("explain " + statement, parameters))  # type: ignore[arg-type]
 
 
 def test_exact_search_reads_vectors_alone(crowded: str) -> None:
     with psycopg.connect(crowded, autocommit=True) as connection:
         for scope in (Scope("x", ("half",)), Scope("x", ("sixth",), without_session="session 1")):
-            where = Where("turns", scope)
-            plan = explained(connection, QUERIES["nearest_turns_exact"], where, vector_search.EXACT_SETTINGS)
+            plan = explained(connection, QUERIES["nearest_turns_exact"], scope, vector_search.EXACT_SETTINGS)
             assert "Index Only Scan using conversations_exact" in plan
 
 
@@ -185,7 +186,8 @@ def test_candidates_and_their_neighbours_know_who_stands_before_them(database: s
     with memory.transaction(20, 20) as reading:
         related = retrieval.related(reading, "turns", None, picked)
     memory.close()
-    found = with_neighbours(related, dict.fromkeys(picked[:8], 0.5), {key: {"x": 1.0} for key in picked[5:]})
+    matches = WordMatches(picked[5:], np.ones((len(picked[5:]), 1)), ["x"])
+    found = candidates_of(related, dict.fromkeys(picked[:8], 0.5), matches)
     assert len(found.keys) == len(family)
     assert set(found.keys) == family
     places = list(zip(found.keys, found.positions.tolist(), strict=True))
@@ -226,15 +228,15 @@ def test_a_theme_earns_an_index_uses_it_and_loses_it_again(ask: Callable[..., An
         assert steps(crowded, **bounds) == {"others": "keep", "sixth": "keep"}
         assert apply(crowded, **bounds) == []
 
-        where = Where("turns", Scope("x", ("sixth",)))
+        scope = Scope("x", ("sixth",))
         name = index_name("turns", "sixth")
         with psycopg.connect(crowded, autocommit=True) as connection:
             connection.execute("analyze conversations")
             assert f"using {name}" in explained(
-                connection, QUERIES["nearest_turns_of_scope"], where, vector_search.GRAPH_SETTINGS
+                connection, QUERIES["nearest_turns_of_scope"], scope, vector_search.GRAPH_SETTINGS
             )
             assert name not in explained(
-                connection, QUERIES["nearest_turns_exact"], where, vector_search.EXACT_SETTINGS
+                connection, QUERIES["nearest_turns_exact"], scope, vector_search.EXACT_SETTINGS
             )
         recall = ask(exact_rows_max=100)
         assert recall("zqa", "sixth").explanation.plan == vector_search.OWN

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
 from hermes_memory_pgvector.model import Scope
-from hermes_memory_pgvector.recall.word_search import words_of
 from hermes_memory_pgvector.store import retrieval
-from hermes_memory_pgvector.store.retrieval import Where
+from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.text import tokenizer
 
 pytestmark = pytest.mark.each_version
@@ -36,7 +35,7 @@ QUESTIONS = """backup failing db-prod-03 db_prod_03 prod econnrefused 10.0.3.7 1
 @pytest.mark.parametrize("question", QUESTIONS.split())
 def test_a_question_finds_the_row(database: str, question: str) -> None:
     with psycopg.connect(database) as connection:
-        asked = lexemes(connection, tokenizer.query(question))
+        asked = lexemes(connection, " ".join(tokenizer.query(question, WORDS_MAX)))
         assert asked
         row = lexemes(connection, tokenizer.document(PROSE))
         assert asked & row
@@ -47,7 +46,7 @@ def test_a_question_finds_the_row(database: str, question: str) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
 @given(text=MESSY)
 def test_postgres_keeps_every_token_whole(database: str, text: str) -> None:
-    document, question = tokenizer.document(text), tokenizer.query(text, tokens_max=10_000)
+    document, question = tokenizer.document(text), " ".join(tokenizer.query(text, 10_000))
     with psycopg.connect(database) as connection:
         assert lexemes(connection, question) <= lexemes(connection, document)
         parsed = connection.execute("SELECT token FROM ts_parse('default', %s) WHERE tokid <> 12", (document,))
@@ -57,7 +56,7 @@ def test_postgres_keeps_every_token_whole(database: str, text: str) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
 @given(text=MESSY | st.lists(st.sampled_from(PROSE.split())).map(" ".join))
 def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -> None:
-    words = words_of(text)
+    words = tokenizer.query(text, WORDS_MAX)
     with psycopg.connect(database) as connection:
         alone = connection.execute(
             "SELECT querytree(plainto_tsquery('english', word)), numnode(plainto_tsquery('english', word)) "
@@ -69,19 +68,20 @@ def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -
 
 @pytest.mark.parametrize("candidates", [0, 100])
 def test_of_words_with_the_same_term_the_first_is_searched_for_and_no_stop_word(database: str, candidates: int) -> None:
-    where = Where("turns", Scope("ops", ("ops",)))
-    words = words_of("the failing backups failed")
+    scope = Scope("ops", ("ops",))
+    words = tokenizer.query("the failing backups failed", WORDS_MAX)
     with psycopg.connect(database, row_factory=dict_row) as connection:
         connection.execute(
             "insert into conversations (agent_identity, role, content, search) "
             "values ('ops', 'user', 'backup failed', to_tsvector('english', 'backup failed'))"
         )
         if candidates:
-            rows, kept = retrieval.word_candidates(connection, where, words, rows=1, candidates=candidates)
-            assert rows.held.tolist() == [[True, True]]
+            few = retrieval.word_candidates(connection, "turns", scope, words, rows=1, candidates=candidates)
+            held, kept = few.held, few.words
         else:
-            scanned, kept = retrieval.scan(connection, where, words, None, 10)
-            assert scanned.held.tolist() == [[True, True]]
+            scan = retrieval.scan(connection, "turns", scope, words, None, 10)
+            held, kept = scan.held, scan.words
+    assert held.tolist() == [[True, True]]
     assert kept == ["failing", "backups"]
 
 

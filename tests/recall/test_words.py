@@ -13,13 +13,15 @@ import pytest
 
 from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
-from hermes_memory_pgvector.recall import word_search
 from hermes_memory_pgvector.recall.recaller import Recaller
+from hermes_memory_pgvector.recall.word_search import bm25
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Connection, Database
 from hermes_memory_pgvector.store.passages import prepare
-from hermes_memory_pgvector.store.retrieval import Key, Where
+from hermes_memory_pgvector.store.queries import WORDS_MAX
+from hermes_memory_pgvector.store.retrieval import Key, WordCandidates
+from hermes_memory_pgvector.text import tokenizer
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
 from hermes_memory_pgvector.write.backfill import Backfill
 
@@ -68,17 +70,25 @@ def test_words_alone_find_the_evidence(opened: Database, name: str, least: float
     assert sum(shares) / len(shares) >= least, missed
 
 
+def few_of(
+    connection: Connection, scope: Scope, query: str, *, rows: int, candidates: int = CANDIDATES
+) -> WordCandidates:
+    """The turns of a large scope among which the best are."""
+    words = tokenizer.query(query, WORDS_MAX)
+    return retrieval.word_candidates(connection, "turns", scope, words, rows=rows, candidates=candidates)
+
+
 def held(
-    connection: Connection, where: Where, query: str, *, rows: int, candidates: int = CANDIDATES
+    connection: Connection, scope: Scope, query: str, *, rows: int, candidates: int = CANDIDATES
 ) -> dict[Key, float]:
-    """The score of each row that holds a word of the query."""
-    words = word_search.words_of(query)
-    found = word_search.search(connection, where, words, 10_000, rows=rows, candidates=candidates)
-    return {key: sum(worth.values()) for key, worth in found.items()}
+    """The score of each turn that holds a word of the query."""
+    few = few_of(connection, scope, query, rows=rows, candidates=candidates)
+    found = bm25(few, 10_000, total=few.total, expected=few.expected)
+    return dict(zip(found.keys, found.scores.sum(axis=1).tolist(), strict=True))
 
 
-def turns_of(*themes: str, **more: Any) -> Where:
-    return Where("turns", Scope(themes[0], themes, **more))
+def scope_of(*themes: str, **more: Any) -> Scope:
+    return Scope(themes[0], themes, **more)
 
 
 @pytest.fixture
@@ -159,15 +169,15 @@ def test_no_theme_learns_of_the_words_of_another(filled: Database) -> None:
     assert "plum" not in known(filled, "ops")
     assert "drum" not in known(filled, "ops")
     with filled.connection(20) as connection:
-        before = held(connection, turns_of("ops"), "zx81 lamp", rows=ROWS)
+        before = held(connection, scope_of("ops"), "zx81 lamp", rows=ROWS)
         connection.execute("delete from memory_words where agent_identity <> 'ops'")
-        assert held(connection, turns_of("ops"), "zx81 lamp", rows=ROWS) == before
+        assert held(connection, scope_of("ops"), "zx81 lamp", rows=ROWS) == before
 
 
 @pytest.mark.parametrize("counted", [True, False])
-@pytest.mark.parametrize("where", [turns_of("ops"), turns_of("ops", "nowhere")], ids=["one theme", "two themes"])
+@pytest.mark.parametrize("scope", [scope_of("ops"), scope_of("ops", "nowhere")], ids=["one theme", "two themes"])
 def test_a_scarce_word_outweighs_common_ones_however_old_its_rows_are(
-    filled: Database, where: Where, counted: bool
+    filled: Database, scope: Scope, counted: bool
 ) -> None:
     if counted:
         count_all(filled)
@@ -176,7 +186,7 @@ def test_a_scarce_word_outweighs_common_ones_however_old_its_rows_are(
             holding = connection.execute(
                 "select id from conversations where agent_identity = 'ops' and search @@ %s::tsquery", [word]
             ).fetchall()
-            found = held(connection, where, query, rows=ROWS)
+            found = held(connection, scope, query, rows=ROWS)
             best = sorted(found, key=found.__getitem__, reverse=True)[: len(holding)]
             assert holding
             assert set(best) == {("ops", row["id"]) for row in holding}
@@ -186,8 +196,8 @@ def test_scores_of_a_large_theme_are_those_of_reading_it_whole(filled: Database)
     count_all(filled)
     with filled.connection(20) as connection:
         for query, holding in (("zx81 lamp frog", 10), ("yarn kelp", 1), ("zx81 yarn", 11)):
-            whole = held(connection, turns_of("ops"), query, rows=ROWS, candidates=ROWS)
-            few = held(connection, turns_of("ops"), query, rows=ROWS)
+            whole = held(connection, scope_of("ops"), query, rows=ROWS, candidates=ROWS)
+            few = held(connection, scope_of("ops"), query, rows=ROWS)
             best = sorted(whole, key=whole.__getitem__, reverse=True)[:holding]
             assert all(key in few for key in best)
             assert all(few[key] == pytest.approx(whole[key], rel=0.3) for key in best)
@@ -196,7 +206,7 @@ def test_scores_of_a_large_theme_are_those_of_reading_it_whole(filled: Database)
 def test_a_word_that_is_scarce_here_and_common_elsewhere_reads_few_rows(filled: Database) -> None:
     count_all(filled)
     with filled.connection(20) as connection:
-        assert reads(connection, turns_of("ops"), "zx81") <= CANDIDATES
+        assert reads(connection, scope_of("ops"), "zx81") <= CANDIDATES
 
 
 PASTED = "yarn " + " ".join(f"number{n}" for n in range(63))
@@ -204,23 +214,23 @@ PASTED = "yarn " + " ".join(f"number{n}" for n in range(63))
 
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize(
-    "where",
+    "scope",
     [
-        turns_of("ops"),
-        turns_of("ops", "lab"),
-        turns_of("ops", without_session="s3"),
-        Where("turns", Scope("ops", None)),
+        scope_of("ops"),
+        scope_of("ops", "lab"),
+        scope_of("ops", without_session="s3"),
+        Scope("ops", None),
     ],
     ids=["one theme", "two themes", "without a session", "all"],
 )
-def test_a_question_reads_a_bounded_number_of_rows(filled: Database, where: Where, counted: bool) -> None:
+def test_a_question_reads_a_bounded_number_of_rows(filled: Database, scope: Scope, counted: bool) -> None:
     if counted:
         count_all(filled)
     with filled.connection(20) as connection:
         for query in ("kelp", "kelp lamp frog", "zx81 kelp lamp", "drum lamp", PASTED):
-            found = held(connection, where, query, rows=ROWS)
+            found = held(connection, scope, query, rows=ROWS)
             assert len(found) <= 1.5 * CANDIDATES
-            assert reads(connection, where, query) <= 2 * CANDIDATES
+            assert reads(connection, scope, query) <= 2 * CANDIDATES
 
 
 def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> None:
@@ -250,7 +260,7 @@ def test_one_process_of_a_fleet_counts(filled: Database) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: Database, whole: bool) -> None:
-    where = Where("turns", Scope("ops", ("ops",)))
+    scope = Scope("ops", ("ops",))
     texts = [" ".join(f"w{row}x{n}" for n in range(3000)) for row in range(30)]
     with opened.connection(20) as connection:
         connection.execute(
@@ -259,13 +269,12 @@ def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: D
         )  # fmt: skip
 
         def blocks(query: str) -> int:
-            words = word_search.words_of(query)
-            if whole:
-                plan = explained(connection, lambda asked: retrieval.scan(asked, where, words, None, 100))
-            else:
-                plan = explained(
-                    connection, lambda asked: word_search.search(asked, where, words, 100, rows=30, candidates=400)
-                )
+            def ask(asked: Connection) -> object:
+                if whole:
+                    return retrieval.scan(asked, "turns", scope, tokenizer.query(query, WORDS_MAX), None, 100)
+                return few_of(asked, scope, query, rows=30, candidates=400)
+
+            plan = explained(connection, ask)
             return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
         assert blocks(" ".join(f"w{n}x7" for n in range(60))) < 3 * blocks("w0x7 w1x7")
@@ -284,7 +293,7 @@ def test_hits_are_fetched_by_their_keys_also_in_a_table_that_was_never_analysed(
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 6 * len(keys)
 
 
-def reads(connection: Connection, where: Where, query: str) -> int:
+def reads(connection: Connection, scope: Scope, query: str) -> int:
     """Rows of the conversations that the plan of this question touches."""
 
     def total(node: dict[str, Any]) -> int:
@@ -292,11 +301,7 @@ def reads(connection: Connection, where: Where, query: str) -> int:
         own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] if ours else 0
         return int(own) + sum(total(child) for child in node.get("Plans", []))
 
-    words = word_search.words_of(query)
-    plan = explained(
-        connection, lambda asked: word_search.search(asked, where, words, 100, rows=ROWS, candidates=CANDIDATES)
-    )
-    return total(plan)
+    return total(explained(connection, lambda asked: few_of(asked, scope, query, rows=ROWS)))
 
 
 def explained(connection: Connection, ask: Callable[[Connection], object]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT
 from hermes_memory_pgvector.recall.vector_search import GRAPH_SETTINGS
 from hermes_memory_pgvector.store import queries
 from hermes_memory_pgvector.store.queries import QUERIES, WORDS_MAX, Kind, for_words
-from hermes_memory_pgvector.store.retrieval import NEAREST_OF_ALL_ROWS, Where
+from hermes_memory_pgvector.store.retrieval import NEAREST_OF_ALL_ROWS, parameters_of
 
 pytestmark = pytest.mark.each_version
 
@@ -119,8 +119,8 @@ def filled(unknown: psycopg.Connection[tuple[Any, ...]]) -> psycopg.Connection[t
     return unknown
 
 
-def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, where: Where, vector: str) -> str:
-    parameters = {**where.parameters, "vector": vector, "limit": SEARCH_LIMIT, "seen": NEAREST_OF_ALL_ROWS}
+def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, scope: Scope, vector: str) -> str:
+    parameters = {**parameters_of(scope), "vector": vector, "limit": SEARCH_LIMIT, "seen": NEAREST_OF_ALL_ROWS}
     rows = connection.execute("explain " + statement, parameters)  # type: ignore[arg-type]
     return "\n".join(line for (line,) in rows)
 
@@ -132,18 +132,17 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
     (vector,) = filled.execute(f"select embedding::text from {TABLES[kind]} limit 1".encode()).fetchone() or ("",)
     graph = f"{TABLES[kind]}_meaning"
     for name, scope in SCOPES.items():
-        where = Where(kind, scope)
-        exact = plan(filled, QUERIES[f"nearest_{kind}_exact"], where, vector)
+        exact = plan(filled, QUERIES[f"nearest_{kind}_exact"], scope, vector)
         assert graph not in exact, f"{name}:\n{exact}"
         with filled.transaction():
             for key, value in GRAPH_SETTINGS.items():
                 setting = sql.SQL(key.replace("__", "."))
                 filled.execute(sql.SQL("set local {} = {}").format(setting, sql.Literal(value)))
             for way in ("of_all", "of_scope"):
-                indexed = plan(filled, QUERIES[f"nearest_{kind}_{way}"], where, vector)
+                indexed = plan(filled, QUERIES[f"nearest_{kind}_{way}"], scope, vector)
                 assert f"Index Scan using {graph}" in indexed, f"{name}:\n{indexed}"
             # Settings that pin the one plan must not turn the other.
-            assert graph not in plan(filled, QUERIES[f"nearest_{kind}_exact"], where, vector)
+            assert graph not in plan(filled, QUERIES[f"nearest_{kind}_exact"], scope, vector)
 
 
 @pytest.mark.parametrize("kind", TABLES)

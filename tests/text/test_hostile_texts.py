@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall import selection
 from hermes_memory_pgvector.session import capture
-from hermes_memory_pgvector.text import cleaning, normalization, theme_names, tokenizer
+from hermes_memory_pgvector.text import cleaning, theme_names, tokenizer
 
 MARKS = "\u0301\u0316"
+
+
+def asked_words(text: str) -> list[str]:
+    return tokenizer.query(text, 64)
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        capture.small_talk, cleaning.without_recalled, tokenizer.document, tokenizer.query, theme_names.normalise,
+        capture.small_talk, cleaning.without_recalled, tokenizer.document, asked_words, theme_names.normalise,
         selection.comparable,
     ],
 )  # fmt: skip
@@ -54,10 +58,10 @@ TEXTS = st.text(st.sampled_from("ae \u0301\u0316\u1112\u1161\u11ab\u304b\u3099\u
 @given(st.lists(TEXTS, min_size=1, max_size=60))
 def test_the_normal_form_of_a_long_text_is_that_of_its_words(texts: list[str]) -> None:
     text = " ".join(texts * 20)
-    assert normalization.compatible(text) == unicodedata.normalize("NFKC", text)
+    assert cleaning.compatible(text) == unicodedata.normalize("NFKC", text)
 
 
 def test_a_thousand_characters_without_a_space_are_normal_but_where_they_are_cut() -> None:
     text = "\u304b\u3099" * 5000
-    differing = sum(map(str.__ne__, normalization.compatible(text), unicodedata.normalize("NFKC", text)))
+    differing = sum(map(str.__ne__, cleaning.compatible(text), unicodedata.normalize("NFKC", text)))
     assert differing == 0

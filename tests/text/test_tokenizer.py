@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.text import tokenizer
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
@@ -71,7 +72,7 @@ def test_tokens_of(text: str, expected: set[str]) -> None:
     ],
 )
 def test_what_is_written_one_way_is_found_asked_another(written: str, asked: str) -> None:
-    whole_or_all = tokenizer.query(asked).split()
+    whole_or_all = tokenizer.query(asked, WORDS_MAX)
     assert whole_or_all
     assert whole_or_all[0] in tokens(written)
 
@@ -82,13 +83,13 @@ def test_different_addresses_are_different_words() -> None:
 
 
 def test_a_question_of_several_characters_does_not_ask_for_each() -> None:
-    assert tokenizer.query("东京塔").split() == ["东京", "京塔"]
-    assert tokenizer.query("塔").split() == ["塔"]
+    assert tokenizer.query("东京塔", WORDS_MAX) == ["东京", "京塔"]
+    assert tokenizer.query("塔", WORDS_MAX) == ["塔"]
 
 
 @given(MESSY)
 def test_any_text_becomes_clean_tokens(text: str) -> None:
-    for result in (tokenizer.document(text), tokenizer.query(text)):
+    for result in (tokenizer.document(text), " ".join(tokenizer.query(text, WORDS_MAX))):
         result.encode()
         assert re.fullmatch(r"(\S+( \S+)*)?", result)
         assert not set(result) & set("\0-._/:@'\"<>&")
@@ -97,12 +98,12 @@ def test_any_text_becomes_clean_tokens(text: str) -> None:
 
 @given(MESSY)
 def test_a_text_is_found_by_all_of_itself(text: str) -> None:
-    assert set(tokenizer.query(text, tokens_max=10_000).split()) <= tokens(text)
+    assert set(tokenizer.query(text, 10_000)) <= tokens(text)
 
 
 @given(ANY_TEXT, IDENTIFIERS, ANY_TEXT)
 def test_every_identifier_of_a_document_is_found_whole(before: str, identifier: str, after: str) -> None:
-    asked = set(tokenizer.query(identifier, tokens_max=10_000).split())
+    asked = set(tokenizer.query(identifier, 10_000))
     assert asked <= tokens(f"{before} {identifier} {after}")
     assert re.sub(r"[\W_]", "", identifier).lower().isascii()
 
@@ -111,23 +112,23 @@ def test_long_identifiers_are_found_and_told_apart() -> None:
     one, other = "a" * 5_000 + "-1", "a" * 5_000 + "-2"
     assert all(len(token.encode()) <= 2_046 for token in tokens(one))
     assert tokens(one) != tokens(other)
-    assert set(tokenizer.query(one).split()) <= tokens(one)
+    assert set(tokenizer.query(one, WORDS_MAX)) <= tokens(one)
 
 
 @pytest.mark.parametrize("text", ["a-" * 100_000, "\ufdfa" * 100_000, "<" * 100_000, "aB" * 100_000, "1," * 100_000])
 def test_hostile_texts_are_bounded(text: str) -> None:
     assert len(tokenizer.document(text).encode()) <= tokenizer.DOCUMENT_BYTES_MAX
-    assert len(tokenizer.query(text).split()) <= tokenizer.QUERY_TOKENS_MAX
+    assert len(tokenizer.query(text, WORDS_MAX)) <= WORDS_MAX
 
 
 def test_a_document_of_many_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizer, "DOCUMENT_CHARS_MAX", 10**7)
+    monkeypatch.setattr(tokenizer, "TEXT_CHARS_MAX", 10**7)
     text = " ".join(f"word{i:x}" for i in range(100_000))
     assert len(tokenizer.document(text).encode()) <= tokenizer.DOCUMENT_BYTES_MAX
 
 
 def test_a_long_question_keeps_its_beginning_and_its_end() -> None:
-    asked = tokenizer.query("alpha " + " ".join(f"w{i}" for i in range(10_000)) + " omega").split()
-    assert len(asked) == tokenizer.QUERY_TOKENS_MAX
+    asked = tokenizer.query("alpha " + " ".join(f"w{i}" for i in range(10_000)) + " omega", WORDS_MAX)
+    assert len(asked) == WORDS_MAX
     assert asked[0] == "alpha"
     assert asked[-1] == "omega"

@@ -375,12 +375,12 @@ def test_a_long_text_is_as_similar_as_the_most_similar_of_its_chunks(ward: Ward,
     ward.insert("gravel kelp", "gravel sand", LONG + "\n\nwalrus tusk ivory")
     ((long,),) = ward.run("select id from conversations where length(content) > 100")
     work(ward.backfill(), Windowed(), lambda: ward.lacking() == (0, 0))
-    where = retrieval.Where("turns", Scope("ops", ("ops",)))
+    scope = Scope("ops", ("ops",))
     question = vector("walrus tusk ivory")
     with ward.database.transaction(5, 5) as connection:
-        size = retrieval.count(connection, where, 100)
-        alone = retrieval.nearest(connection, where, question, 10, way=way)
-        found = retrieval.nearest(connection, where, question, 10, way=way, pieces=size.pieces)
+        size = retrieval.count(connection, "turns", scope, 100)
+        alone = retrieval.nearest(connection, "turns", scope, question, 10, way=way)
+        found = retrieval.nearest(connection, "turns", scope, question, 10, way=way, pieces=size.pieces)
     assert size.pieces
     assert found["ops", long] > alone["ops", long] + 0.1
     assert next(iter(found)) == ("ops", long)
@@ -392,6 +392,6 @@ def test_chunks_are_read_by_their_own_theme_only(ward: Ward) -> None:
     work(ward.backfill(), Words(), lambda: ward.lacking() == (0, 0))
     with ward.database.transaction(5, 5) as connection:
         for theme, session in (("other", ""), ("ops", "another")):
-            where = retrieval.Where("turns", Scope(theme, (theme,), session))
+            scope = Scope(theme, (theme,), session)
             for way in get_args(retrieval.Way):
-                assert retrieval.nearest(connection, where, vector("kelp"), 10, way=way, pieces=True) == {}
+                assert retrieval.nearest(connection, "turns", scope, vector("kelp"), 10, way=way, pieces=True) == {}
