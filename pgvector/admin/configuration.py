@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,21 @@ def restored_on_error(home: Path) -> Iterator[None]:
 
     Raises SettingsError when a file cannot be read.
     """
-    environment = dict(os.environ)
     before = {path: _content(path) for path in (home / ".env", config_file(home), home / "config.yaml")}
-    try:
+    with ExitStack() as stack:
+        stack.callback(_restore, before, dict(os.environ))
         yield
-    except BaseException:
-        for path, content in before.items():
-            if content is None:
-                path.unlink(missing_ok=True)
-            elif _content(path) != content:
-                overwrite(path.resolve(), content[0])
-                path.chmod(content[1])
-        os.environ.update(environment)
-        raise
+        stack.pop_all()
+
+
+def _restore(files: Mapping[Path, tuple[str, int] | None], environment: Mapping[str, str]) -> None:
+    for path, content in files.items():
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif _content(path) != content:
+            overwrite(path.resolve(), content[0])
+            path.chmod(content[1])
+    os.environ.update(environment)
 
 
 def save(home: Path, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
