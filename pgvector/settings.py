@@ -84,7 +84,9 @@ class Settings(BaseModel):
     embed_dimensions: int = Field(
         0, ge=0, le=4000, description="Vector length of an unknown model; 0: ask the endpoint"
     )
-    embed_timeout_s: float = Field(20.0, ge=0.5, le=300, description="Longest wait for one embedding request")
+    embed_timeout_s: float = Field(
+        20.0, ge=0.5, le=300, description="Longest wait for one embedding request of backfill or set-up"
+    )
     embed_wait_s: float = Field(
         1.0, ge=0, le=60, description="A batch expected to take longer is stored first, embedded after"
     )

@@ -1,8 +1,11 @@
-"""The time limits of a recall. Those of a single connection are in store/connection."""
+"""The time limits of a recall: all of it, before a turn too, and the share of each step."""
 
 from __future__ import annotations
 
+import math
 import time
+
+from ..settings import Settings
 
 # Shares of the budget: until the database is ready, until what was just written is stored, and for the embedding.
 READY_SHARE = 0.5
@@ -17,10 +20,15 @@ DATABASE_AWAY_S_MAX = 0.3
 
 
 class Deadline:
-    """When the answer of a recall is due."""
+    """When the answer of a recall is due. A tool has `recall_budget_s`, a recall before a turn `before_turn`."""
 
     def __init__(self, budget_s: float) -> None:
         self._at = time.monotonic() + budget_s
+
+    @classmethod
+    def before_turn(cls, settings: Settings, *, database_away: bool) -> Deadline:
+        """The deadline of an ambient recall: `prefetch_budget_s`, or less while the database does not answer."""
+        return cls(min(settings.prefetch_budget_s, DATABASE_AWAY_S_MAX if database_away else math.inf))
 
     @property
     def left_s(self) -> float:

@@ -16,7 +16,7 @@ from ..settings import Settings
 from ..store.queries import Kind
 from ..text.cleaning import without_recalled
 from . import render
-from .deadline import DATABASE_AWAY_S_MAX, Deadline
+from .deadline import Deadline
 
 RecallCallable: TypeAlias = Callable[[Kind, RecallRequest], Recall]
 
@@ -63,8 +63,7 @@ class Prefetch:
     def before_turn(self, theme: str, query: str, session_id: str) -> Recall:
         """The best entries and, by setting, turns of other conversations, within `prefetch_budget_s`."""
         settings = self._settings
-        budget_s = settings.prefetch_budget_s
-        due = Deadline(min(budget_s, DATABASE_AWAY_S_MAX) if self._database_away() else budget_s)
+        due = Deadline.before_turn(settings, database_away=self._database_away())
         with self._lock:
             started = self._started.get((theme, session_id))
         # The model has the turns of the running conversation in its context.

@@ -1,13 +1,14 @@
-"""The JSON that a tool answers: hits and entries as quoted data of a bounded size. Pure."""
+"""The JSON that each tool answers: hits and entries as quoted data of a bounded size. Pure."""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from ..model import Hit, Metadata, Recall
+from ..model import TARGETS, Add, Hit, Metadata, Recall
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
 from ..store.entries import Entry
 from ..text import times
@@ -41,8 +42,52 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
     return answer
 
 
-def of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
-    """Stored entries as `list_memories` and `forget` show them, in the same bounds as the answer of a recall."""
+def of_accepted(event: Add) -> dict[str, Any]:
+    """The answer of `remember` about an entry that is in the outbox."""
+    return {
+        "status": "accepted",
+        "theme": event.theme,
+        "time": times.utc_text(event.at),
+        "source": _source(event.metadata),
+        "target": event.target,
+    }
+
+
+def of_stored(found: Entry, event: Add) -> dict[str, Any]:
+    """What `remember` adds about an entry that is stored."""
+    known = {"already_there": True} if found.created_at != event.at else {}
+    return {"status": "stored", "id": found.id, **known}
+
+
+def of_unstored(waited_s: float) -> dict[str, Any]:
+    """What `remember` adds when the entry is not stored yet. The cause is for operators only: it may name hosts."""
+    return {"degraded": [f"not stored within {waited_s:g} s; it will be stored later"]}
+
+
+def of_forgotten(removed: Entry, chars_max: int, *, file: str) -> dict[str, Any]:
+    """The answer of `forget`. `file` is the memory file that still has the entry; empty when there is none."""
+    answer = {"status": "forgotten", **_of_entries([removed], chars_max)[0]}
+    return answer | ({"note": f"it is still in {file}; remove it there with the memory tool"} if file else {})
+
+
+def of_list(
+    theme: str, counts: Mapping[str, tuple[int, datetime]], found: Sequence[Entry], limit: int, chars_max: int
+) -> dict[str, Any]:
+    """The answer of `list_memories`: `counts` and last change by target, and the newest entries, at most `limit`."""
+    shown = _of_entries(found, chars_max)
+    rest = {"next": shown[-1]["id"]} if shown and (len(found) == limit or len(shown) < len(found)) else {}
+    last_change = max((at for _, at in counts.values()), default=None)
+    return {
+        "theme": theme,
+        "counts": {target: counts[target][0] if target in counts else 0 for target in TARGETS},
+        "newest": last_change and times.utc_text(last_change),
+        "entries": shown,
+        **rest,
+    }
+
+
+def _of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
+    """Stored entries, in the same bounds as the answer of a recall."""
     hits = tuple(
         Hit(
             id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, target=entry.target,
@@ -103,7 +148,7 @@ def _frame(hit: Hit, passage: str) -> dict[str, Any]:
     if hit.said > 1:
         frame["said"] = hit.said
     if hit.target:
-        frame |= {"target": hit.target, "source": source(hit.metadata)}
+        frame |= {"target": hit.target, "source": _source(hit.metadata)}
     else:
         frame |= {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
     if passage != hit.content:
@@ -111,7 +156,7 @@ def _frame(hit: Hit, passage: str) -> dict[str, Any]:
     return frame
 
 
-def source(metadata: Metadata) -> str:
+def _source(metadata: Metadata) -> str:
     """The origin of an entry: `memory tool`, `file`, `remember`, `undo`, or `database` (inserted by hand)."""
     return safe_line(str(metadata.get("origin") or ("memory tool" if metadata else "database")), 20)
 

@@ -9,7 +9,6 @@ from ..mirror.home import FILES
 from ..model import TARGETS, Add, Caller, Target, now
 from ..runtime import Runtime
 from ..store.entries import count_by_target, delete, entry_with, newest
-from ..text import times
 from ..text.cleaning import clean
 from . import answers
 from . import arguments as given
@@ -79,14 +78,7 @@ def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str
     )
     if not runtime.accept(event):
         raise DatabaseUnavailable("nothing is stored: the spool is full or cannot be written")
-    answer = {
-        "status": "accepted",
-        "theme": caller.theme,
-        "time": times.utc_text(event.at),
-        "source": answers.source(origin),
-        "target": target,
-    }
-    return answer | (_when_stored(runtime, event) if wait else {})
+    return answers.of_accepted(event) | (_when_stored(runtime, event) if wait else {})
 
 
 def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
@@ -96,10 +88,8 @@ def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
             found = entry_with(connection, event.theme, event.target, event.content)
         if found is not None:
-            known = {"already_there": True} if found.created_at != event.at else {}
-            return {"status": "stored", "id": found.id, **known}
-    # The cause is for operators only: it may name hosts and roles.
-    return {"degraded": [f"not stored within {budget_s:g} s; it will be stored later"]}
+            return answers.of_stored(found, event)
+    return answers.of_unstored(budget_s)
 
 
 def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
@@ -112,11 +102,9 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
         removed = delete(connection, caller.theme, number, session_id=caller.session_id, at=at)
     if removed is None:
         raise BadArgument(f"id is {number}; the memory of theme {caller.theme} has no such entry")
-    answer = {"status": "forgotten", **answers.of_entries([removed], runtime.settings.recall_chars_max)[0]}
     target: Target = "user" if removed.target == "user" else "memory"
-    if removed.home == runtime.home.id and removed.content in (runtime.home.entries(target) or ()):
-        answer["note"] = f"it is still in {FILES[target]}; remove it there with the memory tool"
-    return answer
+    held = removed.home == runtime.home.id and removed.content in (runtime.home.entries(target) or ())
+    return answers.of_forgotten(removed, runtime.settings.recall_chars_max, file=FILES[target] if held else "")
 
 
 def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
@@ -129,13 +117,4 @@ def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dic
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
         counts = count_by_target(connection, caller.theme)
         found = newest(connection, caller.theme, limit, target=target, before=before)
-    shown = answers.of_entries(found, runtime.settings.recall_chars_max)
-    rest = {"next": shown[-1]["id"]} if shown and (len(found) == limit or len(shown) < len(found)) else {}
-    last_change = max((at for _, at in counts.values()), default=None)
-    return {
-        "theme": caller.theme,
-        "counts": {target: counts[target][0] if target in counts else 0 for target in TARGETS},
-        "newest": last_change and times.utc_text(last_change),
-        "entries": shown,
-        **rest,
-    }
+    return answers.of_list(caller.theme, counts, found, limit, runtime.settings.recall_chars_max)
