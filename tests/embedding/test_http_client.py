@@ -127,7 +127,7 @@ def served() -> Iterator[Callable[..., Server]]:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with a certificate for 127.0.0.1 and its key."""
     file = tmp_path_factory.mktemp("tls") / "server.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -noenc -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
     subprocess.run([*command.split(), "-keyout", file, "-out", f"{file}.crt"], check=True, capture_output=True)
     file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
     return file

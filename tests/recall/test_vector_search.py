@@ -25,7 +25,7 @@ from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT, Recaller
 from hermes_memory_pgvector.recall.word_search import WordMatches
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, theme_index
-from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.connection.database import Database, part
 from hermes_memory_pgvector.store.queries import QUERIES, index_name
 from hermes_memory_pgvector.store.retrieval import Size, parameters_of
 from hermes_memory_pgvector.store.schema.preflight import admin_connection
@@ -153,6 +153,19 @@ def explained(connection: Connection, statement: str, scope: Scope, settings: di
         question = str(Spoken().embed_query("zqa", 1))
         parameters = {**parameters_of(scope), "vector": question, "limit": SEARCH_LIMIT}
         return "\n".join(line for (line,) in connection.execute("explain " + statement, parameters))  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="psycopg traces messages on Linux only")
+def test_a_part_of_a_transaction_costs_two_round_trips(database: str, tmp_path: Path) -> None:
+    messages = tmp_path / "messages"
+    store = Database(Settings(dsn=database), tmp_path)  # type: ignore[arg-type]
+    with store.transaction(5, 5) as connection, messages.open("w") as file:
+        connection.pgconn.trace(file.fileno())
+        with part(connection, 1):
+            pass
+        connection.pgconn.untrace()
+    store.close()
+    assert messages.read_text().count("ReadyForQuery") == 2
 
 
 def test_exact_search_reads_vectors_alone(crowded: str) -> None:

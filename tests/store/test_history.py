@@ -19,7 +19,7 @@ from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import rows, upkeep
+from hermes_memory_pgvector.store import entries, rows, statistics, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
@@ -170,6 +170,27 @@ def test_a_remove_that_comes_twice_is_in_the_history_once(memory: Memory) -> Non
     memory.apply(event)
     memory.apply(remove("tea", 11))
     assert memory.past() == [("removed", "tea")]
+
+
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "0044-03-15 BC", "20000-01-01"])
+def test_entries_of_times_that_python_does_not_have_are_listed_and_changed(memory: Memory, time: str) -> None:
+    for content in "abc":
+        memory.psql(
+            "insert into memory_entries (agent_identity, home, target, content, created_at, updated_at) "
+            "values ('ops', '', 'memory', %s, %s, %s)", content, time, time,
+        )  # fmt: skip
+    memory.apply(
+        Remove(theme="ops", home="A", target="memory", previous="a"),
+        Replace(theme="ops", home="A", target="memory", content="B", previous="b"),
+    )
+    with memory.database.connection(5) as connection:
+        assert [entry.content for entry in entries.newest(connection, "ops", 5)] == ["B", "c"]
+        assert entries.count_by_target(connection, "ops")["memory"][0] == 2
+        assert [(theme.theme, theme.entries) for theme in statistics.themes(connection, 5)] == [("ops", 2)]
+        found = entries.entry_with(connection, "ops", "memory", "c")
+        assert found is not None
+        assert entries.delete(connection, "ops", found.id, session_id="s", at=datetime.now(UTC)) == found
+        assert {past.content for past in entries.past_entries(connection, 5)} == {"a", "b", "c"}
 
 
 def test_old_history_is_pruned(memory: Memory) -> None:

@@ -44,7 +44,7 @@ def program(name: str) -> Path:
 
 
 def server_programs(deadline: float) -> Path:
-    """The folder of initdb and postgres, which the server's account can run.
+    """The folder of initdb, pg_ctl and postgres, which the server's account can run.
 
     For root it is a copy, because the server's account usually cannot read root's Python environment. The copy is made
     on first use and shared by all homes.

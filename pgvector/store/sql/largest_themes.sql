@@ -1,6 +1,7 @@
 -- Each count reads one index only, never the wide rows.
 select agent_identity as theme, sum(entries)::bigint as entries, sum(turns)::bigint as turns,
-       sum(without_vector)::bigint as without_vector, max(latest) as latest
+       sum(without_vector)::bigint as without_vector,
+       greatest('0001-01-03', least('9999-12-29', max(latest))) as latest
 from (
   select agent_identity, count(*) as entries, 0 as turns, 0 as without_vector, max(created_at) as latest
   from memory_entries group by agent_identity

@@ -1,5 +1,7 @@
 -- Highest ids first: what was stored or changed last.
-select agent_identity as theme, id, home, target, content, created_at, updated_at, metadata
+select agent_identity as theme, id, home, target, content, metadata,
+       greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
+       greatest('0001-01-03', least('9999-12-29', updated_at)) as updated_at
 from memory_entries
 where agent_identity = %(theme)s and (%(target)s = '' or target = %(target)s)
   and (%(before)s::bigint is null or id < %(before)s)

@@ -1,5 +1,6 @@
-select id, agent_identity as theme, entry_id, home, target, content, created_at, updated_at, metadata, gone_at, how,
-       session_id, replaced_by
+select id, agent_identity as theme, entry_id, home, target, content, metadata, gone_at, how, session_id, replaced_by,
+       greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
+       greatest('0001-01-03', least('9999-12-29', updated_at)) as updated_at
 from memory_history
 where (%(theme)s = '' or agent_identity = %(theme)s)
   and (%(target)s = '' or target = %(target)s)
