@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable
@@ -42,6 +43,24 @@ def test_one_of_many_processes_takes_over_an_orphan(
         process.kill()
         process.wait()
     assert taken_over(tmp_path) == list(range(10))
+
+
+def test_a_spool_that_its_owner_removes_meanwhile_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = make(tmp_path)
+    owner.append(turn(1))
+    owner.acknowledge(owner.take(1))
+
+    def flock(fd: int, operation: int) -> None:
+        owner.close()
+        locked(fd, operation)
+
+    locked = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert taken_over(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    assert "lost" not in caplog.text
 
 
 def test_a_process_that_stops_half_way_leaves_the_rest_of_an_orphan_to_the_next(tmp_path: Path) -> None:
