@@ -212,9 +212,9 @@ class Spool:
         try:
             self._write(record)
         except OSError:
-            if self._acknowledged != self._end or self._end.offset == 0:
+            if waiting or self._acknowledged.offset == 0:
                 raise
-            # The disk is full, but everything in this segment is stored, so it can be deleted. The next one has a fresh
+            # The disk is full, but all records are stored, so their segments can be deleted. The next one has a fresh
             # number: after a crash, an old acknowledged offset in a truncated segment could skip new records.
             self._open_next_segment()
             self._closed_segments = {}

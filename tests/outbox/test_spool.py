@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -196,6 +197,32 @@ def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
     assert line(process) == "[0, 1, 2, 8, 9, 10] 3"
     process.wait()
     assert taken_over(tmp_path) == [8, 9, 10]
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_disk_that_is_full_of_stored_segments_takes_events_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pending: bool
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    spool = make(tmp_path)
+    size = len(frame(turn(0)))
+    while spool._end.offset < 1_000:
+        assert spool.append(turn(0))
+
+    def write(fd: int, record: bytes) -> int:
+        if sum(path.stat().st_size for path in tmp_path.rglob("*.log")) > 900:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return written(fd, record)
+
+    written = os.write
+    monkeypatch.setattr(os, "write", write)
+    # A refused event may have begun the next segment before the others were stored.
+    assert not (pending and spool.append(turn(1)))
+    drained(spool)
+    accepted = [number for number in range(2, 20) if spool.append(turn(number))]
+    assert len(accepted) == 900 // size + 1
+    die(spool)
+    assert taken_over(tmp_path) == accepted
 
 
 def test_refusals_are_logged_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
