@@ -8,6 +8,7 @@ import stat
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,35 @@ def test_a_batch_is_given_out_once_until_rewound(tmp_path: Path) -> None:
     spool.rewind()
     spool.append(turn(8))
     assert drained(spool) == list(range(2, 9))
+    spool.close()
+
+
+def test_no_event_counts_as_settled_while_it_is_appended_or_read(tmp_path: Path) -> None:
+    class Switching(deque[Record]):
+        """Another thread looks at the spool, or reads it, where the interpreter may switch to it."""
+
+        def append(self, record: Record) -> None:
+            settled.append(spool.appended - spool.pending)
+            super().append(record)
+
+        def __len__(self) -> int:
+            length = super().__len__()
+            if reading:
+                reading.pop()
+                assert numbers(spool.take(9)) == [1, 2]
+            return length
+
+    settled: list[int] = []
+    reading: list[bool] = []
+    spool = make(tmp_path, window_max=1)
+    spool._held = Switching()
+    for number in range(3):
+        assert spool.append(turn(number))
+    assert numbers(spool.take(9)) == [0]
+    reading.append(True)
+    assert spool.pending >= 3
+    assert spool.pending == 3
+    assert settled == [0]
     spool.close()
 
 
