@@ -152,7 +152,8 @@ class Spool:
     def close(self) -> None:
         """Release the files. An empty folder is removed; any other is left to the next process."""
         with self._lock:
-            self._check_folder()
+            with contextlib.suppress(OSError):
+                self._check_folder()
             # These are in memory only, because their folder was deleted.
             lost = sum(record.position <= self._first for record in self._held)
             if lost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -74,6 +75,24 @@ def test_a_process_that_stops_half_way_leaves_the_rest_of_an_orphan_to_the_next(
     assert orphan.pending == 3
     orphan.close()
     assert taken_over(tmp_path) == list(range(4, 10))
+
+
+def test_an_orphan_on_a_broken_disk_is_left_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = make(tmp_path)
+    spool.append(turn(1))
+    die(spool)
+    (orphan,) = orphans(tmp_path)
+
+    def broken(path: Path) -> bool:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", broken)
+        assert orphan.take(1) == []
+        orphan.close()
+    assert taken_over(tmp_path) == [1]
 
 
 def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_is_removed(tmp_path: Path) -> None:
