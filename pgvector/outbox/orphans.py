@@ -99,6 +99,8 @@ def _take_over(path: Path) -> OrphanSpool | None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Its owner may have stored and removed it since the lock was opened.
+        os.stat(path / "lock")
         return OrphanSpool(path, fd)
     except OSError:
         os.close(fd)

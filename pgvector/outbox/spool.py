@@ -72,7 +72,8 @@ class Spool:
     @property
     def pending(self) -> int:
         """The events that are not acknowledged."""
-        return len(self._held) + self._on_disk
+        # In this order, because a record that is read from disk meanwhile must not be missed.
+        return self._on_disk + len(self._held)
 
     def ensure_folder(self) -> Path | None:
         """The folder, made now if it does not exist, so that other processes see this one. Raises OSError."""
@@ -91,13 +92,14 @@ class Spool:
                     reason = error.strerror or type(error).__name__
                     log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", reason)
                 return False
-            self.appended += 1
             waiting = len(self._held) - self._taken
             if self._on_disk == 0 and waiting < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
                 self._held.append(Record(self._end, event))
                 self._read = self._end
             else:
                 self._on_disk += 1
+            # Last, because what was appended and is not pending counts as settled.
+            self.appended += 1
             return True
 
     def counts(self) -> tuple[int, int]:
@@ -150,7 +152,8 @@ class Spool:
     def close(self) -> None:
         """Release the files. An empty folder is removed; any other is left to the next process."""
         with self._lock:
-            self._check_folder()
+            with contextlib.suppress(OSError):
+                self._check_folder()
             # These are in memory only, because their folder was deleted.
             lost = sum(record.position <= self._first for record in self._held)
             if lost:
@@ -212,9 +215,9 @@ class Spool:
         try:
             self._write(record)
         except OSError:
-            if self._acknowledged != self._end or self._end.offset == 0:
+            if waiting or self._acknowledged.offset == 0:
                 raise
-            # The disk is full, but everything in this segment is stored, so it can be deleted. The next one has a fresh
+            # The disk is full, but all records are stored, so their segments can be deleted. The next one has a fresh
             # number: after a crash, an old acknowledged offset in a truncated segment could skip new records.
             self._open_next_segment()
             self._closed_segments = {}
@@ -269,9 +272,9 @@ class MemoryQueue(Spool):
         with self._lock:
             if self.pending >= self._window_max:
                 return False
-            self.appended += 1
             self._end = Position(self._end.segment + 1, 0)
             self._held.append(Record(self._end, event))
+            self.appended += 1
             return True
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ class Backfill:
         self._database, self._executor, self._settings, self._wake = database, executor, settings, wake
         self._holder = uuid4().hex
         self._holds_lease = self._had_embedder = False
-        self._next_at = self._count_at = 0.0
+        self._next_at = self._count_at = self._renew_at = 0.0
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
         self._texts_max = REQUEST_TEXTS_MAX
         self._skipped: LRUCache[tuple[Kind, int], None] = LRUCache(SKIPPED_MAX)
@@ -105,14 +105,11 @@ class Backfill:
             if not found:
                 self._release(connection)
                 return
-            texts = self._texts(found, most)
-            # The requests must not outlast it.
-            expected_s = 2 * embedder.seconds_per_text * sum(map(len, texts))
-            seconds = max(LEASE_S_MIN, 1.5 * self._settings.embed_timeout_s, expected_s)
-            self._holds_lease = upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, seconds)
+            self._claim(connection)
         if not self._holds_lease:
             self.back_off()
             return
+        texts = self._texts(found, most)
         request = self._executor.submit(self._embed, embedder, texts, most)
         request.add_done_callback(lambda _: self._wake())
         self._work = found[: len(texts)], request
@@ -137,8 +134,12 @@ class Backfill:
         return [list(islice(left, len(own))) for own in texts]
 
     def _collect(self, rows: list[upkeep.Unembedded], request: Future[list[list[Vector]]]) -> bool:
-        """Store the vectors once they have come."""
+        """Store the vectors once they have come; renew the lease meanwhile, because a long row has many requests."""
         if not request.done():
+            if time.monotonic() >= self._renew_at:
+                limit_s = self._settings.connect_timeout_s
+                with contextlib.suppress(PgvectorError), self._database.connection(limit_s) as connection:
+                    self._claim(connection)
             return False
         self._work, self._next_at = None, 0.0
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
@@ -185,6 +186,12 @@ class Backfill:
             if upkeep.claim(connection, upkeep.PRUNE_LEASE, self._holder, PRUNE_INTERVAL_S):
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
                 upkeep.prune_history(connection, self._settings.history_days)
+
+    def _claim(self, connection: Connection) -> None:
+        """Take or renew the lease. It is short, because a killed process keeps it until it expires."""
+        seconds = max(LEASE_S_MIN, 1.5 * self._settings.embed_timeout_s)
+        self._renew_at = time.monotonic() + seconds / 2
+        self._holds_lease = upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, seconds)
 
     def _release(self, connection: Connection) -> None:
         if self._holds_lease:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable
@@ -44,6 +46,24 @@ def test_one_of_many_processes_takes_over_an_orphan(
     assert taken_over(tmp_path) == list(range(10))
 
 
+def test_a_spool_that_its_owner_removes_meanwhile_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = make(tmp_path)
+    owner.append(turn(1))
+    owner.acknowledge(owner.take(1))
+
+    def flock(fd: int, operation: int) -> None:
+        owner.close()
+        locked(fd, operation)
+
+    locked = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert taken_over(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    assert "lost" not in caplog.text
+
+
 def test_a_process_that_stops_half_way_leaves_the_rest_of_an_orphan_to_the_next(tmp_path: Path) -> None:
     spool = make(tmp_path)
     for number in range(10):
@@ -55,6 +75,24 @@ def test_a_process_that_stops_half_way_leaves_the_rest_of_an_orphan_to_the_next(
     assert orphan.pending == 3
     orphan.close()
     assert taken_over(tmp_path) == list(range(4, 10))
+
+
+def test_an_orphan_on_a_broken_disk_is_left_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = make(tmp_path)
+    spool.append(turn(1))
+    die(spool)
+    (orphan,) = orphans(tmp_path)
+
+    def broken(path: Path) -> bool:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", broken)
+        assert orphan.take(1) == []
+        orphan.close()
+    assert taken_over(tmp_path) == [1]
 
 
 def test_an_orphan_torn_by_a_crash_gives_its_whole_records_and_is_removed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import stat
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,35 @@ def test_a_batch_is_given_out_once_until_rewound(tmp_path: Path) -> None:
     spool.rewind()
     spool.append(turn(8))
     assert drained(spool) == list(range(2, 9))
+    spool.close()
+
+
+def test_no_event_counts_as_settled_while_it_is_appended_or_read(tmp_path: Path) -> None:
+    class Switching(deque[Record]):
+        """Another thread looks at the spool, or reads it, where the interpreter may switch to it."""
+
+        def append(self, record: Record) -> None:
+            settled.append(spool.appended - spool.pending)
+            super().append(record)
+
+        def __len__(self) -> int:
+            length = super().__len__()
+            if reading:
+                reading.pop()
+                assert numbers(spool.take(9)) == [1, 2]
+            return length
+
+    settled: list[int] = []
+    reading: list[bool] = []
+    spool = make(tmp_path, window_max=1)
+    spool._held = Switching()
+    for number in range(3):
+        assert spool.append(turn(number))
+    assert numbers(spool.take(9)) == [0]
+    reading.append(True)
+    assert spool.pending >= 3
+    assert spool.pending == 3
+    assert settled == [0]
     spool.close()
 
 
@@ -196,6 +227,32 @@ def test_a_disk_that_is_full_of_what_is_stored_takes_events_again(
     assert line(process) == "[0, 1, 2, 8, 9, 10] 3"
     process.wait()
     assert taken_over(tmp_path) == [8, 9, 10]
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_disk_that_is_full_of_stored_segments_takes_events_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pending: bool
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    spool = make(tmp_path)
+    size = len(frame(turn(0)))
+    while spool._end.offset < 1_000:
+        assert spool.append(turn(0))
+
+    def write(fd: int, record: bytes) -> int:
+        if sum(path.stat().st_size for path in tmp_path.rglob("*.log")) > 900:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return written(fd, record)
+
+    written = os.write
+    monkeypatch.setattr(os, "write", write)
+    # A refused event may have begun the next segment before the others were stored.
+    assert not (pending and spool.append(turn(1)))
+    drained(spool)
+    accepted = [number for number in range(2, 20) if spool.append(turn(number))]
+    assert len(accepted) == 900 // size + 1
+    die(spool)
+    assert taken_over(tmp_path) == accepted
 
 
 def test_refusals_are_logged_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

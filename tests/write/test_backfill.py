@@ -261,6 +261,28 @@ def test_one_of_two_processes_requests_the_vectors(ward: Ward) -> None:
     work(second, quiet, lambda: ward.lacking() == (0, 0))
 
 
+def test_the_lease_lasts_as_long_as_the_requests_for_a_long_row(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Words):
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            time.sleep(1.0)
+            return super().embed_passages(texts, timeout_s)
+
+    monkeypatch.setattr(backfill, "LEASE_S_MIN", 2.0)
+    ward.settings = ward.settings.model_copy(update={"embed_timeout_s": 1.2, "embed_batch_max": 1})
+    ward.insert(LONG)
+    first, second, slow, quiet = ward.backfill(), ward.backfill(), Slow(), Words()
+    work(first, slow, lambda: bool(slow.requests))
+
+    def both_done() -> bool:
+        second.run_soon()
+        step(second, quiet)
+        return ward.lacking() == (0, 0)
+
+    work(first, slow, both_done)
+    assert quiet.requests == []
+    assert len(slow.requests) > backfill.LEASE_S_MIN
+
+
 def test_processes_share_the_adding_of_words(ward: Ward) -> None:
     ward.insert(*(f"row {number}" for number in range(6)))
     with ward.database.transaction(10, 20) as one, ward.database.transaction(10, 20) as two:
