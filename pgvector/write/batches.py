@@ -1,30 +1,26 @@
-"""Batches on their way into rows: validated, embedded, written; what Postgres refuses becomes a dead letter."""
+"""Batches on their way into rows: validated, embedded, written, acknowledged."""
 
 from __future__ import annotations
 
 import logging
-import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
 from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
-from ..errors import BadEvent, PgvectorError, Refused, TooSlow, Unavailable
-from ..model import Event, TurnTaken, Vector
-from ..outbox.codec import encode
+from ..errors import BadEvent, PgvectorError, Refused, Unavailable
+from ..model import Event, TurnTaken
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.heartbeat import WriterStatus
-from ..outbox.segments import Record
 from ..outbox.spool import Spool
 from ..settings import Settings
-from ..store import rows
 from ..store.connection.database import Database
-from ..store.passages import CONTEXT_CHARS_MAX, Passage, PreparedEvent, prepare
+from ..store.passages import CONTEXT_CHARS_MAX, Passage, prepare
+from . import refusals
+from .batch import Batch, passages_of
 from .sources import Sources
 from .validation import validate
 
@@ -33,48 +29,6 @@ log = logging.getLogger("hermes.pgvector")
 BATCHES_MAX = EMBED_THREADS_MAX = 2
 SESSIONS_MAX = 1000
 UNEXPECTED_MAX = 5
-UNEXPECTED = "an unexpected error; the log names it"
-
-
-@dataclass(slots=True)
-class Batch:
-    """Records of one spool on their way into rows.
-
-    A record goes from `unprepared` to `prepared` or `rejected`, and from there when it is settled, so a retry repeats
-    nothing. `rejected` are dead letters as (name, reason, raw). `counts` are added to the status when all is settled.
-    """
-
-    source: Spool
-    records: list[Record]
-    unprepared: deque[Record]
-    prepared: list[PreparedEvent] = field(default_factory=list)
-    rejected: deque[tuple[str, str, str]] = field(default_factory=deque)
-    request: Future[list[Vector]] | None = None
-    # How many events one transaction may have.
-    part_max: int = sys.maxsize
-    unexpected: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def reject(self, record: Record, reason: str) -> None:
-        """Make a dead letter of a record."""
-        if record.event is not None:
-            self.reject_event(record.event, reason)
-            return
-        folder = self.source.folder
-        name = f"damaged-{folder.name if folder else 'own'}-{record.position.segment}-{record.position.offset}"
-        self.rejected.append((name, reason, record.raw.decode("latin-1")))
-
-    def reject_event(self, event: Event, reason: str) -> None:
-        """Make a dead letter of an event."""
-        self.rejected.append((event.id, reason, encode(event).decode("ascii")))
-
-    def isolate(self) -> None:
-        """Have the events tried one by one, and reject the one that fails alone: it would block the queue for ever."""
-        if self.unprepared:
-            self.reject(self.unprepared.popleft(), UNEXPECTED)
-        elif self.part_max == 1 and self.prepared:
-            self.reject_event(self.prepared.pop(0).event, UNEXPECTED)
-        self.part_max, self.unexpected = 1, 0
 
 
 class BatchProcessor:
@@ -116,18 +70,19 @@ class BatchProcessor:
             return not self.sources.orphans_done
         batch = self._batches[0]
         if batch.unexpected >= UNEXPECTED_MAX:
-            batch.isolate()
+            refusals.isolate(batch)
         batch.unexpected += 1
         try:
             if batch.unprepared:
                 self._prepare(batch, embedder)
             self._collect_vectors(batch)
-            self._write(batch)
-            self._keep_rejected(batch)
+            refusals.write(batch, self.database, self.settings)
+            refusals.keep(batch, self.dead_letters)
         except (PgvectorError, OSError):
             batch.unexpected -= 1
             raise
         self._batches.popleft()
+        self.unembedded |= batch.unembedded
         self.status.add(**batch.counts, adopted=0 if batch.source is self.spool else len(batch.records))
         batch.source.acknowledge(batch.records)
         self.status.notify()
@@ -148,9 +103,9 @@ class BatchProcessor:
                     raise BadEvent("the record in the spool is damaged")
                 event = self._rename(validate(record.event, self.settings))
             except BadEvent as error:
-                batch.reject(record, str(error))
+                refusals.reject(batch, record, str(error))
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
-                batch.reject(record, f"its values are not of the expected kind ({type(error).__name__})")
+                refusals.reject(batch, record, f"its values are not of the expected kind ({type(error).__name__})")
             else:
                 batch.prepared.append(prepare(event, self._text_before(event)))
             batch.unprepared.popleft()
@@ -188,49 +143,4 @@ class BatchProcessor:
 
     def _to_embed(self, batch: Batch) -> list[Passage]:
         """The passages that are embedded before they are stored; those of many chunks are left to the backfill."""
-        return [passage for passage in _passages(batch.prepared) if not passage.chunks(self.settings)]
-
-    def _write(self, batch: Batch) -> None:
-        """Write the batch; when Postgres refuses it, in halves, until the bad event is alone and is rejected.
-
-        What is too slow as a whole is tried in halves at the next attempt: it may only have waited for a lock.
-        """
-        limits = self.settings.connect_timeout_s, self.settings.statement_timeout_s
-        size = batch.part_max
-        while batch.prepared:
-            part = batch.prepared[:size]
-            try:
-                with self.database.transaction(*limits) as connection:
-                    fresh = rows.apply(connection, part)
-            except TooSlow:
-                batch.part_max = max(1, len(part) // 2)
-                raise
-            except BadEvent as error:
-                if len(part) > 1:
-                    size = len(part) // 2
-                    continue
-                if any(passage.vector for passage in part[0].passages):
-                    # The vectors may be what does not fit; then those of the whole batch do not.
-                    for passage in _passages(batch.prepared):
-                        passage.vector = None
-                    continue
-                batch.reject_event(part[0].event, str(error))
-            else:
-                batch.counts.update(applied=fresh, already_there=len(part) - fresh)
-                self.unembedded |= any(passage.vector is None for passage in _passages(part))
-            del batch.prepared[: len(part)]
-            size = batch.part_max
-
-    def _keep_rejected(self, batch: Batch) -> None:
-        while batch.rejected:
-            name, reason, raw = batch.rejected[0]
-            if not self.dead_letters.keep(name, reason, raw):
-                folder = self.dead_letters.folder
-                raise OSError(f"{folder} is full or cannot be written: free it, nothing is lost meanwhile")
-            log.warning("an event was moved to the dead letters: %s; run: hermes-pgvector doctor", reason)
-            batch.counts.update(set_aside=1)
-            batch.rejected.popleft()
-
-
-def _passages(events: list[PreparedEvent]) -> list[Passage]:
-    return [passage for event in events for passage in event.passages]
+        return [passage for passage in passages_of(batch.prepared) if not passage.chunks(self.settings)]

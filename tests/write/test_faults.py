@@ -36,6 +36,7 @@ from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, availab
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema.migrations import migrate
 from hermes_memory_pgvector.write import batches as batches_module
+from hermes_memory_pgvector.write import refusals
 from hermes_memory_pgvector.write import writer as writer_module
 from hermes_memory_pgvector.write.batches import BatchProcessor
 from hermes_memory_pgvector.write.writer import AsyncWriter
@@ -147,7 +148,7 @@ def test_an_event_with_an_unexpected_error_becomes_a_dead_letter_and_the_others_
         assert runtime.accept(turn(number))
     wait_for(lambda: runtime.writer.counters.set_aside == 1)
     (letter,) = runtime.dead_letters
-    assert letter.reason == batches_module.UNEXPECTED
+    assert letter.reason == refusals.UNEXPECTED
     assert runtime.writer.flush(10)
     assert turns_stored(database) == {
         text: 1 for number in (0, 2) for text in (turn(number).user, turn(number).assistant)
