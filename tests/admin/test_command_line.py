@@ -267,6 +267,26 @@ def test_doctor_sees_dead_letters_and_an_active_plugin(home: Path) -> None:
     assert checks["provider"]["verdict"] == checks["plugin"]["verdict"] == "ok"
 
 
+def test_doctor_shows_the_beginning_of_a_long_reason(home: Path) -> None:
+    aside = home / "pgvector" / "aside"
+    aside.mkdir(parents=True)
+    (aside / "1.json").write_text(json.dumps({"reason": f"Postgres refuses {'x' * 5_000}", "event": "{}"}))
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    (found,) = (check["found"] for check in outcome.document["checks"] if check["name"] == "dead letters")
+    assert "Postgres refuses x" in found
+    assert len(found) < 300
+
+
+def test_doctor_reports_an_embedder_that_the_settings_cannot_make(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_KEY_ENV", "A_KEY_THAT_NOBODY_SET")
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    (check,) = (check for check in outcome.document["checks"] if check["name"] == "embedder")
+    assert outcome.code == 1
+    assert check["verdict"] == "problem"
+    assert "A_KEY_THAT_NOBODY_SET" in check["remedy"]
+
+
 @pytest.mark.parametrize(
     ("processes", "bytes_each", "verdict"), [(3, 300_000, "ok"), (2, 600_000, "problem")], ids=["many", "full"]
 )
