@@ -859,3 +859,26 @@ def test_a_statement_that_is_never_answered_is_given_up_also_outside_of_a_transa
         assert time.monotonic() - began < 15
         with opened.connection(5) as connection:
             assert connection.execute("select 1 as one").fetchone() == {"one": 1}
+
+
+def test_a_server_that_stops_while_it_names_its_types_is_given_up(
+    database: str, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if server.bin is None:
+        pytest.skip("the processes of the tested server cannot be stopped")
+    monkeypatch.setattr(f"{Database.__module__}.ANSWER_S_MAX", 0.5)
+    asking = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    opened = Database(Settings(dsn=database, connect_timeout_s=1), tmp_path)  # type: ignore[arg-type]
+    with closing(opened), psycopg.connect(database) as other:
+        other.execute("lock table pg_type")
+        with pytest.raises(DatabaseUnavailable), opened.connection(0.2):
+            pass
+        wait_for(lambda: other.execute(asking).fetchone() is not None)
+        ((pid,),) = other.execute(asking).fetchall()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            other.rollback()
+            with opened.connection(10) as connection:
+                assert connection.execute("select 1 as one").fetchone() == {"one": 1}
+        finally:
+            os.kill(pid, signal.SIGCONT)
