@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
-from hermes_memory_pgvector.store.schema import migrations, verification
+from hermes_memory_pgvector.store.schema import migrations, preflight, verification
 
 pytestmark = pytest.mark.each_version
 
@@ -259,7 +259,7 @@ def test_a_database_that_cannot_be_upgraded_is_left_unchanged(
 def test_a_table_in_use_delays_the_upgrade_for_a_bounded_time(
     empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(preflight, "LOCK_TIMEOUT_S", 1)
     execute(empty_database, RELEASES["1.0"] + ROWS)
     with psycopg.connect(empty_database) as busy:
         busy.execute("SELECT count(*) FROM conversations")
