@@ -222,9 +222,10 @@ def test_a_full_stdout_is_one_line_on_stderr(tmp_path: Path, command: str) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_piped_output_has_no_colours(home: Path) -> None:
+def test_piped_output_has_neither_colours_nor_padding(home: Path) -> None:
     outcome = in_a_process("doctor", "--home", str(home), HERMES_PGVECTOR_DSN=DEAD_DSN)
     assert "\x1b" not in outcome.out + outcome.err
+    assert [line for line in outcome.out.splitlines() if line != line.rstrip()] == []
     assert "✗ database" in outcome.out
 
 
