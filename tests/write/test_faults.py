@@ -157,6 +157,26 @@ def test_an_event_with_an_unexpected_error_becomes_a_dead_letter_and_the_others_
     identities_hold(runtime)
 
 
+def test_an_unexpected_error_that_passes_costs_no_event(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate, failures = batches_module.validate, ["failure"] * batches_module.UNEXPECTED_MAX
+
+    def failing_validate(event: Event, settings: Settings) -> Event:
+        if failures:
+            failures.pop()
+            raise ZeroDivisionError
+        return validate(event, settings)
+
+    monkeypatch.setattr(batches_module, "validate", failing_validate)
+    runtime = start()
+    assert runtime.accept(turn(0))
+    wait_for(lambda: not runtime.writer.counters.pending)
+    assert turns_stored(database) == {turn(0).user: 1, turn(0).assistant: 1}
+    assert runtime.writer.counters.set_aside == 0
+    identities_hold(runtime)
+
+
 KILLED = """
     import os, sys
     from hermes_memory_pgvector.model import TurnTaken
