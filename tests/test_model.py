@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, astuple, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -36,4 +36,5 @@ def test_scopes_are_keys() -> None:
 
 def test_nothing_found_is_not_degraded() -> None:
     assert Recall() == Recall((), ())
+    assert set(astuple(Recall().explanation)) == {0, "none"}
     assert Counters() == Counters(pending=0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,23 @@ def message(home: Path, environ: dict[str, str] | None = None) -> str:
     with pytest.raises(SettingsError) as caught:
         load(home, environ or {})
     return str(caught.value)
+
+
+MANUAL = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+LIMITS = re.findall(r"^\| `(\w+)` \|.*\| (-?[\d.,]+) to ([\d.,]+) \|", MANUAL.read_text(), re.MULTILINE)
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+@pytest.mark.parametrize(("key", "lowest", "highest"), LIMITS)
+def test_a_number_is_accepted_within_the_limits_in_the_manual_only(key: str, lowest: str, highest: str) -> None:
+    for within in (number(lowest), number(highest)):
+        assert getattr(Settings.model_validate({key: within}), key) == within
+    for outside in (number(lowest) - 1, number(highest) + 1):
+        with pytest.raises(ValidationError):
+            Settings.model_validate({key: outside})
 
 
 def test_without_any_layer_the_defaults_hold(tmp_path: Path) -> None:

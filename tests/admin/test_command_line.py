@@ -246,9 +246,10 @@ def test_a_full_stdout_is_one_line_on_stderr(tmp_path: Path, command: str) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_piped_output_has_no_colours(home: Path) -> None:
+def test_piped_output_has_neither_colours_nor_padding(home: Path) -> None:
     outcome = in_a_process("doctor", "--home", str(home), HERMES_PGVECTOR_DSN=DEAD_DSN)
     assert "\x1b" not in outcome.out + outcome.err
+    assert [line for line in outcome.out.splitlines() if line != line.rstrip()] == []
     assert "✗ database" in outcome.out
 
 
@@ -289,6 +290,26 @@ def test_doctor_sees_dead_letters_and_an_active_plugin(home: Path) -> None:
     assert checks["dead letters"]["verdict"] == "warning"
     assert "refuses the data" in checks["dead letters"]["found"]
     assert checks["provider"]["verdict"] == checks["plugin"]["verdict"] == "ok"
+
+
+def test_doctor_shows_the_beginning_of_a_long_reason(home: Path) -> None:
+    aside = home / "pgvector" / "aside"
+    aside.mkdir(parents=True)
+    (aside / "1.json").write_text(json.dumps({"reason": f"Postgres refuses {'x' * 5_000}", "event": "{}"}))
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    (found,) = (check["found"] for check in outcome.document["checks"] if check["name"] == "dead letters")
+    assert "Postgres refuses x" in found
+    assert len(found) < 300
+
+
+def test_doctor_reports_an_embedder_that_the_settings_cannot_make(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_KEY_ENV", "A_KEY_THAT_NOBODY_SET")
+    outcome = hermes_pgvector("doctor", "--home", str(home), "--json")
+    (check,) = (check for check in outcome.document["checks"] if check["name"] == "embedder")
+    assert outcome.code == 1
+    assert check["verdict"] == "problem"
+    assert "A_KEY_THAT_NOBODY_SET" in check["remedy"]
 
 
 @pytest.mark.parametrize(

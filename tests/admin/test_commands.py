@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -212,10 +213,13 @@ def test_doctor_finds_nothing_broken_in_a_sound_installation(
     run("install")
     outcome = run("doctor", "--json")
     checks = {check["name"]: check["verdict"] for check in outcome.document["checks"]}
+    found = {check["name"]: check["found"] for check in outcome.document["checks"]}
     assert outcome.code == 0
     assert {name for name, verdict in checks.items() if verdict == "problem"} == set()
     assert all(checks[name] == "ok" for name in ("database", "pgvector", "schema", "embedder", "model", "rows"))
     assert checks["role"] == "warning", "the tests connect as a superuser"
+    (milliseconds,) = re.findall(r"answers in (\d+) ms with 384 dimensions", found["embedder"])
+    assert int(milliseconds) < 60_000
 
 
 def test_doctor_names_the_rights_that_a_role_lacks(

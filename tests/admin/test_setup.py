@@ -278,6 +278,15 @@ def test_an_embedder_that_does_not_fit_can_be_taken_for_word_search(
     assert rows(database) == {}
 
 
+def test_a_second_setup_offers_the_endpoint_and_the_model_in_use(home: Path, database: str, endpoint: Endpoint) -> None:
+    assert setup(home, answers=lines("2", database, *elsewhere(endpoint))).code == 0
+    before = load(home)
+    done = setup(home, answers=lines("2", database, "3", "", "", ""))
+    assert done.code == 0, done.shown
+    assert MODEL in done.shown
+    assert load(home) == before
+
+
 def test_a_key_is_asked_for_and_kept_in_the_env_file(home: Path, database: str, endpoint: Endpoint) -> None:
     answers = lines("2", database, "3", endpoint.url, MODEL, "TESTS_EMBED_KEY", "sesame")
     done = setup(home, answers=answers)

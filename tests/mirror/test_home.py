@@ -151,6 +151,8 @@ def test_a_file_that_cannot_be_read_is_not_an_empty_file(tmp_path: Path, monkeyp
     monkeypatch.setattr(module, "FILE_BYTES_MAX", 10)
     write_memory(home, "a" * 11)
     assert home.entries("memory") is None
+    write_memory(home, "a" * 10)
+    assert home.entries("memory") == ("a" * 10,)
 
 
 # --- the snapshot

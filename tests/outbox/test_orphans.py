@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from spools import die, folders, line, make, numbers, taken_over, turn
+from spools import die, drained, folders, line, make, numbers, taken_over, turn
 
 from hermes_memory_pgvector.outbox import spool as module
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool, orphans
@@ -144,6 +145,24 @@ def test_an_orphan_that_cannot_be_read_is_left_and_logged_once(
     second.rmdir()
     away.rename(second)
     assert taken_over(tmp_path) == [0, 1, 2]
+
+
+def test_a_deleted_orphan_is_logged_as_lost_and_a_stored_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        spool = make(tmp_path)
+        spool.append(turn(1))
+        die(spool)
+    first, second = orphans(tmp_path)
+    with caplog.at_level("ERROR", logger="hermes.pgvector"):
+        assert drained(first) == [1]
+        first.close()
+        assert not caplog.records
+        shutil.rmtree(second.folder)
+        assert second.take(10) == []
+    assert [str(second.folder) in record.getMessage() for record in caplog.records] == [True]
+    second.close()
 
 
 def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -432,6 +433,20 @@ def test_a_server_that_will_not_start_is_reported_with_the_end_of_its_log(server
 def test_a_lock_that_is_held_ends_the_wait_in_time(server: EmbeddedServer) -> None:
     with locked(server.paths.state / "lock", time.monotonic() + 5), pytest.raises(DatabaseUnavailable, match="lock"):
         server.ensure_running(timeout_s=0.2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/shm")
+def test_a_server_stays_out_of_a_small_dev_shm(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_mib(mib: int) -> None:
+        monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=mib, f_frsize=2**20))
+
+    has_mib(64)
+    server.ensure_running()
+    assert ask(server, "SHOW dynamic_shared_memory_type") == "sysv"
+    server.stop()
+    has_mib(8192)
+    server.ensure_running()
+    assert ask(server, "SHOW dynamic_shared_memory_type") == "posix"
 
 
 def test_the_servers_log_contains_no_stored_text(server: EmbeddedServer) -> None:

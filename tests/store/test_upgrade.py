@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
-from hermes_memory_pgvector.store.schema import migrations, verification
+from hermes_memory_pgvector.store.schema import migrations, preflight, verification
 
 pytestmark = pytest.mark.each_version
 
@@ -106,7 +106,10 @@ def earlier_role(server: Any) -> Iterator[str]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_row_of_an_earlier_release_is_kept(empty_database: str, release: str) -> None:
     execute(empty_database, RELEASES[release] + ROWS)
-    assert migrations.migrate(empty_database) == [migration.name for migration in migrations.migration_files()]
+    told: list[str] = []
+    applied = migrations.migrate(empty_database, progress=told.append)
+    assert applied == [migration.name for migration in migrations.migration_files()]
+    assert "4 rows of the earlier table memory_entries taken over" in told
     with psycopg.connect(empty_database) as connection:
         assert verification.verify(connection) == verification.SchemaState(N, None, verification.LATEST)
     day = datetime(2025, 1, 2, tzinfo=UTC)
@@ -256,7 +259,7 @@ def test_a_database_that_cannot_be_upgraded_is_left_unchanged(
 def test_a_table_in_use_delays_the_upgrade_for_a_bounded_time(
     empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(preflight, "LOCK_TIMEOUT_S", 1)
     execute(empty_database, RELEASES["1.0"] + ROWS)
     with psycopg.connect(empty_database) as busy:
         busy.execute("SELECT count(*) FROM conversations")

@@ -74,6 +74,16 @@ def test_passages_of_long_contents_fill_the_room_of_an_answer(chars_max: int) ->
     assert 0 <= free < 10 * len("needle ") + 40 + (frame + 62 if "left_out" in answer else 0)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_contents_without_a_space_leave_no_room_but_that_for_left_out(count: int) -> None:
+    for chars_max in range(1_500, 1_520):
+        hits = (hit("a" * 5_000),) * count
+        answer = answers.of_recall(Recall(hits), query="", scope="current", chars_max=chars_max)
+        assert answer["count"] == count
+        free = chars_max - len(json.dumps(answer, ensure_ascii=False))
+        assert 0 <= free <= len(', "left_out": 1000, ')
+
+
 @pytest.mark.parametrize("end", ['"', "\\", "\n", "x", "\x01"])
 def test_a_content_is_marked_as_cut_if_and_only_if_it_is(end: str) -> None:
     content = f"{'a' * 60}{end}b{end}".strip()

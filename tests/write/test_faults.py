@@ -156,6 +156,26 @@ def test_an_event_with_an_unexpected_error_becomes_a_dead_letter_and_the_others_
     identities_hold(runtime)
 
 
+def test_an_unexpected_error_that_passes_costs_no_event(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate, failures = batches_module.validate, ["failure"] * batches_module.UNEXPECTED_MAX
+
+    def failing_validate(event: Event, settings: Settings) -> Event:
+        if failures:
+            failures.pop()
+            raise ZeroDivisionError
+        return validate(event, settings)
+
+    monkeypatch.setattr(batches_module, "validate", failing_validate)
+    runtime = start()
+    assert runtime.accept(turn(0))
+    wait_for(lambda: not runtime.writer.counters.pending)
+    assert turns_stored(database) == {turn(0).user: 1, turn(0).assistant: 1}
+    assert runtime.writer.counters.set_aside == 0
+    identities_hold(runtime)
+
+
 KILLED = """
     import os, sys
     from hermes_memory_pgvector.model import TurnTaken
@@ -853,3 +873,26 @@ def test_a_statement_that_is_never_answered_is_given_up_also_outside_of_a_transa
         assert time.monotonic() - began < 15
         with opened.connection(5) as connection:
             assert connection.execute("select 1 as one").fetchone() == {"one": 1}
+
+
+def test_a_server_that_stops_while_it_names_its_types_is_given_up(
+    database: str, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if server.bin is None:
+        pytest.skip("the processes of the tested server cannot be stopped")
+    monkeypatch.setattr(f"{Database.__module__}.ANSWER_S_MAX", 0.5)
+    asking = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    opened = Database(Settings(dsn=database, connect_timeout_s=1), tmp_path)  # type: ignore[arg-type]
+    with closing(opened), psycopg.connect(database) as other:
+        other.execute("lock table pg_type")
+        with pytest.raises(DatabaseUnavailable), opened.connection(0.2):
+            pass
+        wait_for(lambda: other.execute(asking).fetchone() is not None)
+        ((pid,),) = other.execute(asking).fetchall()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            other.rollback()
+            with opened.connection(10) as connection:
+                assert connection.execute("select 1 as one").fetchone() == {"one": 1}
+        finally:
+            os.kill(pid, signal.SIGCONT)

@@ -32,7 +32,9 @@ def test_a_new_session_of_the_same_process_is_a_session_of_its_own(
     model.says("The highest one is Mont Blanc, with 4806 metres.", "That is the Rhine, which bends northwards there.")
     with hermes.chat() as chat:
         chat.ask(first)
+        hermes.write("memory", [PORT])
         chat.command("/new")
+        rows.wait(lambda now: now.entries() == [PORT])
         chat.ask(second)
         assert chat.leave() == 0
     turns = rows.turns()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hostrig.hermes import Hermes
 from hostrig.marks import one_server
 from hostrig.rows import Rows
@@ -81,6 +82,41 @@ def test_every_hook_can_be_called_before_the_beginning_and_after_the_end(hermes:
     hermes.hooks(*hooks, called("shutdown"), begun(hermes), called("shutdown"), *hooks, called("shutdown"))
     assert rows.said() == []
     assert rows.entries() == []
+
+
+@pytest.mark.main_host("a")
+def test_no_hook_raises_when_a_setting_is_wrong(hermes: Hermes, rows: Rows) -> None:
+    hermes.set(pool_max=99)
+    told = called("unavailable_reason"), called("is_available")
+    hooks = begun(hermes), called("system_prompt_block"), called("prefetch", QUESTION), called("get_tool_schemas")
+    tool = called("handle_tool_call", "recall_memory", {"query": "mountain"})
+    panels = called("backup_paths"), called("get_config_schema"), called("get_status_config"), called("shutdown")
+    reason, available, *answers = hermes.hooks(*told, *hooks, tool, *panels)
+    assert "pool_max" in reason
+    assert not available
+    assert answers[:6] == [None, "", "", [], json.dumps({"error": reason}), []]
+
+
+@pytest.mark.main_host("a")
+def test_no_hook_raises_for_an_argument_of_another_type(hermes: Hermes, rows: Rows) -> None:
+    wrong = [
+        called("initialize", "s1", hermes_home=7),
+        begun(hermes),
+        called("on_turn_start", 1, 7),
+        called("prefetch", 7),
+        called("sync_turn", 7, ANSWER),
+        called("on_memory_write", "add", 7, 7),
+        called("on_delegation", 7, ANSWER),
+        called("on_session_end", 7),
+        called("on_session_switch", [7]),
+        called("on_pre_compress", 7),
+        called("handle_tool_call", "recall_memory", 7),
+        called("on_session_switch", "s2", parent_session_id="s1"),
+    ]
+    answers = hermes.hooks(*wrong, called("sync_turn", QUESTION, ANSWER, session_id="s2"), called("shutdown"))
+    assert [answer for answer in answers if answer] == [answers[10]]
+    assert "error" in json.loads(answers[10])
+    assert rows.said()[-2:] == [QUESTION, ANSWER]
 
 
 def test_a_theme_that_is_not_allowed_recalls_nothing_and_an_operator_files_what_it_said(
