@@ -41,13 +41,11 @@ def read_or_create(path: Path, text: str, pattern: re.Pattern[str]) -> str:
 
     Of several processes that find no file, the first one wins.
     """
-    if found := read_matching(path, pattern):
-        return found
-    make_private(path.parent)
-    if path.exists():
-        overwrite(path, text)
-    else:
+    if not read_matching(path, pattern):
+        make_private(path.parent)
         create(path, text)
+        if not read_matching(path, pattern):
+            overwrite(path, text)
     return read_matching(path, pattern)
 
 

@@ -1,8 +1,9 @@
-"""The marks of a home: a set that its processes share, also while its folder is lost or cannot be written."""
+"""Files that the processes of a home share: values that the first of them makes, and marks."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,13 +15,31 @@ from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.files import Marks, mark_name
+from hermes_memory_pgvector import files
+from hermes_memory_pgvector.files import Marks, mark_name, read_or_create
 
 PIN = mark_name("the PIN is 9921")
 
 
 def marks(folder: Path, marks_max: int = 1000) -> Marks:
     return Marks(folder, marks_max, "which facts are secret")
+
+
+def test_a_value_that_another_process_makes_at_the_same_moment_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read, missing = tmp_path / "value", files.read_matching, []
+
+    def then_made_by_another(path: Path, pattern: re.Pattern[str]) -> str:
+        found = read(path, pattern)
+        if not found and not missing:
+            missing.append(path)
+            path.write_text("theirs")
+        return found
+
+    monkeypatch.setattr(files, "read_matching", then_made_by_another)
+    assert read_or_create(path, "ours", re.compile("ours|theirs")) == "theirs"
+    assert missing
 
 
 def test_marks_are_kept_for_other_processes_until_they_are_removed(tmp_path: Path) -> None:
