@@ -15,7 +15,7 @@ from ..files import read, read_matching, read_or_create
 from ..hosts.environment import scrubber
 from ..model import Target
 from .entries import parse
-from .snapshot import Snapshot, locked
+from .snapshot import Known, Snapshot, locked
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -32,6 +32,7 @@ class Home:
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self._id = ""
+        self._known: Known = {}
 
     def _name_among_homes(self) -> str:
         """The name of this home's folder in a shared spool folder: other hosts and homes do not store its events."""
@@ -48,7 +49,7 @@ class Home:
 
     def snapshot(self, wait_s: float) -> AbstractContextManager[Snapshot]:
         """The snapshot, as `snapshot.locked`."""
-        return locked(self.state / "snapshot.jsonl", wait_s)
+        return locked(self.state / "snapshot.jsonl", wait_s, self._known)
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""

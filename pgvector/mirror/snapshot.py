@@ -27,6 +27,9 @@ from ..outbox.codec import decode, encode
 
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 _Saved: TypeAlias = tuple[Entries, tuple[Event, ...], datetime]
+_State: TypeAlias = tuple[int, int, int]
+# What a file holds in its last known state.
+Known: TypeAlias = dict[_State, _Saved]
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 # A line with a later time is damaged.
@@ -38,17 +41,20 @@ POLL_S = 0.001
 
 
 @contextlib.contextmanager
-def locked(path: Path, wait_s: float) -> Iterator[Snapshot]:
+def locked(path: Path, wait_s: float, known: Known) -> Iterator[Snapshot]:
     """The snapshot in a file, locked against other threads and processes.
 
-    Raises OSError when the file cannot be written, or when the lock is not free within `wait_s` seconds.
+    `known` holds what this process has read or written last, so that an unchanged file is not read again. Raises
+    OSError when the file cannot be written, or when the lock is not free within `wait_s` seconds.
     """
     deadline = time.monotonic() + wait_s
     while True:
         file = _open(path)
         try:
             if _lock(file, path):
-                yield Snapshot(path, file)
+                snapshot = Snapshot(path, file, known)
+                yield snapshot
+                snapshot.remember(known)
                 return
         finally:
             # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
@@ -67,10 +73,16 @@ class Snapshot:
     time of the newest event that was ever written.
     """
 
-    def __init__(self, path: Path, file: int) -> None:
+    def __init__(self, path: Path, file: int, known: Known) -> None:
         self._path, self._file = path, file
-        self._size = os.fstat(file).st_size
-        self.entries, self.pending, self.last = _saved(file, self._size)
+        state = _state(file)
+        self._size = state[1]
+        self.entries, self.pending, self.last = known.get(state) or _saved(file, self._size)
+
+    def remember(self, known: Known) -> None:
+        """Note what the file holds now as known."""
+        known.clear()
+        known[_state(self._file)] = self.entries, self.pending, self.last
 
     def write(self, entries: Entries, events: Sequence[Event] = ()) -> None:
         """Save the entries, and the events that are submitted next, until `clear_pending`."""
@@ -118,6 +130,12 @@ class Snapshot:
         finally:
             os.close(file)
         self._size = len(line)
+
+
+def _state(file: int) -> _State:
+    """The inode, size and time of a file, of which one differs after each write."""
+    status = os.fstat(file)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _open(path: Path) -> int:
