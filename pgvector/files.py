@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
@@ -39,13 +40,16 @@ def overwrite(path: Path, text: str) -> None:
 def read_or_create(path: Path, text: str, pattern: re.Pattern[str]) -> str:
     """The text of a file, in which `text` is written when it is missing or does not match. Raises OSError.
 
-    Of several processes that find no file, the first one wins.
+    Of several processes that find no file, or a damaged one, the first one wins.
     """
     if not read_matching(path, pattern):
         make_private(path.parent)
         create(path, text)
-        if not read_matching(path, pattern):
-            overwrite(path, text)
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever waited finds the file of the first one.
+            if not read_matching(path, pattern):
+                overwrite(path, text)
     return read_matching(path, pattern)
 
 

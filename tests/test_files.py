@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -43,6 +44,19 @@ def test_a_value_that_another_process_makes_at_the_same_moment_is_kept(
 
 
 def test_marks_are_kept_for_other_processes_until_they_are_removed(tmp_path: Path) -> None:
+def test_of_several_processes_that_find_a_damaged_value_the_first_replaces_it(tmp_path: Path) -> None:
+    path, found = tmp_path / "value", list[str]()
+    path.write_text("damaged")
+    second = threading.Thread(target=lambda: found.append(read_or_create(path, "second", re.compile("first|second"))))
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second.start()
+        second.join(0.2)
+        files.overwrite(path, "first")
+    second.join(10)
+    assert found == ["first"] == [path.read_text()]
+
+
     one, other = marks(tmp_path / "state" / "marks"), marks(tmp_path / "state" / "marks")
     assert one.names() == frozenset()
     one.change([PIN, mark_name("the key is under the mat")], marked=True)
