@@ -87,8 +87,9 @@ class Reconciler:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
     def abandon(self) -> None:
-        """Renew the lock in a forked child, where the thread that held it does not exist."""
+        """Renew the locks in a forked child, where the threads that held them do not exist."""
         self._off_record.abandon()
+        self._home.abandon()
 
     def _submit(self, snapshot: Snapshot, after: Entries, events: Sequence[Event]) -> bool:
         """Write the new entries and their events to the snapshot, and submit the events; whether all were taken.

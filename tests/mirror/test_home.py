@@ -463,6 +463,31 @@ def test_processes_at_once_lose_no_change_of_the_snapshot(tmp_path: Path) -> Non
             pass
         for n in range(50):
             with home.snapshot(5) as found:
+def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = """
+        import os, signal, threading
+        from hermes_memory_pgvector.mirror.reconcile import Reconciler
+        inside, mirror = threading.Event(), Reconciler(home, bool)
+
+        def hold():
+            with home.snapshot(1):
+                inside.set()
+                signal.pause()
+
+        threading.Thread(target=hold, daemon=True).start()
+        assert inside.wait(10)
+        parent = os.getpid()
+        if os.fork():
+            os._exit(0)
+        while os.getppid() == parent:
+            pass
+        mirror.abandon()
+        with home.snapshot(1):
+            print("inside", flush=True)
+        """
+    assert in_processes(1, script, str(tmp_path)) == ["inside"]
+
+
                 entries = found.entries
                 found.write({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
         """
