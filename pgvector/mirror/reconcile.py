@@ -101,7 +101,6 @@ class Reconciler:
         if not pending and not events and after == before:
             return True
         snapshot.write(after, (*pending, *events))
-        # When the file is lost, this process still dates the next change after this one.
         self._last = max(self._last, snapshot.last)
         accepted = [self._accept(event) for event in pending]
         # A pending event that is refused every time must not stop new events.
@@ -117,7 +116,9 @@ class Reconciler:
         After a clock was ahead, even by years, the following changes are dated ahead too, and the log says so: an entry
         that seems older than its own removal would be lost.
         """
-        last, clock = max(self._last, snapshot.last), now()
+        # When the file is lost, this process still dates its next change after those it has seen.
+        last = self._last = max(self._last, snapshot.last)
+        clock = now()
         before, self._ahead = self._ahead, last - clock > AHEAD_MAX
         if self._ahead and not before:
             log.warning(

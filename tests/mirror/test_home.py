@@ -371,6 +371,19 @@ def test_only_the_end_of_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.
     assert 0 < sum(asked) < size / 4
 
 
+def test_a_process_dates_no_change_before_those_it_has_seen_when_the_snapshot_is_lost(tmp_path: Path) -> None:
+    home, taken, ahead = Home(tmp_path), list[Event](), now() + timedelta(days=1)
+    note(Home(tmp_path), events=[Add(theme="ops", target="memory", content="kelp", at=ahead)])
+    with home.snapshot(1) as found:
+        found.clear_pending()
+    mirror = Reconciler(home, lambda event: taken.append(event) is None)
+    mirror.reconcile("ops", "s")
+    assert taken == []
+    (home.state / "snapshot.jsonl").unlink()
+    mirror.change(Remove(theme="ops", home=home.id, target="memory", previous="kelp"))
+    assert ahead < taken[0].at
+
+
 @pytest.mark.parametrize("patient", [True, False])
 def test_a_snapshot_is_compacted_while_another_home_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: bool
