@@ -152,7 +152,9 @@ class Reconciler:
         if previous := find_removed(event.old_text, before, ()):
             return replace(event, previous=previous)
         entries = self._home.entries(event.target) or ()
-        return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=entries)
+        # What is off the record must not get into the spool, and is no row that could be mistaken for the old entry.
+        known = tuple(entry for mark, entry in _marks(event.target, entries).items() if mark not in self._off_record)
+        return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=known)
 
 
 def _marks(target: Target, entries: Iterable[str]) -> dict[str, str]:

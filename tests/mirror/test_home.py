@@ -384,6 +384,16 @@ def test_a_process_dates_no_change_before_those_it_has_seen_when_the_snapshot_is
     assert ahead < taken[0].at
 
 
+def test_a_change_names_no_entry_off_the_record(tmp_path: Path) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    mirror = Reconciler(home, lambda event: taken.append(event) is None)
+    write_memory(home, "kelp\n§\na secret")
+    assert mirror.change(Add(theme="ops", target="memory", content="a secret"), stored=False)
+    with Home(tmp_path).snapshot(1):
+        assert mirror.change(Remove(theme="ops", target="memory", old_text="eels"))
+    assert [event.surviving for event in taken if isinstance(event, Remove)] == [("kelp",)]
+
+
 @pytest.mark.parametrize("patient", [True, False])
 def test_a_snapshot_is_compacted_while_another_home_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: bool
@@ -453,29 +463,6 @@ def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(tmp_path: 
     os.waitpid(child, 0)
 
 
-def test_the_scrubber_of_the_host_is_looked_up_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Looked(list[str]):
-        def find_spec(self, name: str, *_: object) -> None:
-            self.append(name)
-
-    looked = Looked()
-    write_memory(Home(tmp_path), "\n§\n".join(f"entry {number}" for number in range(50)))
-    monkeypatch.setattr(sys, "meta_path", [looked, *sys.meta_path])
-    assert len(Home(tmp_path).entries("memory") or ()) == 50
-    assert looked.count("agent") == 1
-
-
-def test_processes_at_once_lose_no_change_of_the_snapshot(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    gate.mkdir()
-    script = f"""
-        import pathlib, time
-        gate, until = pathlib.Path({str(gate)!r}), time.monotonic() + 30
-        (gate / sys.argv[2]).touch()
-        while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
-            pass
-        for n in range(50):
-            with home.snapshot(5) as found:
 def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_is_killed(tmp_path: Path) -> None:
     script = """
         import os, signal, threading
@@ -501,6 +488,29 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_is_killed(tmp_pa
     assert in_processes(1, script, str(tmp_path)) == ["inside"]
 
 
+def test_the_scrubber_of_the_host_is_looked_up_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Looked(list[str]):
+        def find_spec(self, name: str, *_: object) -> None:
+            self.append(name)
+
+    looked = Looked()
+    write_memory(Home(tmp_path), "\n§\n".join(f"entry {number}" for number in range(50)))
+    monkeypatch.setattr(sys, "meta_path", [looked, *sys.meta_path])
+    assert len(Home(tmp_path).entries("memory") or ()) == 50
+    assert looked.count("agent") == 1
+
+
+def test_processes_at_once_lose_no_change_of_the_snapshot(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    script = f"""
+        import pathlib, time
+        gate, until = pathlib.Path({str(gate)!r}), time.monotonic() + 30
+        (gate / sys.argv[2]).touch()
+        while len(list(gate.iterdir())) < 4 and time.monotonic() < until:
+            pass
+        for n in range(50):
+            with home.snapshot(5) as found:
                 entries = found.entries
                 found.write({{**entries, "memory": (*entries["memory"], f"{{sys.argv[2]}}-{{n}}")}})
         """
