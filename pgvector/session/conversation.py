@@ -138,8 +138,9 @@ class Conversation:
         said, answered = kept(user, assistant, min_chars=self._settings.turn_min_chars)
         with self._home.turn_lock:
             turn = turns.current
-            replayed, turn.replayed, turn.is_open = turn.replayed, None, False
-            if (said or answered) and replayed != (session_id or self.session_id, answered):
+            if turn.replayed == (session_id or self.session_id, answered):
+                turn.replayed = None
+            elif said or answered:
                 self._home.accept(
                     TurnTaken(
                         user=said,

@@ -101,7 +101,10 @@ class Turns:
         asked = [turn for turn in self._pending if turn.question == question]
         if not asked:
             # Hosts hand over some turns, such as those with a picture, with another text than they open them.
-            return True if any(turn.off_record and turn.awaited for turn in self._pending) else None
+            if any(turn.off_record and turn.awaited for turn in self._pending):
+                return True
+            self.current.is_open = False
+            return None
         for turn in takewhile(lambda turn: turn is not asked[0], self._pending):
             turn.awaited = False
         # A question that was asked on and off the record may be either: the one off the record stays for the next.

@@ -464,6 +464,32 @@ def test_an_interrupted_turn_is_not_stored_and_a_late_one_is(start: Callable[...
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+def test_a_turn_that_is_interrupted_after_a_late_one_is_not_stored(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.take_turn(*turn(1))
+    take(one, turn(3))
+    one.end(transcript(turn(1), (turn(2)[0], "answer 2: its disk, I thi"), turn(3)))
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
+def test_a_turn_that_was_replayed_before_an_earlier_one_came_late_is_stored_once(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.end(transcript(turn(2)))
+    one.take_turn(*turn(1))
+    one.take_turn(*turn(2))
+    assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
+
+
 def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
