@@ -101,12 +101,13 @@ class Conversation:
         theme = self._theme()
         continues = not anew and reason != "resume"
         off = continues and self._is_off(theme)
-        self.session_id, self._turns.withdrawn = session_id, frozenset()
-        self._lineage = self._lineage.after(before, new=anew, reason=reason)
         # Hosts begin a session after the turns in their queue, so its first turn may be open already.
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
         if off or opened_off:
-            self._switch(theme, off=True)
+            # First of all: a hook on another thread may ask for the new session at once.
+            self._home.off_record.change([self._mark(theme, session_id)], marked=True)
+        self.session_id, self._turns.withdrawn = session_id, frozenset()
+        self._lineage = self._lineage.after(before, new=anew, reason=reason)
 
     def open_turn(self, message: Any = "", author_id: str = "") -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
@@ -257,14 +258,14 @@ class Conversation:
         return self._home.theme(self.identity, key)
 
     def _is_off(self, theme: str) -> bool:
-        return self._settings.off_record or self._mark(theme) in self._home.off_record
+        return self._settings.off_record or self._mark(theme, self.session_id) in self._home.off_record
 
     def _switch(self, theme: str, *, off: bool) -> None:
-        self._home.off_record.change([self._mark(theme)], marked=off)
+        self._home.off_record.change([self._mark(theme, self.session_id)], marked=off)
 
-    def _mark(self, theme: str) -> str:
-        """The mark of the session in a home, made of its id and, where several themes may share the id, the theme."""
-        return mark_name(self.session_id if reserved(theme) else f"{self.session_id}:{theme}")
+    def _mark(self, theme: str, session_id: str) -> str:
+        """The mark of a session in a home, made of its id and, where several themes may share the id, the theme."""
+        return mark_name(session_id if reserved(theme) else f"{session_id}:{theme}")
 
     def _author(self, theme: str, author_id: str) -> Metadata:
         """The pseudonym of the speaker in a chat room, whose theme does not say who speaks."""

@@ -565,6 +565,22 @@ def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     assert turn(2)[1] not in told
 
 
+def test_what_is_written_while_a_session_off_the_record_is_continued_is_not_stored(
+    start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start()
+    one, marked, change = talk(runtime), list[bool](), runtime.context.off_record.change
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+
+    def then_ask(*names: Any, **marked_: bool) -> None:
+        marked.append(one.caller("default").off_record)
+        change(*names, **marked_)
+
+    monkeypatch.setattr(runtime.context.off_record, "change", then_ask)
+    one.go_on("s2", "s", anew=False, reason="compression")
+    assert [*marked, one.caller("default").off_record] == [True, True]
+
+
 def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
