@@ -189,8 +189,10 @@ class Conversation:
         if not self.session_id:
             return
         # Turns that are said while the record is read are not in it.
-        at, min_chars = now(), self._settings.turn_min_chars
-        messages = state_db.messages(self._home.home, self.session_id)
+        session, at, min_chars = self.session_id, now(), self._settings.turn_min_chars
+        theme = self._theme()
+        off = self._is_off(theme)
+        messages = state_db.messages(self._home.home, session)
         gone = withdrawal.withdrawn_messages(messages)
         if not gone:
             return
@@ -200,7 +202,7 @@ class Conversation:
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = tuple(session for session, found in before.items() if found)
-        turns = withdrawal.withdrawn_turns(messages, min_chars)
+        turns = withdrawal.withdrawn_turns(messages, min_chars, off=off)
         sessions = [*(before[session] for session in continued), messages]
         self._home.accept(
             Withdrawn(
@@ -208,7 +210,7 @@ class Conversation:
                 turns=turns,
                 standing=withdrawal.remaining(turns, sessions, min_chars),
                 continued=continued,
-                **self._origin(self._theme()),
+                **self._origin(theme, session),
             )
         )
 

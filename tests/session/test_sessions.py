@@ -565,6 +565,24 @@ def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     assert turn(2)[1] not in told
 
 
+@pytest.mark.parametrize("how", ["by setting", "before the session was compressed", "before the process began"])
+def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_when_it_is_taken_back(
+    start: Callable[..., Runtime], record: Record, how: str
+) -> None:
+    runtime = start(off_record=how == "by setting", allowed_themes=["elsewhere"])
+    one = talk(runtime, "r")
+    if how != "by setting":
+        take(one, ("off the record", "As you like, I keep nothing of it."))
+    one.go_on("s", "r", anew=how == "by setting", reason="compression")
+    if how == "before the process began":
+        one = talk(runtime)
+    take(one, turn(2))
+    record.say("s", turn(2))
+    record.undo("s")
+    one.take_back()
+    assert turn(2)[1] not in "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
+
+
 def test_what_is_written_while_a_session_off_the_record_is_continued_is_not_stored(
     start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
