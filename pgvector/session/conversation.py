@@ -127,7 +127,7 @@ class Conversation:
         """Store a turn, if it is substantive and no replay has stored it already."""
         theme, question, turns = self._theme(), str(user), self._turns
         with self._home.turn_lock:
-            off = turns.hand_over(question)
+            opened, off = turns.find(question), turns.hand_over(question)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
             return
@@ -147,7 +147,7 @@ class Conversation:
                         user=said,
                         assistant=answered,
                         parent_session_id=self._lineage.parent,
-                        metadata=self._author(theme, author_id or turn.author_id),
+                        metadata=self._author(theme, author_id or opened.author_id),
                         **self._origin(theme, session_id),
                     )
                 )

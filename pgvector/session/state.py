@@ -91,6 +91,10 @@ class Turns:
         self.any_off_record = self.any_off_record or turn.off_record
         self._pending.append(turn)
 
+    def find(self, question: str) -> Turn:
+        """The pending turn that was opened last with this question; the current turn when there is none."""
+        return next((turn for turn in reversed(self._pending) if turn.question == question), self.current)
+
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
         if question == self.current.question:

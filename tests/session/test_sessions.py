@@ -853,6 +853,20 @@ def test_entries_of_a_job_are_marked_and_its_delegations_are_not_stored(
     assert found == [("cron",), (None,)]
 
 
+def test_a_turn_in_a_room_that_comes_late_has_the_pseudonym_of_its_own_author(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime, "room", platform="telegram", gateway_session_key="agent:main:telegram:group:-100")
+    one.open_turn(turn(1)[0], "4917055512")
+    one.open_turn(turn(2)[0], "4917099887766")
+    one.take_turn(*turn(1))
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select distinct metadata ->> 'author' from conversations").fetchall()
+    assert found == [(runtime.context.author("telegram", "4917055512"),)]
+
+
 def test_a_turn_in_a_room_has_the_pseudonym_of_its_author_and_a_private_turn_has_none(
     start: Callable[..., Runtime], database: str
 ) -> None:
