@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
@@ -39,13 +40,16 @@ def overwrite(path: Path, text: str) -> None:
 def read_or_create(path: Path, text: str, pattern: re.Pattern[str]) -> str:
     """The text of a file, in which `text` is written when it is missing or does not match. Raises OSError.
 
-    Of several processes that find no file, the first one wins.
+    Of several processes that find no file, or a damaged one, the first one wins.
     """
     if not read_matching(path, pattern):
         make_private(path.parent)
         create(path, text)
-        if not read_matching(path, pattern):
-            overwrite(path, text)
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever waited finds the file of the first one.
+            if not read_matching(path, pattern):
+                overwrite(path, text)
     return read_matching(path, pattern)
 
 
@@ -101,14 +105,18 @@ class Marks:
     def __init__(self, folder: Path, marks_max: int, meaning: str) -> None:
         self.folder, self._marks_max, self._meaning = folder, marks_max, meaning
         self._lock = threading.Lock()
-        self._listed: frozenset[str] = frozenset()
+        self._listed: set[str] = set()
         # Changes that are not written yet: whether the name is marked.
         self._unwritten: dict[str, bool] = {}
 
     def __contains__(self, name: str) -> bool:
-        with contextlib.suppress(OSError):
-            return name in self.names()
-        return self._is_marked(name)
+        with self._lock:
+            self._write()
+            # Without listing the folder: a process that can open no more files still looks up a name.
+            with contextlib.suppress(OSError):
+                self.folder.stat()
+                self._note(name, marked=(self.folder / name).exists())
+            return self._is_marked(name)
 
     def names(self) -> frozenset[str]:
         """All marked names. Raises OSError when there is a folder that cannot be read."""
@@ -142,19 +150,26 @@ class Marks:
     def _is_marked(self, name: str) -> bool:
         return self._unwritten.get(name, name in self._listed)
 
+    def _note(self, name: str, *, marked: bool) -> None:
+        (self._listed.add if marked else self._listed.discard)(name)
+
     def _list(self) -> None:
         # A folder that is lost says nothing of its marks.
         with contextlib.suppress(FileNotFoundError):
-            self._listed = frozenset(os.listdir(self.folder))
+            self._listed = set(os.listdir(self.folder))
 
     def _write(self) -> str:
         """Write the changes, and return why that failed; empty when it did not."""
         if not self._unwritten:
             return ""
         try:
+            if not self.folder.exists():
+                # A new folder gets the marks of the one that is lost.
+                self._unwritten = {**dict.fromkeys(self._listed, True), **self._unwritten}
             make_private(self.folder)
             for name, marked in tuple(self._unwritten.items()):
                 _write_mark(self.folder / name, marked=marked)
+                self._note(name, marked=marked)
                 del self._unwritten[name]
         except OSError as error:
             return error.strerror or type(error).__name__

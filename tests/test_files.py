@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -40,6 +42,19 @@ def test_a_value_that_another_process_makes_at_the_same_moment_is_kept(
     monkeypatch.setattr(files, "read_matching", then_made_by_another)
     assert read_or_create(path, "ours", re.compile("ours|theirs")) == "theirs"
     assert missing
+
+
+def test_of_several_processes_that_find_a_damaged_value_the_first_replaces_it(tmp_path: Path) -> None:
+    path, found = tmp_path / "value", list[str]()
+    path.write_text("damaged")
+    second = threading.Thread(target=lambda: found.append(read_or_create(path, "second", re.compile("first|second"))))
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second.start()
+        second.join(0.2)
+        files.overwrite(path, "first")
+    second.join(10)
+    assert found == ["first"] == [path.read_text()]
 
 
 def test_marks_are_kept_for_other_processes_until_they_are_removed(tmp_path: Path) -> None:
@@ -148,6 +163,37 @@ def test_a_process_whose_home_loses_the_folder_still_knows_its_marks(tmp_path: P
     assert PIN in one
     assert one.names() == {PIN}
     assert mark_name("another fact") not in one
+
+
+def test_the_marks_of_a_folder_that_is_lost_are_in_the_one_that_is_made_again(tmp_path: Path) -> None:
+    one, another = marks(tmp_path / "marks"), mark_name("another fact")
+    one.change([PIN], marked=True)
+    shutil.rmtree(tmp_path / "marks")
+    one.change([another], marked=True)
+    assert PIN in one
+    assert marks(tmp_path / "marks").names() == {PIN, another}
+
+
+def test_a_process_that_can_open_no_more_files_still_knows_the_marks(tmp_path: Path) -> None:
+    marks(tmp_path).change([PIN], marked=True)
+    one, (soft, hard) = marks(tmp_path), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        found = PIN in one
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found
+
+
+def test_a_mark_in_a_folder_that_cannot_be_listed_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    one = marks(tmp_path / "marks")
+    monkeypatch.setattr(os, "listdir", refuse)
+    one.change([PIN], marked=True)
+    assert PIN in one
+    assert PIN in marks(tmp_path / "marks")
 
 
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Home:
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self._id = ""
-        self._known: Known = {}
+        self._known = Known()
 
     def _name_among_homes(self) -> str:
         """The name of this home's folder in a shared spool folder: other hosts and homes do not store its events."""
@@ -50,6 +50,10 @@ class Home:
     def snapshot(self, wait_s: float) -> AbstractContextManager[Snapshot]:
         """The snapshot, as `snapshot.locked`."""
         return locked(self.state / "snapshot.jsonl", wait_s, self._known)
+
+    def abandon(self) -> None:
+        """Close what a thread of the parent had open, in a forked child."""
+        self._known.abandon()
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""

@@ -87,8 +87,9 @@ class Reconciler:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
     def abandon(self) -> None:
-        """Renew the lock in a forked child, where the thread that held it does not exist."""
+        """Renew the locks in a forked child, where the threads that held them do not exist."""
         self._off_record.abandon()
+        self._home.abandon()
 
     def _submit(self, snapshot: Snapshot, after: Entries, events: Sequence[Event]) -> bool:
         """Write the new entries and their events to the snapshot, and submit the events; whether all were taken.
@@ -100,7 +101,6 @@ class Reconciler:
         if not pending and not events and after == before:
             return True
         snapshot.write(after, (*pending, *events))
-        # When the file is lost, this process still dates the next change after this one.
         self._last = max(self._last, snapshot.last)
         accepted = [self._accept(event) for event in pending]
         # A pending event that is refused every time must not stop new events.
@@ -116,7 +116,9 @@ class Reconciler:
         After a clock was ahead, even by years, the following changes are dated ahead too, and the log says so: an entry
         that seems older than its own removal would be lost.
         """
-        last, clock = max(self._last, snapshot.last), now()
+        # When the file is lost, this process still dates its next change after those it has seen.
+        last = self._last = max(self._last, snapshot.last)
+        clock = now()
         before, self._ahead = self._ahead, last - clock > AHEAD_MAX
         if self._ahead and not before:
             log.warning(
@@ -150,7 +152,9 @@ class Reconciler:
         if previous := find_removed(event.old_text, before, ()):
             return replace(event, previous=previous)
         entries = self._home.entries(event.target) or ()
-        return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=entries)
+        # What is off the record must not get into the spool, and is no row that could be mistaken for the old entry.
+        known = tuple(entry for mark, entry in _marks(event.target, entries).items() if mark not in self._off_record)
+        return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=known)
 
 
 def _marks(target: Target, entries: Iterable[str]) -> dict[str, str]:

@@ -28,8 +28,6 @@ from ..outbox.codec import decode, encode
 Entries: TypeAlias = Mapping[Target, tuple[str, ...]]
 _Saved: TypeAlias = tuple[Entries, tuple[Event, ...], datetime]
 _State: TypeAlias = tuple[int, int, int]
-# What a file holds in its last known state.
-Known: TypeAlias = dict[_State, _Saved]
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 # A line with a later time is damaged.
@@ -40,26 +38,42 @@ TAIL_BYTES = 16 << 10
 POLL_S = 0.001
 
 
+class Known:
+    """What a process knows of a snapshot: what it `holds` in its last known state, and which files of it are open."""
+
+    def __init__(self) -> None:
+        self.holds: dict[_State, _Saved] = {}
+        self.files: set[int] = set()
+
+    def abandon(self) -> None:
+        """Close the files in a forked child: it would keep a lock that its parent cannot release any more."""
+        while self.files:
+            with contextlib.suppress(OSError):
+                os.close(self.files.pop())
+
+
 @contextlib.contextmanager
 def locked(path: Path, wait_s: float, known: Known) -> Iterator[Snapshot]:
     """The snapshot in a file, locked against other threads and processes.
 
-    `known` holds what this process has read or written last, so that an unchanged file is not read again. Raises
-    OSError when the file cannot be written, or when the lock is not free within `wait_s` seconds.
+    A file that has not changed since this process left it is not read again. Raises OSError when the file cannot be
+    written, or when the lock is not free within `wait_s` seconds.
     """
     deadline = time.monotonic() + wait_s
     while True:
         file = _open(path)
+        known.files.add(file)
         try:
             if _lock(file, path):
-                snapshot = Snapshot(path, file, known)
+                snapshot = Snapshot(path, file, known.holds)
                 yield snapshot
-                snapshot.remember(known)
+                snapshot.remember(known.holds)
                 return
         finally:
             # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)
+            known.files.discard(file)
             os.close(file)
         if time.monotonic() > deadline:
             raise BlockingIOError(errno.EAGAIN, "another thread or process holds the snapshot")
@@ -73,13 +87,13 @@ class Snapshot:
     time of the newest event that was ever written.
     """
 
-    def __init__(self, path: Path, file: int, known: Known) -> None:
+    def __init__(self, path: Path, file: int, known: Mapping[_State, _Saved]) -> None:
         self._path, self._file = path, file
         state = _state(file)
         self._size = state[1]
         self.entries, self.pending, self.last = known.get(state) or _saved(file, self._size)
 
-    def remember(self, known: Known) -> None:
+    def remember(self, known: dict[_State, _Saved]) -> None:
         """Note what the file holds now as known."""
         known.clear()
         known[_state(self._file)] = self.entries, self.pending, self.last

@@ -101,12 +101,13 @@ class Conversation:
         theme = self._theme()
         continues = not anew and reason != "resume"
         off = continues and self._is_off(theme)
-        self.session_id, self._turns.withdrawn = session_id, frozenset()
-        self._lineage = self._lineage.after(before, new=anew, reason=reason)
         # Hosts begin a session after the turns in their queue, so its first turn may be open already.
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
         if off or opened_off:
-            self._switch(theme, off=True)
+            # First of all: a hook on another thread may ask for the new session at once.
+            self._home.off_record.change([self._mark(theme, session_id)], marked=True)
+        self.session_id, self._turns.withdrawn = session_id, frozenset()
+        self._lineage = self._lineage.after(before, new=anew, reason=reason)
 
     def open_turn(self, message: Any = "", author_id: str = "") -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
@@ -126,7 +127,7 @@ class Conversation:
         """Store a turn, if it is substantive and no replay has stored it already."""
         theme, question, turns = self._theme(), str(user), self._turns
         with self._home.turn_lock:
-            off = turns.hand_over(question)
+            opened, off = turns.find(question), turns.hand_over(question)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
             return
@@ -138,14 +139,15 @@ class Conversation:
         said, answered = kept(user, assistant, min_chars=self._settings.turn_min_chars)
         with self._home.turn_lock:
             turn = turns.current
-            replayed, turn.replayed, turn.is_open = turn.replayed, None, False
-            if (said or answered) and replayed != (session_id or self.session_id, answered):
+            if turn.replayed == (session_id or self.session_id, answered):
+                turn.replayed = None
+            elif said or answered:
                 self._home.accept(
                     TurnTaken(
                         user=said,
                         assistant=answered,
                         parent_session_id=self._lineage.parent,
-                        metadata=self._author(theme, author_id or turn.author_id),
+                        metadata=self._author(theme, author_id or opened.author_id),
                         **self._origin(theme, session_id),
                     )
                 )
@@ -187,8 +189,10 @@ class Conversation:
         if not self.session_id:
             return
         # Turns that are said while the record is read are not in it.
-        at, min_chars = now(), self._settings.turn_min_chars
-        messages = state_db.messages(self._home.home, self.session_id)
+        session, at, min_chars = self.session_id, now(), self._settings.turn_min_chars
+        theme = self._theme()
+        off = self._is_off(theme)
+        messages = state_db.messages(self._home.home, session)
         gone = withdrawal.withdrawn_messages(messages)
         if not gone:
             return
@@ -198,7 +202,7 @@ class Conversation:
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = tuple(session for session, found in before.items() if found)
-        turns = withdrawal.withdrawn_turns(messages, min_chars)
+        turns = withdrawal.withdrawn_turns(messages, min_chars, off=off)
         sessions = [*(before[session] for session in continued), messages]
         self._home.accept(
             Withdrawn(
@@ -206,7 +210,7 @@ class Conversation:
                 turns=turns,
                 standing=withdrawal.remaining(turns, sessions, min_chars),
                 continued=continued,
-                **self._origin(self._theme()),
+                **self._origin(theme, session),
             )
         )
 
@@ -256,14 +260,14 @@ class Conversation:
         return self._home.theme(self.identity, key)
 
     def _is_off(self, theme: str) -> bool:
-        return self._settings.off_record or self._mark(theme) in self._home.off_record
+        return self._settings.off_record or self._mark(theme, self.session_id) in self._home.off_record
 
     def _switch(self, theme: str, *, off: bool) -> None:
-        self._home.off_record.change([self._mark(theme)], marked=off)
+        self._home.off_record.change([self._mark(theme, self.session_id)], marked=off)
 
-    def _mark(self, theme: str) -> str:
-        """The mark of the session in a home, made of its id and, where several themes may share the id, the theme."""
-        return mark_name(self.session_id if reserved(theme) else f"{self.session_id}:{theme}")
+    def _mark(self, theme: str, session_id: str) -> str:
+        """The mark of a session in a home, made of its id and, where several themes may share the id, the theme."""
+        return mark_name(session_id if reserved(theme) else f"{session_id}:{theme}")
 
     def _author(self, theme: str, author_id: str) -> Metadata:
         """The pseudonym of the speaker in a chat room, whose theme does not say who speaks."""

@@ -43,8 +43,11 @@ def notice(message: object, *, always_off: bool) -> str:
     return SWITCHED_OFF if switched else SWITCHED_ON
 
 
-def on_record(turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The (user, answer) pairs of a transcript that were said on the record, without the switches themselves."""
+def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False) -> list[tuple[str, str]]:
+    """The (user, answer) pairs of a transcript that were said on the record, without the switches themselves.
+
+    With `ends_off` it is known that the session is off the record at its end, whether or not a message says so.
+    """
     kept: list[tuple[str, str]] = []
     # Turns since the last switch. `off` is None while the switch before them may have been compressed away.
     stretch: list[tuple[str, str]] = []
@@ -62,4 +65,4 @@ def on_record(turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
             stretch, off = [pair], None
         else:
             stretch.append(pair)
-    return kept if off else kept + stretch
+    return kept if off or ends_off else kept + stretch

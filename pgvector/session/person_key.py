@@ -113,10 +113,12 @@ class PersonKey:
     def _current(self) -> bytes:
         """The current key, loaded or made on first use; empty when its file is damaged."""
         if not self._key:
+            # Before it is read: another process may make it a moment later.
+            exists = os.path.exists(self.path)
             self._key = self._operators or bytes.fromhex(_read(self.path))
             if self._key:
                 self._provisional = bytes.fromhex(_read(self._provisional_path))
-            elif self.path.exists():
+            elif exists:
                 self._log_damage()
             else:
                 self._key = self._provisional = self._make_provisional()

@@ -91,6 +91,10 @@ class Turns:
         self.any_off_record = self.any_off_record or turn.off_record
         self._pending.append(turn)
 
+    def find(self, question: str) -> Turn:
+        """The pending turn that was opened last with this question; the current turn when there is none."""
+        return next((turn for turn in reversed(self._pending) if turn.question == question), self.current)
+
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
         if question == self.current.question:
@@ -101,7 +105,10 @@ class Turns:
         asked = [turn for turn in self._pending if turn.question == question]
         if not asked:
             # Hosts hand over some turns, such as those with a picture, with another text than they open them.
-            return True if any(turn.off_record and turn.awaited for turn in self._pending) else None
+            if any(turn.off_record and turn.awaited for turn in self._pending):
+                return True
+            self.current.is_open = False
+            return None
         for turn in takewhile(lambda turn: turn is not asked[0], self._pending):
             turn.awaited = False
         # A question that was asked on and off the record may be either: the one off the record stays for the next.

@@ -29,10 +29,10 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
     return [message for message in messages if message["taken_back"]]
 
 
-def withdrawn_turns(messages: Messages, min_chars: int) -> tuple[Pair, ...]:
-    """The last stored turns of a session that were taken back, each once."""
+def withdrawn_turns(messages: Messages, min_chars: int, *, off: bool) -> tuple[Pair, ...]:
+    """The last stored turns of a session that were taken back, each once; `off` is whether it is off the record now."""
     # Turns off the record were not stored, and must not get into the spool.
-    recorded = set(map(_key, stored(on_record(exchanges(messages)), min_chars)))
+    recorded = set(map(_key, stored(on_record(exchanges(messages), ends_off=off), min_chars)))
     turns = stored(exchanges(withdrawn_messages(messages)), min_chars)
     withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]

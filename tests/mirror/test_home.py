@@ -371,6 +371,29 @@ def test_only_the_end_of_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.
     assert 0 < sum(asked) < size / 4
 
 
+def test_a_process_dates_no_change_before_those_it_has_seen_when_the_snapshot_is_lost(tmp_path: Path) -> None:
+    home, taken, ahead = Home(tmp_path), list[Event](), now() + timedelta(days=1)
+    note(Home(tmp_path), events=[Add(theme="ops", target="memory", content="kelp", at=ahead)])
+    with home.snapshot(1) as found:
+        found.clear_pending()
+    mirror = Reconciler(home, lambda event: taken.append(event) is None)
+    mirror.reconcile("ops", "s")
+    assert taken == []
+    (home.state / "snapshot.jsonl").unlink()
+    mirror.change(Remove(theme="ops", home=home.id, target="memory", previous="kelp"))
+    assert ahead < taken[0].at
+
+
+def test_a_change_names_no_entry_off_the_record(tmp_path: Path) -> None:
+    home, taken = Home(tmp_path), list[Event]()
+    mirror = Reconciler(home, lambda event: taken.append(event) is None)
+    write_memory(home, "kelp\n§\na secret")
+    assert mirror.change(Add(theme="ops", target="memory", content="a secret"), stored=False)
+    with Home(tmp_path).snapshot(1):
+        assert mirror.change(Remove(theme="ops", target="memory", old_text="eels"))
+    assert [event.surviving for event in taken if isinstance(event, Remove)] == [("kelp",)]
+
+
 @pytest.mark.parametrize("patient", [True, False])
 def test_a_snapshot_is_compacted_while_another_home_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: bool
@@ -438,6 +461,31 @@ def test_a_forked_child_neither_has_nor_breaks_the_lock_of_its_parent(tmp_path: 
     os.close(wait)
     os.close(done)
     os.waitpid(child, 0)
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = """
+        import os, signal, threading
+        from hermes_memory_pgvector.mirror.reconcile import Reconciler
+        inside, mirror = threading.Event(), Reconciler(home, bool)
+
+        def hold():
+            with home.snapshot(1):
+                inside.set()
+                signal.pause()
+
+        threading.Thread(target=hold, daemon=True).start()
+        assert inside.wait(10)
+        parent = os.getpid()
+        if os.fork():
+            os._exit(0)
+        while os.getppid() == parent:
+            pass
+        mirror.abandon()
+        with home.snapshot(1):
+            print("inside", flush=True)
+        """
+    assert in_processes(1, script, str(tmp_path)) == ["inside"]
 
 
 def test_the_scrubber_of_the_host_is_looked_up_once_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

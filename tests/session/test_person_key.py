@@ -15,6 +15,7 @@ from hermes_memory_pgvector.admin.doctor.database import person_key as person_ke
 from hermes_memory_pgvector.admin.overview import overview
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
+from hermes_memory_pgvector.session import person_key as module
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.person_key import NOT_MET, PersonKey
 from hermes_memory_pgvector.session.themes import Identity
@@ -252,3 +253,17 @@ def until(runtime: Runtime, condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, runtime.dead_letters.ids()
         runtime.writer.flush(0.5, orphans=True)
+
+
+def test_a_key_that_another_process_saves_while_it_is_read_is_not_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, read = PersonKey(tmp_path), module._read
+
+    def then_saved_by_another(path: Path) -> str:
+        found = read(path)
+        key.path.write_text(KEY)
+        return found
+
+    monkeypatch.setattr(module, "_read", then_saved_by_another)
+    assert key.name(bytes.hex)

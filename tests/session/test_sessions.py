@@ -464,6 +464,32 @@ def test_an_interrupted_turn_is_not_stored_and_a_late_one_is(start: Callable[...
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+def test_a_turn_that_is_interrupted_after_a_late_one_is_not_stored(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.take_turn(*turn(1))
+    take(one, turn(3))
+    one.end(transcript(turn(1), (turn(2)[0], "answer 2: its disk, I thi"), turn(3)))
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
+def test_a_turn_that_was_replayed_before_an_earlier_one_came_late_is_stored_once(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.open_turn(turn(2)[0])
+    one.end(transcript(turn(2)))
+    one.take_turn(*turn(1))
+    one.take_turn(*turn(2))
+    assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
+
+
 def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
@@ -537,6 +563,40 @@ def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     told = "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
     assert turn(1)[1] in told
     assert turn(2)[1] not in told
+
+
+@pytest.mark.parametrize("how", ["by setting", "before the session was compressed", "before the process began"])
+def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_when_it_is_taken_back(
+    start: Callable[..., Runtime], record: Record, how: str
+) -> None:
+    runtime = start(off_record=how == "by setting", allowed_themes=["elsewhere"])
+    one = talk(runtime, "r")
+    if how != "by setting":
+        take(one, ("off the record", "As you like, I keep nothing of it."))
+    one.go_on("s", "r", anew=how == "by setting", reason="compression")
+    if how == "before the process began":
+        one = talk(runtime)
+    take(one, turn(2))
+    record.say("s", turn(2))
+    record.undo("s")
+    one.take_back()
+    assert turn(2)[1] not in "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
+
+
+def test_what_is_written_while_a_session_off_the_record_is_continued_is_not_stored(
+    start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start()
+    one, marked, change = talk(runtime), list[bool](), runtime.context.off_record.change
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+
+    def then_ask(*names: Any, **marked_: bool) -> None:
+        marked.append(one.caller("default").off_record)
+        change(*names, **marked_)
+
+    monkeypatch.setattr(runtime.context.off_record, "change", then_ask)
+    one.go_on("s2", "s", anew=False, reason="compression")
+    assert [*marked, one.caller("default").off_record] == [True, True]
 
 
 def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Runtime], database: str) -> None:
@@ -791,6 +851,20 @@ def test_entries_of_a_job_are_marked_and_its_delegations_are_not_stored(
     with psycopg.connect(database) as connection:
         found = connection.execute("select metadata ->> 'context' from memory_entries order by id").fetchall()
     assert found == [("cron",), (None,)]
+
+
+def test_a_turn_in_a_room_that_comes_late_has_the_pseudonym_of_its_own_author(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime, "room", platform="telegram", gateway_session_key="agent:main:telegram:group:-100")
+    one.open_turn(turn(1)[0], "4917055512")
+    one.open_turn(turn(2)[0], "4917099887766")
+    one.take_turn(*turn(1))
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select distinct metadata ->> 'author' from conversations").fetchall()
+    assert found == [(runtime.context.author("telegram", "4917055512"),)]
 
 
 def test_a_turn_in_a_room_has_the_pseudonym_of_its_author_and_a_private_turn_has_none(
