@@ -93,9 +93,9 @@ def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s
     """
     start_server(database)
     if compatibility.embedder is not None:
-        # A model may have to be loaded first, for which `match` does not wait.
+        # A model may have to be loaded first, for which `wanted_dimensions` does not wait.
         compatibility.embedder.embed_query(PROBE, timeout_s)
-    compatibility.match(database.prepare(compatibility.wanted_dimensions()).dimensions)
+    compatibility.match(database.prepare(compatibility.wanted_dimensions()).dimensions, timeout_s)
     embedder = compatibility.usable()
     if isinstance(embedder, str):
         raise EmbedderMismatch(embedder.removeprefix(f"{WORDS_ONLY}: "))

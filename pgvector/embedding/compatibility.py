@@ -95,12 +95,15 @@ class EmbedderCompatibility:
                 ) from None
         return embedder.dimensions or DEFAULT_DIMENSIONS
 
-    def match(self, stored: int) -> bool:
-        """Whether the embedder is compatible with a database of `stored` dimensions. Logs a new mismatch once."""
+    def match(self, stored: int, timeout_s: float = PROBE_S_MAX) -> bool:
+        """Whether the embedder is compatible with a database of `stored` dimensions. Logs a new mismatch once.
+
+        An embedder that has to answer for it gets `timeout_s` seconds.
+        """
         if self._mismatch and self._settings.embed_url and not self._unanswered:
             # Meanwhile the endpoint may serve another model, or the database may hold vectors of another one.
             self.close()
-        mismatch = self._find_mismatch(stored)
+        mismatch = self._find_mismatch(stored, timeout_s)
         if mismatch and mismatch != self._mismatch and not self._unanswered:
             log.warning("%s", mismatch)
         self._mismatch, self._rematch_at = mismatch, time.monotonic() + REMATCH_S
@@ -152,7 +155,7 @@ class EmbedderCompatibility:
         if embedder is not None:
             embedder.close()
 
-    def _find_mismatch(self, stored: int) -> str:
+    def _find_mismatch(self, stored: int, timeout_s: float) -> str:
         self._unanswered = False
         embedder = self.embedder
         if embedder is None:
@@ -161,7 +164,7 @@ class EmbedderCompatibility:
         # Only a model that has answered may become the model of the database.
         if embedder.dimensions is None or not (self._claimed or (state and state.embedding_model)):
             try:
-                embedder.embed_query("dimensions", PROBE_S_MAX)
+                embedder.embed_query("dimensions", timeout_s)
             except (Unavailable, Refused) as error:
                 self._unanswered = isinstance(error, Unavailable) or embedder.dimensions is None
                 return f"{WORDS_ONLY}: {error}"

@@ -22,6 +22,7 @@ from loopback import Endpoint, vector
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.embedding.compatibility import PROBE_S_MAX
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema.migrations import migration_files
 
@@ -424,6 +425,17 @@ def test_backfill_puts_no_vectors_of_another_model_into_a_database(run: Callable
     assert outcome.code == 1
     assert "other" in outcome.err
     assert unembedded(database) == 1
+
+
+def test_backfill_waits_for_an_endpoint_that_is_too_slow_for_agents(
+    run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
+) -> None:
+    add_turns(database, ["a turn"])
+    endpoint.delay_s = PROBE_S_MAX + 0.2
+    outcome = run("backfill")
+    assert outcome.code == 0, outcome.err
+    assert unembedded(database) == 0
+    assert value(database, "SELECT value FROM hermes_pgvector_settings WHERE name = 'embedding_model'") == "words"
 
 
 def test_backfill_starts_beside_an_agent_that_makes_no_progress(run: Callable[..., Outcome], database: str) -> None:
