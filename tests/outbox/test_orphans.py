@@ -159,9 +159,10 @@ def test_a_deleted_orphan_is_logged_as_lost_and_a_stored_one_is_not(
         assert drained(first) == [1]
         first.close()
         assert not caplog.records
-        shutil.rmtree(second.folder)
+        deleted = second.folder
+        shutil.rmtree(deleted)
         assert second.take(10) == []
-    assert [str(second.folder) in record.getMessage() for record in caplog.records] == [True]
+    assert [str(deleted) in record.getMessage() for record in caplog.records] == [True]
     second.close()
 
 
