@@ -1,4 +1,4 @@
-"""Measures the write path: throughput, hook times, losses and resources. docs/benchmarks.md explains the figures."""
+"""Measures the write path: throughput, hook times, losses, recovery and resources. docs/benchmarks.md explains it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,42 @@ import json
 import os
 import platform
 import re
-import statistics
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from bundled_model import backlog, bundled, bundled_long
 from environment import Environment, Package, environment
-from report import goals, ratios, show
-from scenarios import SCENARIOS, Figures, Sizes
+from faults import orphan_rows, outage, recovery, shutdown
+from report import goals, show, summary
+from run import Figures, Run, Sizes
+from write_path import bare_loop, burst, fleet, footprint, hooks, steady
 
-QUICK = 0.2
+# Each scenario and its number of runs.
+SCENARIOS: dict[Callable[[Run], Figures], int] = {
+    hooks: 3, burst: 3, bare_loop: 3, steady: 1, fleet: 1, footprint: 1, outage: 1,
+    bundled: 1, bundled_long: 1, recovery: 1, orphan_rows: 1, shutdown: 1, backlog: 1,
+}  # fmt: skip
+# The bare loop takes equally long each time.
+RUNS_MAX = {bare_loop: 3}
+BY_NAME = {scenario.__name__: scenario for scenario in SCENARIOS}
+# The peer has no bundled model, and fills in no vectors later.
+ONLY_OURS = (bundled, bundled_long, backlog, recovery, orphan_rows, shutdown)
+LOAD_MAX = 0.5
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)} (default: all)")
-    parser.add_argument(
-        "--quick", action="store_true", help=f"the same as --scale {QUICK}: about a minute, two with --peer"
-    )
+    default = "all, and backlog with --data"
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(BY_NAME)} (default: {default})")
+    parser.add_argument("--runs", type=int, help="runs of each scenario (default: 3 of hooks, burst, bare_loop, else 1)")
+    parser.add_argument("--warm", action="store_true", help="store one turn in each agent before it is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the work, from 0 to 1")
+    parser.add_argument("--limit-s", type=float, default=120.0, help="longest wait for the rows of a scenario")
     parser.add_argument(
         "--peer", metavar="VENV", help="also measure hermes-memory-pgvector 1.0 in this virtual environment"
     )
@@ -36,12 +51,14 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--request-ms", type=float, default=20.0, help="milliseconds of the embedder per request")
     parser.add_argument("--text-ms", type=float, default=2.0, help="milliseconds of the embedder per text, in addition")
+    parser.add_argument("--data", metavar="FILE", type=Path, help="conversations in LoCoMo's format, for backlog")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     parser.add_argument("--plot", metavar="FILE", help="plot the burst into this file, such as burst.png")
     given = parser.parse_args()
-    unknown = set(given.scenarios) - set(SCENARIOS)
-    if unknown:
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; choose from {', '.join(SCENARIOS)}")
+    if unknown := set(given.scenarios) - set(BY_NAME):
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; choose from {', '.join(BY_NAME)}")
+    if "backlog" in given.scenarios and not given.data:
+        parser.error("backlog needs --data FILE")
     if given.plot and given.scenarios and "burst" not in given.scenarios:
         parser.error("--plot needs the scenario burst")
     return given
@@ -58,64 +75,77 @@ def machine(dsn: str) -> dict[str, Any]:
         "system": platform.platform(),
         "postgres": postgres,
         "python": platform.python_version(),
-        "load_before": os.getloadavg()[0],
     }
 
 
-def medians(runs: list[Figures]) -> Figures:
-    """The median of each figure over several runs."""
-    return {
-        name: medians([run[name] for run in runs]) if isinstance(value, dict)
-        else statistics.median(run[name] for run in runs)
-        for name, value in runs[0].items()
-    }  # fmt: skip
+def conversations(path: Path | None) -> tuple[tuple[str, str, str], ...]:
+    """The turns of a file of conversations, as (session, question, answer)."""
+    if path is None:
+        return ()
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from evaluation.cases import locomo
+
+    return tuple(turn for case in locomo(path) for turn in case.turns())
 
 
 def measure(
-    place: Environment, packages: list[Package], sizes: Sizes, chosen: list[str]
-) -> dict[str, dict[str, Figures]]:
-    """Figures by package and scenario. The packages alternate, so that other load on the machine affects both."""
-    results: dict[str, dict[str, Figures]] = {package.name: {} for package in packages}
+    place: Environment, packages: list[Package], chosen: list[Callable[[Run], Figures]], given: argparse.Namespace
+) -> dict[str, dict[str, list[Figures]]]:
+    """The figures of each run, by package and scenario.
 
-    for name in chosen:
-        runs: dict[str, list[Figures]] = {package.name: [] for package in packages}
-        for _ in range(sizes.hook_runs if name == "hooks" else 1):
+    The packages and scenarios alternate, so that other load on the machine affects all alike.
+    """
+    results: dict[str, dict[str, list[Figures]]] = {package.name: {} for package in packages}
+    sizes, said = Sizes.scaled(given.scale, given.limit_s), conversations(given.data)
+    runs = {each: min(given.runs or SCENARIOS[each], RUNS_MAX.get(each, sys.maxsize)) for each in chosen}
+    for number in range(max(runs.values())):
+        for scenario in chosen:
             for package in packages:
+                if number >= runs[scenario] or (package.name == "peer" and scenario in ONLY_OURS):
+                    continue
                 began = time.monotonic()
-                runs[package.name].append(SCENARIOS[name](place, package, sizes))
-                print(f"{name}, {package.name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        for package, found in runs.items():
-            results[package][name] = medians(found) if len(found) > 1 else found[0]
+                found = scenario(Run(place, package, sizes, given.warm, said))
+                results[package.name].setdefault(scenario.__name__, []).append(found)
+                print(
+                    f"{scenario.__name__}, {package.name}, run {number + 1}: {time.monotonic() - began:.0f} s",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
     return results
 
 
 def main() -> int:
     given = arguments()
-    sizes = Sizes.scaled(QUICK if given.quick else given.scale)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are stopped
+    names = given.scenarios or [name for name in BY_NAME if name != "backlog" or given.data]
+    load = os.getloadavg()[0]
+    print(f"load average before: {load:.2f}, nice value {os.nice(0)}", file=sys.stderr)
+    if load > LOAD_MAX:
+        print("the machine has other work: only ratios within a run are meaningful", file=sys.stderr)
     with environment(given.dsn, given.request_ms, given.text_ms) as place:
         packages = [place.package("ours", sys.executable)]
         try:
             if given.peer:
                 packages.append(place.package("peer", str(Path(given.peer, "bin", "python").absolute())))
-            about = {
-                "machine": machine(place.dsn),
-                "sizes": vars(sizes),
-                "embedder_ms": [given.request_ms, given.text_ms],
-            }
-            results = measure(place, packages, sizes, given.scenarios or list(SCENARIOS))
+            about = {"machine": machine(place.dsn), "load_before": load, "nice": os.nice(0), "options": options(given)}
+            runs = measure(place, packages, [BY_NAME[name] for name in names], given)
         finally:
             for package in packages:
                 place.drop(package.template)
-    report = {**about, "results": results, "ratios": ratios(results), "goals": goals(results)}
+    results = {package: {name: summary(found) for name, found in each.items()} for package, each in runs.items()}
+    report = {**about, "results": results, "goals": goals(results)}
     show(report)
     if given.json:
         Path(given.json).write_text(json.dumps(report, indent=1) + "\n")
     if given.plot:
         from plot import plot
 
-        plot(report, given.plot)
-    lost = [goal for goal in report["goals"] if goal["goal"].startswith("rows lost") and not goal["met"]]
-    return 1 if lost else 0
+        plot({package: each["burst"][-1] for package, each in runs.items()}, given.plot)
+    return 1 if any("rows lost" in goal["goal"] and not goal["met"] for goal in report["goals"]) else 0
+
+
+def options(given: argparse.Namespace) -> dict[str, Any]:
+    """The options that the figures depend on."""
+    return {name: getattr(given, name) for name in ("runs", "warm", "scale", "limit_s", "request_ms", "text_ms")}
 
 
 if __name__ == "__main__":

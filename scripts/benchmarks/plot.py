@@ -9,12 +9,11 @@ from matplotlib.figure import Figure
 WINDOW_S = 2.0
 
 
-def plot(report: dict[str, Any], path: str) -> None:
-    """Write the plot to `path`. The suffix selects the format."""
+def plot(bursts: dict[str, dict[str, Any]], path: str) -> None:
+    """Plot the burst of each package into the file `path`. The suffix selects the format."""
     figure = Figure(figsize=(9, 6), layout="constrained")
     speed, waiting = figure.subplots(2, sharex=True)
-    for package, results in report["results"].items():
-        burst = results["burst"]
+    for package, burst in bursts.items():
         seconds, rows, embedded = zip(*burst["samples"], strict=True)
         accepted = burst["rows_offered"]
         speed.plot(seconds, [_per_s(seconds, embedded, at) for at in range(len(seconds))], label=package)

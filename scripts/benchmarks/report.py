@@ -1,124 +1,119 @@
-"""The table of figures, the ratios to the peer, and the goals."""
+"""Median and worst of the figures, the table of them, and the goals."""
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from run import Figures
 
-# Scenario, path to the figure, title, unit, and whether a higher value is better.
-_ROWS: list[tuple[str, tuple[str, ...], str, str, bool]] = [
-    ("hooks", ("sync_turn", "p50_us"), "sync_turn: median", "µs", False),
-    ("hooks", ("sync_turn", "p99_us"), "sync_turn: 99th percentile", "µs", False),
-    ("hooks", ("on_memory_write", "p50_us"), "on_memory_write: median", "µs", False),
-    ("hooks", ("on_memory_write", "p99_us"), "on_memory_write: 99th percentile", "µs", False),
-    ("hooks", ("on_memory_write_meanwhile", "p99_us"), "on_memory_write during a burst: 99th percentile", "µs", False),
-    ("burst", ("rows_offered",), "burst: rows offered", "", True),
-    ("burst", ("rows_lost",), "burst: rows lost", "", False),
-    ("burst", ("rows_without_vector",), "burst: rows without an embedding", "", False),
-    ("burst", ("rows_per_s",), "burst: rows stored and embedded", "/s", True),
-    ("bare_loop", ("rows_per_s",), "bare loop: rows stored and embedded", "/s", True),
-    ("burst", ("agent_cpu_ms_per_row",), "burst: CPU time of the agent per row", "ms", False),
-    ("steady", ("rows_lost",), "steady: rows lost", "", False),
-    ("steady", ("seconds_behind",), "steady: delay of the tables", "s", False),
-    ("steady", ("p99_us",), "steady: sync_turn, 99th percentile", "µs", False),
-    ("steady", ("agent_cpu_ms_per_row",), "steady: CPU time of the agent per row", "ms", False),
-    ("fleet", ("rows_lost",), "fleet: rows lost", "", False),
-    ("fleet", ("rows_per_s",), "fleet: rows stored and embedded", "/s", True),
-    ("fleet", ("connections_per_process",), "fleet: connections per process, maximum", "", False),
-    ("fleet", ("connections_idle",), "fleet: connections when idle", "", False),
-    ("fleet", ("threads_max",), "fleet: threads per process, maximum", "", False),
-    ("fleet", ("rss_mb_per_process",), "fleet: memory per process", "MB", False),
-    ("outage", ("rows_lost",), "outage: rows lost", "", False),
-    ("outage", ("drained_after_s",), "outage: last row after the restart", "s", False),
-    ("outage", ("p99_us",), "outage: sync_turn, 99th percentile", "µs", False),
-    ("footprint", ("one_session", "rss_mb"), "one session: memory", "MB", False),
-    ("footprint", ("one_session", "files"), "one session: open files", "", False),
-    ("footprint", ("one_session", "threads"), "one session: threads", "", False),
-    ("footprint", ("providers_leaked",), "leaked providers", "", True),
-    ("footprint", ("kb_per_leaked",), "leaked providers: memory of each", "kB", False),
-    ("footprint", ("all_leaked", "files"), "leaked providers, all: open files", "", False),
-    ("footprint", ("all_leaked", "threads"), "leaked providers, all: threads", "", False),
-    ("footprint", ("connections_max",), "leaked providers, all: connections", "", False),
-]
+# Ends of the names of figures of which a higher value is better.
+_MORE_IS_BETTER = ("_per_s", "_share", "rows_stored", "_min")
+# Figures that describe the work and not its result.
+_GIVEN = ("rows_offered", "providers_leaked")
+Results = dict[str, dict[str, dict[str, Any]]]
 
 
-def figure(results: dict[str, Any], package: str, scenario: str, *path: str) -> float | None:
-    """One figure of the results, or None when it was not measured."""
-    found: Any = results.get(package, {}).get(scenario)
-    for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
+def summary(runs: list[Figures]) -> dict[str, Any]:
+    """`median`, `worst` and `runs` of each figure; a value of None is worse than any number.
+
+    The worst value of a rate or share is the lowest one, of anything else the highest. Samples are left out.
+    """
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run.get(name) for run in runs]
+        if any(isinstance(value, list | str) for value in values):
+            continue
+        known = [value for value in values if value is not None]
+        ranked = sorted(known, reverse=name.endswith(_MORE_IS_BETTER)) + [None] * (len(values) - len(known))
+        middle = ranked[(len(ranked) - 1) // 2 : len(ranked) // 2 + 1]
+        median = None if None in middle else statistics.fmean(middle)
+        found[name] = {"median": median, "worst": ranked[-1], "runs": values}
     return found
 
 
-def ratios(results: dict[str, Any]) -> dict[str, float]:
-    """Our figures relative to the peer's. Above 1, ours is better, also where lower values are better."""
-    found = {}
-    for scenario, path, _, _, more in _ROWS:
-        ours, theirs = (figure(results, name, scenario, *path) for name in ("ours", "peer"))
-        if ours and theirs and path[-1] not in ("rows_offered", "providers_leaked"):
-            found[".".join((scenario, *path))] = ours / theirs if more else theirs / ours
-    return found
-
-
-def goals(results: dict[str, Any]) -> list[dict[str, Any]]:
+def goals(results: Results) -> list[dict[str, Any]]:
     """The goals that were measured: name, value, limit and whether it is met."""
+    ours = results["ours"]
+    wanted: list[tuple[str, float | None, str, float]] = []
 
-    def of(*path: str) -> float | None:
-        return figure(results, "ours", *path)
+    def want(title: str, scenario: str, name: str, sign: str, limit: float, kind: str = "worst") -> None:
+        if scenario in ours and name in ours[scenario]:
+            wanted.append((title, ours[scenario][name][kind], sign, limit))
 
-    bare, peer = of("bare_loop", "rows_per_s"), figure(results, "peer", "burst", "rows_per_s")
-    wanted: list[tuple[str, float | None, str, float | None]] = [
-        ("sync_turn, 99th percentile in µs", of("hooks", "sync_turn", "p99_us"), "<=", 200),
-        ("on_memory_write, 99th percentile in µs", of("hooks", "on_memory_write", "p99_us"), "<=", 200),
-        ("rows lost in a burst", of("burst", "rows_lost"), "<=", 0),
-        ("rows without an embedding after a burst", of("burst", "rows_without_vector"), "<=", 0),
-        ("rows per second relative to the bare loop", _ratio(of("burst", "rows_per_s"), bare), ">=", 1),
-        ("rows per second relative to the peer", _ratio(of("burst", "rows_per_s"), peer), ">=", 8),
-        ("rows lost at a steady rate", of("steady", "rows_lost"), "<=", 0),
-        ("rows lost by a fleet", of("fleet", "rows_lost"), "<=", 0),
-        ("connections per process of a fleet", of("fleet", "connections_per_process"), "<=", 3),
-        ("connections of an idle fleet", of("fleet", "connections_idle"), "<=", 0),
-        ("threads per process of a fleet", of("fleet", "threads_max"), "<=", 6),
-        ("rows lost in an outage", of("outage", "rows_lost"), "<=", 0),
-        ("rows lost by leaked providers", of("footprint", "rows_lost"), "<=", 0),
+    for scenario, figures in ours.items():
+        for name in figures:
+            if name.endswith("rows_lost"):
+                want(f"{scenario}: {name.replace('_', ' ')}", scenario, name, "<=", 0)
+    if "burst" in ours:
+        rate = ours["burst"]["rows_per_s"]
+        wanted.append(("burst: worst rate, share of the median", rate["worst"] / rate["median"], ">=", 0.85))
+        for title, package, scenario, least in (("bare loop", "ours", "bare_loop", 1.5), ("peer", "peer", "burst", 10)):
+            if other := results.get(package, {}).get(scenario, {}).get("rows_per_s", {}).get("median"):
+                wanted.append((f"burst: median rate relative to the {title}", rate["median"] / other, ">=", least))
+    for scenario, least in (("bundled", 0.9), ("bundled_long", 0.8)):
+        want(f"{scenario}: pace, share of the model alone", scenario, "model_pace_share", ">=", least)
+    want("bundled: first vector after the first row, s", "bundled", "first_vector_after_first_row_s", "<=", 2)
+    for name in ours.get("recovery", ()):
+        want(f"recovery: {name.removesuffix('_s').replace('_', ' ')}, s", "recovery", name, "<=", 10)
+    want("orphan rows: all complete, s", "orphan_rows", "complete_s", "<=", 30)
+    for hook in ("sync_turn", "on_memory_write"):
+        for name in (hook, f"{hook}_without_gateway"):
+            want(f"{name}: first call, ms", "hooks", f"{name}_first_ms", "<=", 5)
+            want(f"{name}: 99th percentile, µs", "hooks", f"{name}_p99_us", "<=", 500)
+    for name in ("later", "from_start"):
+        title = f"shutdown while the embedder hangs ({name.replace('_', ' ')}): rows only in the spool"
+        want(title, "shutdown", f"{name}_rows_in_spool_only", "<=", 0)
+    want("fleet: connections per process", "fleet", "connections_per_process", "<=", 3)
+    want("fleet: connections when idle", "fleet", "connections_idle", "<=", 0)
+    want("fleet: threads per process", "fleet", "threads_max", "<=", 7)
+    return [
+        {"goal": title, "value": value, "wanted": f"{sign} {limit:g}", "met": _met(value, sign, limit)}
+        for title, value, sign, limit in wanted
     ]
-    found = []
-    for name, value, sign, limit in wanted:
-        if value is not None and limit is not None:
-            met = value <= limit if sign == "<=" else value >= limit
-            found.append({"goal": name, "value": value, "wanted": f"{sign} {limit:g}", "met": met})
-    return found
 
 
 def show(report: dict[str, Any]) -> None:
     """Print the table and the goals."""
     console = Console(highlight=False)
-    results, compared = report["results"], report["ratios"]
+    results: Results = report["results"]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
-    for title in ("ours", *(["peer", "ours is better by"] if "peer" in results else [])):
-        table.add_column(title, justify="right")
-    for scenario, path, title, unit, _ in _ROWS:
-        values = [figure(results, package, scenario, *path) for package in results]
-        if values and values[0] is not None:
-            ratio = compared.get(".".join((scenario, *path)))
-            shown = [_shown(value, unit) for value in values] + ([f"{ratio:.1f} ×"] if ratio else [])
-            table.add_row(title, *shown)
+    for title in ("scenario", "figure"):
+        table.add_column(title)
+    for package in results:
+        for title in (package, "worst"):
+            table.add_column(title, justify="right")
+    if len(results) > 1:
+        table.add_column("ours is better by", justify="right")
+    for scenario, figures in results["ours"].items():
+        for name in figures:
+            found = [each.get(scenario, {}).get(name, {}) for each in results.values()]
+            cells = [_shown(one.get(kind), bool(one)) for one in found for kind in ("median", "worst")]
+            table.add_row(scenario, name.replace("_", " "), *cells, _ratio(name, [one.get("median") for one in found]))
     console.print(table)
     console.print()
     for goal in report["goals"]:
         mark = "[green]✓[/]" if goal["met"] else "[red]✗[/]"
-        console.print(f"{mark} {goal['goal']}: {goal['value']:.4g} ({goal['wanted']})")
+        console.print(f"{mark} {goal['goal']}: {_shown(goal['value'], True)} ({goal['wanted']})")
 
 
-def _ratio(value: float | None, other: float | None) -> float | None:
-    return value / other if value is not None and other else None
-
-
-def _shown(value: float | None, unit: str) -> str:
+def _met(value: float | None, sign: str, limit: float) -> bool:
     if value is None:
-        return "–"
-    number = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
-    return f"{number} {unit}".strip()
+        return False
+    return value <= limit if sign == "<=" else value >= limit
+
+
+def _ratio(name: str, medians: list[float | None]) -> str:
+    """How many times better our figure is than the peer's; empty where that says nothing."""
+    ours, theirs = medians if len(medians) > 1 else (None, None)
+    if not ours or not theirs or name in _GIVEN:
+        return ""
+    return f"{ours / theirs if name.endswith(_MORE_IS_BETTER) else theirs / ours:.2g} ×"
+
+
+def _shown(value: float | None, measured: bool) -> str:
+    if value is None:
+        return "not in time" if measured else ""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

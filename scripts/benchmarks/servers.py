@@ -55,9 +55,23 @@ def _restart_with(server: EmbeddedServer, options: dict[str, str]) -> None:
     server.ensure_running()
 
 
+class ServerProcess:
+    """A child process that prints its address as its first line and answers a line on stdin with a line."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self._process, self.address = process, address
+
+    def tell(self, line: str) -> str:
+        """Send a line and return the answer."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+
 @contextmanager
-def server_process(command: Sequence[str | Path]) -> Iterator[str]:
-    """Start a server; gives the address that it prints as its first line. Kills it at the end of the block.
+def controlled_process(command: Sequence[str | Path]) -> Iterator[ServerProcess]:
+    """Start a server and kill it at the end of the block.
 
     The child has a pipe as stdin and should end when that closes, which it does when this process dies. Raises
     RuntimeError when the child ends before it prints an address.
@@ -68,6 +82,13 @@ def server_process(command: Sequence[str | Path]) -> Iterator[str]:
             address = process.stdout.readline().strip()
             if not address:
                 raise RuntimeError(f"the server did not start: {' '.join(map(str, command))}")
-            yield address
+            yield ServerProcess(process, address)
         finally:
             process.kill()
+
+
+@contextmanager
+def server_process(command: Sequence[str | Path]) -> Iterator[str]:
+    """Start a server as `controlled_process` does; gives its address."""
+    with controlled_process(command) as server:
+        yield server.address

@@ -1,9 +1,9 @@
 """Agent process of a benchmark: calls the providers of one package as a host does.
 
-    agent.py ours|peer '{"dsn": …, "embed_url": …, "home": …, "settings": {…}}'
+    agent_process.py ours|peer '{"dsn": …, "embed_url": …, "home": …, "settings": {…}}'
 
 Each line on stdin is JSON with a method of `Agent` and its arguments, and each line on stdout is the answer. It runs in
-the Python of the package under test.
+the Python of the package under test and ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from texts import turns
-
 WATCH_EVERY_S = 0.02
 FILE_ENTRIES = 15
+EMBED_S_MAX = 600.0
 
 
 def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
     """A provider of this repository, with settings from environment variables."""
-    values = {"dsn": dsn, "embed_url": f"{embed_url}/v1", **settings}
+    values = {"dsn": dsn, "embed_url": embed_url and f"{embed_url}/v1", **settings}
     os.environ.update({f"HERMES_PGVECTOR_{name.upper()}": str(value) for name, value in values.items()})
     os.environ["HERMES_HOME"] = home
     from hermes_memory_pgvector.provider import PgvectorMemoryProvider
@@ -41,18 +42,30 @@ def peer(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
     return PgvectorMemoryProvider(config={"dsn": dsn, "embed_url": embed_url, **settings})
 
 
-def load_host() -> None:
-    """Import the modules of hermes-agent that the hooks use, or stubs where it is not installed."""
+class Missing(MetaPathFinder):
+    """Makes the import of some modules fail, as on a host that is installed without all its packages."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
+        if name in self._names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def load_host(missing: Sequence[str]) -> None:
+    """Import what a host has imported before it makes a provider, or a stub where hermes-agent is not installed.
+
+    Its package `gateway` is imported by the first hook that needs it, as in a host without a gateway. The `missing`
+    modules cannot be imported.
+    """
+    sys.meta_path.insert(0, Missing(missing))
     try:
         import agent.memory_provider  # noqa: F401
-        import gateway.session_context  # noqa: F401
     except ImportError:
         provider: Any = ModuleType("agent.memory_provider")
         provider.MemoryProvider = type("MemoryProvider", (), {})
-        context: Any = ModuleType("gateway.session_context")
-        context.get_session_env = lambda _name: ""
-        sys.modules |= {"agent.memory_provider": provider, "gateway.session_context": context}
-        sys.modules |= {name: ModuleType(name) for name in ("agent", "gateway")}
+        sys.modules |= {"agent": ModuleType("agent"), "agent.memory_provider": provider}
 
 
 class Agent:
@@ -62,16 +75,27 @@ class Agent:
         self._make, self._setup = make, setup
         self._sessions: list[Any] = []
         self._leaked: list[Any] = []
-        self._turns: list[list[tuple[str, str]]] = []
+        self._turns: list[list[tuple[str, str, str]]] = []
         self._own_threads = threading.active_count()
         self._threads_max = 0
 
-    def open(self, sessions: int = 1) -> None:
-        self._sessions = [self._provider(f"session-{number}") for number in range(sessions)]
+    def prepare(self, sessions: list[list[tuple[str, str, str]]]) -> None:
+        """Take the turns of each session, as (session id, question, answer)."""
+        self._turns = sessions
 
-    def prepare(self, label: str, count: int) -> None:
-        """Generate `count` turns for each session."""
-        self._turns = [turns(f"{label} {number}", count) for number in range(len(self._sessions))]
+    def prepare_file(self, entries: list[str]) -> None:
+        """Write MEMORY.md as it is after all changes of `change_entries`: the host's own writes are not measured."""
+        file = Path(self._setup["home"], "memories", "MEMORY.md")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("\n§\n".join(entries[-FILE_ENTRIES:]), encoding="utf-8")
+
+    def open(self) -> dict[str, float]:
+        """Begin the sessions that were prepared, or one; returns the usage."""
+        self._sessions = [self._provider(f"session-{number}") for number in range(len(self._turns) or 1)]
+        return self.usage()
+
+    def take_turn(self, question: str, answer: str) -> None:
+        self._sessions[0].sync_turn(question, answer, session_id="session-0")
 
     def send(self, per_s: float = 0.0) -> dict[str, float]:
         """Call `sync_turn` with the prepared turns, all at once or `per_s` a second; returns the hook's times."""
@@ -91,21 +115,14 @@ class Agent:
             self._own_threads -= len(senders)
         return spread([ns for each in took for ns in each])
 
-    def change_entries(self, count: int) -> dict[str, float]:
-        """Call `on_memory_write` for about `count` changes of a full memory file; returns the times of the hook.
+    def change_entries(self, entries: list[str]) -> dict[str, float]:
+        """Call `on_memory_write` for changes of a full memory file; returns the times of the hook.
 
         Each added entry replaces an old one, because a host limits the size of the file. As in hermes-agent, a removal
-        names only a part of the entry, so the provider has to look it up. The file has its final content from the
-        start, because a host's own write to disk is not measured.
+        names only a part of the entry, so the provider has to look it up.
         """
         hook, session = self._sessions[0].on_memory_write, {"session_id": "session-0"}
-        entries = [user[:150] for user, _ in turns("entry", FILE_ENTRIES + count // 2)]
-        file = Path(self._setup["home"], "memories", "MEMORY.md")
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("\n§\n".join(entries[-FILE_ENTRIES:]), encoding="utf-8")
-        for entry in entries[:FILE_ENTRIES]:
-            hook("add", "memory", entry, session)
-        changes: list[tuple[Any, ...]] = []
+        changes: list[tuple[Any, ...]] = [("add", "memory", entry, session) for entry in entries[:FILE_ENTRIES]]
         for old, new in zip(entries, entries[FILE_ENTRIES:]):  # noqa: B905 - the shorter one sets the count
             changes.append(("remove", "memory", "", {**session, "old_text": old[:60]}))
             changes.append(("add", "memory", new, session))
@@ -116,9 +133,21 @@ class Agent:
             took.append(time.perf_counter_ns() - started)
         return spread(took)
 
-    def leak(self, count: int) -> None:
-        """Make `count` providers with one turn each and never shut them down, as a gateway may do for each request."""
-        for number, turn in enumerate(turns("leaked", count)):
+    def embed(self, texts: list[str], request_texts: int) -> dict[str, float]:
+        """Embed texts with the bundled model and do nothing else; returns seconds and CPU seconds, without its start."""
+        from hermes_memory_pgvector.embedding import factory
+        from hermes_memory_pgvector.settings import Settings
+
+        embedder = factory.build(Settings())
+        embedder.embed_passages(["The model is loaded by its first text."], EMBED_S_MAX)
+        began, cpu_began = time.monotonic(), time.process_time()
+        for start in range(0, len(texts), request_texts):
+            embedder.embed_passages(texts[start : start + request_texts], EMBED_S_MAX)
+        return {"seconds": time.monotonic() - began, "cpu_s": time.process_time() - cpu_began}
+
+    def leak(self, turns: list[tuple[str, str]]) -> None:
+        """Make a provider for each turn and never shut it down, as a gateway may do for each request."""
+        for number, turn in enumerate(turns):
             provider = self._provider(f"request-{number}")
             provider.sync_turn(*turn, session_id=f"request-{number}")
             self._leaked.append(provider)
@@ -153,9 +182,9 @@ class Agent:
         return provider
 
     def _send(self, number: int, took: list[int], per_s: float) -> None:
-        hook, session = self._sessions[number].sync_turn, f"session-{number}"
+        hook = self._sessions[number].sync_turn
         began = time.monotonic()
-        for place, (user, assistant) in enumerate(self._turns[number]):
+        for place, (session, user, assistant) in enumerate(self._turns[number]):
             if per_s:
                 time.sleep(max(0.0, began + place / per_s - time.monotonic()))
             started = time.perf_counter_ns()
@@ -169,16 +198,21 @@ class Agent:
 
 
 def spread(took_ns: list[int]) -> dict[str, float]:
-    """Median, 99th percentile and maximum in microseconds."""
+    """The first call in milliseconds; median, 99th percentile and maximum of all in microseconds."""
     ordered = sorted(took_ns)
     places = {"p50_us": len(ordered) // 2, "p99_us": int(len(ordered) * 0.99), "max_us": len(ordered) - 1}
-    return {name: ordered[min(place, len(ordered) - 1)] / 1000 for name, place in places.items()}
+    return {
+        "first_ms": took_ns[0] / 1e6,
+        **{name: ordered[min(place, len(ordered) - 1)] / 1000 for name, place in places.items()},
+    }
 
 
 def main(package: str, setup: str) -> None:
+    values = json.loads(setup)
+    missing = values.pop("missing_modules")
     if package == "ours":
-        load_host()
-    under_test = Agent({"ours": ours, "peer": peer}[package], json.loads(setup))
+        load_host(missing)
+    under_test = Agent({"ours": ours, "peer": peer}[package], values)
     for line in sys.stdin:
         name, arguments = json.loads(line)
         print(json.dumps(getattr(under_test, name)(**arguments)), flush=True)
