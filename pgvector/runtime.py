@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .background import BackgroundExecutor
 from .errors import BadArgument, PgvectorError
@@ -36,6 +37,7 @@ P = ParamSpec("P")
 
 AWAY_DRAIN_S = 0.3
 UNKNOWN_THEMES_MAX = 100
+FIRST_MATCH_S_MAX = 1.0
 
 
 class Runtime:
@@ -88,6 +90,7 @@ class Runtime:
         settings, database = self.settings, self.database
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
+        self._matching: Future[None] | None = None
         self._refile_at = 0.0
         self._reached = threading.Event()
         self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
@@ -124,8 +127,9 @@ class Runtime:
                 if last is None or last.running() or last.done():
                     self._reconciling = {theme: self.in_background(self.files.reconcile, theme, session_id)}
 
-    def in_background(self, job: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
+    def in_background(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
         """Run a job that no hook waits for; a failure is logged."""
+
         return self._background.submit(guarded(nothing)(job), *args, **kwargs)
 
     # Reading
@@ -163,11 +167,12 @@ class Runtime:
         """
         fit, key = self.compatibility, self.context.person_key
         if verify or not self._reached.is_set():
-            fit.match(self.database.prepare(fit.wanted_dimensions()).dimensions)
+            dimensions = self.database.prepare(fit.wanted_dimensions()).dimensions
             key.settle(self.database.claim_person_key)
             self._reached.set()
+            self._match(dimensions, FIRST_MATCH_S_MAX)
         elif fit.undecided and self.database.state is not None:
-            fit.match(self.database.state.dimensions)
+            self._match(self.database.state.dimensions, 0.0)
         if fit.calibration_due():
             self.in_background(fit.calibrate)
         if time.monotonic() >= self._refile_at and key.met():
@@ -175,6 +180,13 @@ class Runtime:
             self.in_background(self._refile)
         embedder = fit.usable()
         return None if isinstance(embedder, str) else embedder
+
+    def _match(self, dimensions: int, wait_s: float) -> None:
+        """Match the embedder in the background, because it may take seconds to answer; wait for it a little."""
+        if self._matching is None or self._matching.done():
+            self._matching = self.in_background(self.compatibility.match, dimensions)
+        with suppress(TimeoutError):
+            self._matching.result(wait_s)
 
     def _refile(self) -> None:
         """Accept dead letters whose person or room was met since. Other processes may do the same."""

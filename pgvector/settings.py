@@ -88,7 +88,7 @@ class Settings(BaseModel):
         20.0, ge=0.5, le=300, description="Longest wait for one embedding request of backfill or set-up"
     )
     embed_wait_s: float = Field(
-        1.0, ge=0, le=60, description="A batch expected to take longer is stored first, embedded after"
+        1.0, ge=0, le=60, description="Longest time a batch waits for its vectors; later ones are added to the rows"
     )
     embed_batch_max: int = Field(64, ge=1, le=512, description="Most texts in one embedding request")
     embed_chars_max: int = Field(
@@ -162,7 +162,12 @@ class Settings(BaseModel):
     adopt_interval_s: float = Field(
         30.0, ge=1, le=3600, description="Time between searches for spools of dead processes"
     )
-    heal_interval_s: float = Field(300.0, ge=1, le=3600, description="Time between searches for rows without a vector")
+    heal_interval_s: float = Field(
+        20.0,
+        ge=1,
+        le=3600,
+        description="Time between searches for rows that another program left without vector or words",
+    )
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Ids of stored events are deleted after this time")
     history_days: int = Field(
         365, ge=1, le=36_500, description="Replaced and removed entries can be restored for this time"

@@ -1,81 +1,86 @@
-"""backfill: embed the rows that have no vector, in the foreground."""
+"""backfill: add the vectors and words that rows lack, in the foreground."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import sys
+import threading
 import time
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from uuid import uuid4
 
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
-from ..embedding.vectors import TextRefused
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..mirror.home import Home
-from ..model import WORDS_ONLY, Vector
+from ..model import WORDS_ONLY
 from ..settings import Settings, load
-from ..store import statistics, upkeep
-from ..store.connection.database import Connection, Database
-from ..store.queries import Kind
-from ..store.upkeep import Unembedded
+from ..store import statistics
+from ..store.connection.database import Database
+from ..store.statistics import Totals
+from ..write.backfill import REFUSED_MAX, Backfill
+from ..write.embedding_queue import EmbeddingQueue
+from ..write.maintenance import Maintenance
 from .console import Console, counted
 from .database import start_server
 from .embedder import PROBE
 
-# The lease outlasts the embedding of one batch, which renews it.
-LEASE_MARGIN_S = 60.0
-# Time to embed one batch: the work lost when a request fails.
-BATCH_S = 2.0
 POLL_S = 2.0
-REFUSED_MAX = 1000
+STEP_S = 0.1
 REFUSED_SHOWN = 20
 
 
-@dataclass
 class _Job:
-    """State of a running backfill. `refused` maps each row that the embedder refused to its reason."""
+    """A running backfill: what the writer of an agent does, without its rests."""
 
-    database: Database
-    embedder: Embedder
-    settings: Settings
-    batch: int
-    limit: int
-    holder: str = field(default_factory=lambda: uuid4().hex)
-    done: int = 0
-    refused: dict[tuple[Kind, int], str] = field(default_factory=dict)
+    def __init__(self, database: Database, embedder: Embedder, settings: Settings, limit: int) -> None:
+        self.database, self.settings, self.limit = database, settings, limit
+        self._embedder = embedder
+        self._woken = threading.Event()
+        self.vectors = Backfill(database, EmbeddingQueue(settings, self._woken.set), settings, rows_max=limit)
+        self.words = Maintenance(database, settings, share=1.0)
+        self.vectors.run_soon()
+        self.words.run_soon()
 
     @property
     def tried(self) -> int:
-        return self.done + len(self.refused)
+        return self.vectors.rows_done + len(self.vectors.refused)
 
-    def connection(self) -> AbstractContextManager[Connection]:
-        return self.database.connection(self.settings.connect_timeout_s)
+    def missing(self) -> Totals:
+        """The numbers of rows without a vector, and of those without words."""
+        with self.database.connection(self.settings.connect_timeout_s) as connection:
+            return statistics.totals(connection)
 
-    def missing(self) -> int:
-        """The number of rows without a vector."""
-        with self.connection() as connection:
-            return statistics.totals(connection).without_vector
+    def step(self) -> bool:
+        """Do a part of the work; False when nothing is left. Raises EmbedderUnavailable and EmbedderMismatch."""
+        self._woken.clear()
+        changed = self.vectors.step(self._embedder)
+        if self.vectors.problem:
+            done = counted(self.vectors.rows_done, "row")
+            raise EmbedderUnavailable(f"{self.vectors.problem}; {done} done, run the command again to continue")
+        if len(self.vectors.refused) >= REFUSED_MAX:
+            raise EmbedderMismatch(f"{self._embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
+        changed |= self.words.step()
+        if not changed:
+            self._woken.wait(STEP_S)
+        return self.vectors.wanted or self.words.wanted
 
 
 def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Embed rows without a vector, lowest ids first. Every batch is stored when it is done.
+    """Add the vectors and words of rows that lack them, the newest first. Every part is stored when it is done.
 
     Returns 1 when the embedder refused rows. Raises EmbedderMismatch, EmbedderUnavailable, DatabaseUnavailable, and
     KeyboardInterrupt after the result is printed.
     """
     settings = load(home)
+    if args.batch:
+        settings = settings.model_copy(update={"embed_batch_max": args.batch})
     database = Database(settings, home)
     compatibility = EmbedderCompatibility(settings, Home(home).state, database)
     try:
         embedder = _fitting(compatibility, database, settings.embed_timeout_s)
-        job = _Job(database, embedder, settings, args.batch or settings.embed_batch_max, args.limit or sys.maxsize)
-        total = min(job.missing(), job.limit)
-        interrupted = total > 0 and not _run(job, console, total, args.wait)
+        job = _Job(database, embedder, settings, args.limit or sys.maxsize)
+        interrupted = not _run(job, console, args.wait)
         left = job.missing()
     finally:
         compatibility.close()
@@ -83,7 +88,7 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     _report(job, console, left, interrupted)
     if interrupted:
         raise KeyboardInterrupt
-    return 1 if job.refused else 0
+    return 1 if job.vectors.refused else 0
 
 
 def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s: float) -> Embedder:
@@ -102,101 +107,60 @@ def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s
     return embedder
 
 
-def _run(job: _Job, console: Console, total: int, wait_s: float) -> bool:
-    """Embed until nothing is left or the limit is reached; False after Ctrl-C."""
+def _run(job: _Job, console: Console, wait_s: float) -> bool:
+    """Work until nothing is left or the limit is reached; False after Ctrl-C."""
+    missing = job.missing()
+    total = min(missing.without_vector, job.limit)
     try:
-        if _take_lease(job, console, wait_s):
-            with console.progress() as progress:
-                bar = progress.add_task("embedding", total=total)
-                while job.tried < job.limit and _step(job):
-                    progress.update(bar, completed=job.tried, total=max(total, job.tried))
+        with console.progress() as progress:
+            vectors = progress.add_task("vectors", total=total)
+            words = progress.add_task("words", total=missing.without_words)
+            while (total or missing.without_words) and job.step():
+                if not job.vectors.allowed:
+                    _wait_for_lease(job, console, wait_s)
+                progress.update(vectors, completed=job.tried, total=max(total, job.tried))
+                progress.update(words, completed=job.words.rows_done)
     except KeyboardInterrupt:
         return False
     finally:
-        with job.connection() as connection:
-            upkeep.release(connection, upkeep.VECTORS_LEASE, job.holder)
+        job.vectors.stop()
     return True
 
 
-def _take_lease(job: _Job, console: Console, wait_s: float) -> bool:
-    """Take the lease for backfilling, or wait for the agent that holds it; False when it left nothing to do.
+def _wait_for_lease(job: _Job, console: Console, wait_s: float) -> None:
+    """Watch the agent that adds vectors, until it has ended or makes no progress.
 
-    Two processes at once are safe but do the same work twice, so this waits only while the agent makes progress.
+    Two processes at once are safe but do the same work twice.
     """
+    console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
     left, quiet_since = math.inf, time.monotonic()
-    while not _claim(job):
-        if left == math.inf:
-            console.say("an agent is doing the same already; watching its progress (Ctrl-C to stop watching)")
-        missing = job.missing()
+    while not job.vectors.claim():
+        missing = job.missing().without_vector
         if not missing:
-            return False
+            break
         if missing < left:
             left, quiet_since = missing, time.monotonic()
         elif time.monotonic() - quiet_since >= wait_s:
             console.say(f"the agent made no progress for {wait_s:g} s; starting beside it")
-            return True
+            job.vectors.needs_lease = False
+            break
         time.sleep(POLL_S)
-    return True
+    job.vectors.run_soon()
 
 
-def _claim(job: _Job) -> bool:
-    seconds = job.settings.embed_timeout_s + LEASE_MARGIN_S
-    with job.connection() as connection:
-        return upkeep.claim(connection, upkeep.VECTORS_LEASE, job.holder, seconds)
-
-
-def _step(job: _Job) -> bool:
-    """Embed and store one batch; False when no row is left. Raises EmbedderUnavailable or EmbedderMismatch."""
-    fits = int(BATCH_S / max(job.embedder.seconds_per_text, 1e-4))
-    most = max(1, min(job.batch, fits, job.limit - job.tried))
-    with job.connection() as connection:
-        found = upkeep.unembedded(connection, most, list(job.refused))
-    if not found:
-        return False
-    try:
-        _embed_each(job, found)
-    except EmbedderUnavailable as error:
-        done = counted(job.done, "row")
-        raise EmbedderUnavailable(f"{error}; {done} done, run the command again to continue") from None
-    if len(job.refused) >= REFUSED_MAX:
-        raise EmbedderMismatch(f"{job.embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
-    return True
-
-
-def _embed_each(job: _Job, found: list[Unembedded]) -> None:
-    """Embed and store rows: after a failure one by one, without those that the embedder refuses."""
-    try:
-        _embed(job, found)
-    except (TextRefused, EmbedderUnavailable):
-        for row in found:
-            try:
-                _embed(job, [row])
-            except TextRefused as error:
-                job.refused[(row.kind, row.id)] = str(error)
-
-
-def _embed(job: _Job, found: list[Unembedded]) -> None:
-    """Embed and store rows, in requests of at most `batch` texts."""
-    texts = [row.texts(job.settings) for row in found]
-    flat = [text for own in texts for text in own]
-    vectors: list[Vector] = []
-    for start in range(0, len(flat), job.batch):
-        _claim(job)
-        vectors += job.embedder.embed_passages(flat[start : start + job.batch], job.settings.embed_timeout_s)
-    left = iter(vectors)
-    with job.database.transaction(job.settings.connect_timeout_s, job.settings.statement_timeout_s) as connection:
-        upkeep.embed(connection, found, [list(islice(left, len(own))) for own in texts])
-    job.done += len(found)
-
-
-def _report(job: _Job, console: Console, left: int, interrupted: bool) -> None:
-    refused = [{"kind": kind, "id": row, "reason": reason} for (kind, row), reason in job.refused.items()]
-    console.data({"embedded": job.done, "left": left, "refused": refused, "interrupted": interrupted})
+def _report(job: _Job, console: Console, left: Totals, interrupted: bool) -> None:
+    embedded, worded = job.vectors.rows_done, job.words.rows_done
+    refused = [{"kind": kind, "id": row, "reason": reason} for (kind, row), reason in job.vectors.refused.items()]
+    document = {"embedded": embedded, "worded": worded, "left": left.without_vector, "left_words": left.without_words}
+    console.data({**document, "refused": refused, "interrupted": interrupted})
     if interrupted:
-        console.say("interrupted; finished batches are stored")
-    if job.done == 0 and left == 0:
-        console.show("nothing to do: every row has a vector")
+        console.say("interrupted; finished parts are stored")
+    if not (embedded or worded or left.without_vector or left.without_words):
+        console.show("nothing to do: every row has a vector and words")
     else:
-        console.show(f"embedded {counted(job.done, 'row')}; {counted(left, 'row')} left without a vector")
-    for (kind, row), reason in list(job.refused.items())[:REFUSED_SHOWN]:
+        console.show(
+            f"embedded {counted(embedded, 'row')}; {counted(left.without_vector, 'row')} left without a vector",
+            f"added words to {counted(worded, 'row')}; {counted(left.without_words, 'row')} left without words",
+        )
+    for (kind, row), reason in list(job.vectors.refused.items())[:REFUSED_SHOWN]:
         console.say(f"refused: row {row} of {kind}: {reason}")

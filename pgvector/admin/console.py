@@ -170,11 +170,15 @@ def age(at: datetime | None) -> str:
     """The time since `at`, such as `3 hours ago`; empty for None."""
     if at is None:
         return ""
-    seconds = (datetime.now(UTC) - at).total_seconds()
+    return f"{duration((datetime.now(UTC) - at).total_seconds())} ago"
+
+
+def duration(seconds: float) -> str:
+    """A time span in its largest unit, such as `3 hours`."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            return f"{counted(int(seconds // length), unit)} ago"
-    return "less than a minute ago"
+            return counted(int(seconds // length), unit)
+    return "less than a minute"
 
 
 def json_default(value: Any) -> str:

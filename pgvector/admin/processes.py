@@ -13,10 +13,12 @@ from ..model import Counters, now
 from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
 from .check import Check
-from .console import Cell, age, counted
+from .console import Cell, age, counted, duration
 
 PROBLEM_CHARS_MAX = 240
-HEARTBEAT_KEYS = ("started", "last_success", "failing_since", "problem", "healed")
+HEARTBEAT_KEYS = (
+    "started", "last_success", "failing_since", "problem", "healed", "healed_per_s", "embedder_problem",
+)  # fmt: skip
 
 
 def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
         "all_processes": {
             "counters": _counters(summed(one.counters for one in heartbeats)),
             "healed": sum(one.healed for one in heartbeats),
+            "healed_per_s": round(rows_per_s(found), 1),
             "oldest_pending_s": _age_s(total(process.waiting for process in alive).oldest),
             "last_success": max((one.last_success for one in heartbeats if one.last_success), default=None),
             "stuck": conditions["stuck"],
@@ -37,6 +40,24 @@ def document(found: list[Process], stuck_after_s: float) -> dict[str, Any]:
         },
         "dead_processes": {"count": len(dead), "events": sum(process.waiting.events for process in dead)},
     }
+
+
+def rows_per_s(found: list[Process]) -> float:
+    """How many rows get their vectors in a second, by all running processes of the home."""
+    return sum(one.heartbeat.healed_per_s for one in found if one.alive and one.heartbeat)
+
+
+def backlog_line(rows: int, found: list[Process]) -> str:
+    """The rows without a vector, and how long they will take, or why they wait."""
+    if not rows:
+        return "none"
+    line = f"{counted(rows, 'row')}, found by words only"
+    pace = rows_per_s(found)
+    if pace:
+        return f"{line}; {duration(rows / pace)} left, at {pace:.1f} rows a second"
+    problems = [one.heartbeat.embedder_problem for one in found if one.alive and one.heartbeat]
+    problem = next(filter(None, problems), "")
+    return f"{line}; they wait: {safe_line(problem, PROBLEM_CHARS_MAX)}" if problem else line
 
 
 def troubled(found: list[Process], stuck_after_s: float) -> list[Check]:

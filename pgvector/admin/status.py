@@ -11,7 +11,7 @@ from rich.filesize import decimal as size
 
 from ..mirror.home import Home
 from ..outbox.dead_letters import DeadLetters
-from ..outbox.inspection import Backlog, total
+from ..outbox.inspection import Backlog, Process, total
 from ..outbox.inspection import processes as processes_of
 from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
@@ -33,7 +33,8 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
     document = _document(found, settings, here.path, waiting, dead_letters)
     console.data({**document, **processes.document(running, stuck_after_s)})
-    console.show(facts_table([*_facts(found, waiting, dead_letters), ("Processes", processes.summary(running))]))
+    facts = _facts(found, running, waiting, dead_letters)
+    console.show(facts_table([*facts, ("Processes", processes.summary(running))]))
     alive = [processes.row(process, stuck_after_s) for process in running if process.alive]
     for rows in (alive, [_theme(theme) for theme in found.themes]):
         if rows:
@@ -44,7 +45,7 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 1 if found.problem or any(check.verdict == "problem" for check in troubled) else 0
 
 
-def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:
+def _facts(found: Overview, running: list[Process], waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:
     lines = [("Database", found.where)]
     if found.facts:
         facts = found.facts
@@ -58,9 +59,10 @@ def _facts(found: Overview, waiting: Backlog, dead_letters: int) -> list[tuple[s
         model = found.schema.embedding_model or "no model yet"
         lines.append(("Vectors", f"{found.schema.dimensions} dimensions, {model}"))
     if found.totals:
-        missing = found.totals.without_vector
         lines.append(("Rows", found.rows))
-        lines.append(("No vector", f"{counted(missing, 'row')}, found by words only" if missing else "none"))
+        lines.append(("No vector", processes.backlog_line(found.totals.without_vector, running)))
+        if found.totals.without_words:
+            lines.append(("No words", f"{counted(found.totals.without_words, 'row')}, found by vectors only"))
     lines.append(("Spool", processes.waiting_line(waiting)))
     see = "; see: hermes-pgvector spool list"
     lines.append(("Dead letters", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))

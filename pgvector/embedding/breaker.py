@@ -1,4 +1,4 @@
-"""Circuit breaker around an embedder that is down or misconfigured, and a measure of its speed."""
+"""Circuit breaker around an embedder that is down or misconfigured."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from .protocol import Embedder
 from .vectors import TextRefused
 
 FAILURES_MAX = 3
-OPEN_S_FIRST, OPEN_S_MAX = 1.0, 30.0
-REFUSED_S = 30.0
-_WEIGHT_OF_NEWEST = 0.2
+OPEN_S_FIRST, OPEN_S_MAX = 0.5, 2.5
+REFUSED_S = 5.0
 
 
 class Breaker:
@@ -26,13 +25,10 @@ class Breaker:
     time it passes one call on as a trial. If the trial succeeds, the breaker closes; if not, it stays open twice as
     long, up to `OPEN_S_MAX`. Queries and passages count together. While it is open, every call raises
     EmbedderUnavailable with the cause and the seconds until the next trial.
-
-    `seconds_per_text` is an exponentially weighted mean, which starts with the estimate of the inner embedder.
     """
 
     def __init__(self, inner: Embedder, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner, self._clock = inner, clock
-        self.seconds_per_text = inner.seconds_per_text
         self._lock = threading.Lock()
         self._failures = 0
         self._wait_s = 0.0
@@ -49,7 +45,7 @@ class Breaker:
         return self._inner.dimensions
 
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        with self._guarded(), self._measured(len(texts) or 1):
+        with self._guarded():
             return self._inner.embed_passages(texts, timeout_s)
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
@@ -59,21 +55,6 @@ class Breaker:
     def close(self) -> None:
         """Close the inner embedder; safe to call twice."""
         self._inner.close()
-
-    @contextmanager
-    def _measured(self, count: int) -> Iterator[None]:
-        """Measure a call for `count` texts. A failed call can only raise the estimate, not lower it."""
-        started = self._clock()
-        try:
-            yield
-        except EmbedderUnavailable:
-            self._observe(max(self.seconds_per_text, (self._clock() - started) / count))
-            raise
-        self._observe((self._clock() - started) / count)
-
-    def _observe(self, seconds: float) -> None:
-        with self._lock:
-            self.seconds_per_text += _WEIGHT_OF_NEWEST * (seconds - self.seconds_per_text)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -55,8 +55,6 @@ class HttpEmbedder:
     for an empty text. Its constructor raises InvalidURL, UnicodeError or SettingsError.
     """
 
-    seconds_per_text = 0.005
-
     def __init__(self, settings: Settings, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
         address = httpx.URL(settings.embed_url)
         self._requested_model = settings.embed_model or models.DEFAULT_OVER_HTTP

@@ -30,7 +30,6 @@ class LocalEmbedder:
 
     model = models.BUNDLED
     dimensions = 384
-    seconds_per_text = 0.07
 
     def __init__(self, *, chars_max: int = 6000) -> None:
         self._chars_max = chars_max

@@ -22,10 +22,6 @@ class Embedder(Protocol):
     def dimensions(self) -> int | None:
         """The length of the vectors; None for an unknown model until its first answer."""
 
-    @property
-    def seconds_per_text(self) -> float:
-        """An estimate of the time to embed one passage, in seconds."""
-
     def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
         """The unit vectors of texts to store, one for each text, in order.
 

@@ -35,12 +35,20 @@ class Health:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class Embedding:
+    """Rows that a process gave a vector after they were stored, how many a second, and why others wait, else empty."""
+
+    healed: int = 0
+    healed_per_s: float = 0.0
+    embedder_problem: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat(Health):
+class Heartbeat(Health, Embedding):
     """Counters and health of a process at `at`, as seen by its writer's thread.
 
-    `progress` is the last time at which events were settled or none was pending. `healed` counts the rows that this
-    process gave a vector after they were stored.
+    `progress` is the last time at which events were settled or none was pending.
     """
 
     counters: Counters
@@ -48,7 +56,6 @@ class Heartbeat(Health):
     started: datetime = field(default_factory=now)
     at: datetime = field(default_factory=now)
     progress: datetime = field(default_factory=now)
-    healed: int = 0
 
 
 def write(folder: Path, heartbeat: Heartbeat) -> None:
@@ -142,7 +149,7 @@ class WriterStatus:
                 pending,
             )
 
-    def beat(self, folder: Callable[[], Path | None], counts: Counters, healed: int) -> None:
+    def beat(self, folder: Callable[[], Path | None], counts: Counters, embedding: Embedding) -> None:
         """Note progress; write the heartbeat when it has changed or was last written `HEARTBEAT_S` seconds ago.
 
         `folder()` is where to write it; None: nowhere.
@@ -156,12 +163,12 @@ class WriterStatus:
             if self._warned:
                 self._warned = False
                 log.warning("the writer is not stuck any more")
-        state = counts, health.failing_since, health.problem, healed
+        state = counts, health.failing_since, health.problem, embedding
         interval_s = HEARTBEAT_S if state == self._last else WRITE_INTERVAL_S
         if self._last is not None and time.monotonic() < self._written_at + interval_s:
             return
         self._last, self._written_at = state, time.monotonic()
         with contextlib.suppress(OSError):
             if path := folder():
-                times = {"started": self._started, "progress": self._progress, **asdict(health)}
-                write(path, Heartbeat(counters=counts, healed=healed, **times))
+                values: dict[str, Any] = {**asdict(health), **asdict(embedding)}
+                write(path, Heartbeat(counters=counts, started=self._started, progress=self._progress, **values))

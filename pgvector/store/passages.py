@@ -25,15 +25,23 @@ class Passage:
     vector: Vector | None = None
 
     @property
-    def embedded(self) -> str:
-        """The text that is embedded for the row."""
-        return f"{self.answers[:CONTEXT_CHARS_MAX]}\n{self.content}" if self.answers else self.content
+    def context(self) -> str:
+        """What is embedded before the content."""
+        return f"{self.answers[:CONTEXT_CHARS_MAX]}\n" if self.answers else ""
 
-    def chunks(self, settings: Settings) -> list[str]:
-        """The chunks of a long text, each embedded besides the text itself; empty when one vector is enough."""
-        if len(self.embedded) <= settings.embed_chars_max:
-            return []
-        return chunks(self.content, settings.embed_piece_chars, settings.embed_pieces_max)
+    def is_long(self, settings: Settings) -> bool:
+        """Whether one vector is not enough."""
+        return len(self.context) + len(self.content) > settings.embed_chars_max
+
+    def texts(self, settings: Settings) -> list[str]:
+        """The texts that are embedded for the row, each with a vector of its own.
+
+        The first has the context and the content, or its first chunk if it is long. The others are the other chunks.
+        """
+        if not self.is_long(settings):
+            return [self.context + self.content]
+        first, *rest = chunks(self.content, settings.embed_piece_chars, 1 + settings.embed_pieces_max) or [self.content]
+        return [self.context + first, *rest]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rows of the whole database; only word search finds those `*_without_vector`."""
+    """Rows of the whole database; only word search finds those `*_without_vector`, only vector search those of both
+    kinds `without_words`.
+    """
 
     entries: int
     entries_without_vector: int
     turns: int
     turns_without_vector: int
+    without_words: int
     themes: int
 
     @property

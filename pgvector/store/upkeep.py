@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model import Vector
-from ..settings import Settings
 from ..text import tokenizer
 from .connection.database import Connection, half
 from .passages import Passage
 from .queries import KINDS, QUERIES, Kind
 
 WORDS_SAMPLE_ROWS = 2000
-# Leases, for work that one process of a fleet does at a time: fill in vectors, count common words, delete old events.
-VECTORS_LEASE, WORDS_LEASE, PRUNE_LEASE = "heal", "words", "prune"
+# Leases, for work that one process of a fleet does at a time: add vectors, add words, count common words, delete old
+# events.
+VECTORS_LEASE, UNWORDED_LEASE, WORDS_LEASE, PRUNE_LEASE = "heal", "unworded", "words", "prune"
 
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """A stored row that has no vector yet."""
+    """A stored row that has no vector yet; `worded` is whether it has its words."""
 
     kind: Kind
     theme: str
     id: int
     passage: Passage
+    worded: bool = False
 
-    def texts(self, settings: Settings) -> list[str]:
-        """The texts to embed for the row: that of its own vector, then the chunks of a long text."""
-        return [self.passage.embedded, *self.passage.chunks(settings)]
+
+class Lacking(NamedTuple):
+    """Whether some rows lack their vectors, and whether some lack their words."""
+
+    vectors: bool
+    words: bool
 
 
 def claim(connection: Connection, name: str, holder: str, seconds: float) -> bool:
@@ -42,15 +47,21 @@ def release(connection: Connection, name: str, holder: str) -> None:
     connection.execute(QUERIES["release_lease"], {"name": name, "holder": holder})
 
 
+def lacking(connection: Connection) -> Lacking:
+    """What rows lack. Reads two small indexes of each table."""
+    row = connection.execute(QUERIES["lacking"]).fetchone() or {}
+    return Lacking(**row)
+
+
 def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, int]] = ()) -> list[Unembedded]:
-    """Up to `limit` rows without a vector, entries first, without the (kind, id) pairs in `skip`."""
+    """Up to `limit` rows without a vector, entries first, then the newest, without the (kind, id) pairs in `skip`."""
     found: list[Unembedded] = []
     for kind in KINDS:
         ids = [number for skipped, number in skip if skipped == kind]
         parameters = {"skip": ids, "limit": limit - len(found)}
         for row in connection.execute(QUERIES[f"unembedded_{kind}"], parameters):
             passage = Passage(row["role"], row["content"], row["answers"] or "")
-            found.append(Unembedded(kind, row["agent_identity"], row["id"], passage))
+            found.append(Unembedded(kind, row["agent_identity"], row["id"], passage, row["worded"]))
     return found
 
 
@@ -69,7 +80,7 @@ def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence
             "themes": [row.theme for row, _ in chosen],
             "ids": [row.id for row, _ in chosen],
             "embeddings": [half(own[0]) for _, own in chosen],
-            "words": [tokenizer.document(row.passage.content) for row, _ in chosen],
+            "words": [None if row.worded else tokenizer.document(row.passage.content) for row, _ in chosen],
         }
         changed += connection.execute(QUERIES[f"embed_{kind}"], parameters).rowcount
     return changed

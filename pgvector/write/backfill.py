@@ -1,4 +1,4 @@
-"""Fills in the vectors and words of rows that were stored without them, and counts common words.
+"""Gives vectors to rows that were stored without them, newest first.
 
 One process of a fleet does it at a time: the one that holds the lease.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import MutableMapping
 from concurrent.futures import Future
-from itertools import chain, islice
+from dataclasses import dataclass
 from uuid import uuid4
 
-from cachetools import LRUCache
+from cachetools import TTLCache
 
-from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
 from ..errors import BadEvent, PgvectorError, Refused
 from ..model import Vector
@@ -23,177 +24,205 @@ from ..settings import Settings
 from ..store import upkeep
 from ..store.connection.database import Connection, Database
 from ..store.queries import Kind
-from ..text.theme_names import hidden_pattern
+from .embedding_queue import EmbeddingQueue
 
 log = logging.getLogger("hermes.pgvector")
 
-LEASE_S_MIN = 30.0
-REQUEST_S = 0.5
-RETRY_S = 5.0
+LEASE_S = 10.0
+RETRY_S = 3.0
+FETCH_PAUSE_S = 0.2
 RELEASE_S_MAX = 0.5
-SKIPPED_MAX = 1000
-REQUEST_TEXTS_MAX = 512
-WORDS_ROWS_MAX = 64
-PRUNE_INTERVAL_S = 3600.0
-COUNT_INTERVAL_S = 120.0
+REFUSED_MAX, REFUSED_S = 1000, 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A row and its vectors on their way."""
+
+    row: upkeep.Unembedded
+    vectors: list[Future[Vector]]
+
+    @property
+    def done(self) -> bool:
+        return all(vector.done() for vector in self.vectors)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the row gets no vectors; None when it gets all."""
+        return next((error for vector in self.vectors if (error := vector.exception())), None)
 
 
 class Backfill:
-    """Works in small steps between the batches of the writer thread, which alone uses it.
+    """Keeps the embedding queue filled with rows that lack vectors, and stores the vectors that come.
 
-    `wake` is called when vectors have come. `rows_done` counts the rows that got a vector.
+    For one thread, which calls `step` whenever the queue has answered. `late` are the vectors that the queue owes to
+    rows already, by text. `rows_done` counts the rows that got their vectors, `refused` are those that the embedder
+    refuses, with the reason; each is left alone for REFUSED_S seconds. `problem` is why rows wait, else empty.
+    `allowed` is false while another process has the lease. At most `rows_max` rows are embedded.
     """
 
     def __init__(
-        self, database: Database, executor: BackgroundExecutor, settings: Settings, wake: Callable[[], None]
+        self,
+        database: Database,
+        queue: EmbeddingQueue,
+        settings: Settings,
+        late: MutableMapping[str, Future[Vector]] | None = None,
+        *,
+        rows_max: int = sys.maxsize,
     ) -> None:
-        self._database, self._executor, self._settings, self._wake = database, executor, settings, wake
+        self._database, self._queue, self._settings = database, queue, settings
+        self._late = {} if late is None else late
+        self._rows_max = rows_max
         self._holder = uuid4().hex
-        self._holds_lease = self._had_embedder = False
-        self._next_at = self._count_at = self._renew_at = 0.0
-        self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
-        self._texts_max = REQUEST_TEXTS_MAX
-        self._skipped: LRUCache[tuple[Kind, int], None] = LRUCache(SKIPPED_MAX)
-        # Rows whose texts are being embedded, and their vectors.
-        self._work: tuple[list[upkeep.Unembedded], Future[list[list[Vector]]]] | None = None
+        self._lease_until = self._next_at = 0.0
+        self._wanted = False
+        self._began: tuple[float, int] | None = None
+        self._work: list[_Work] = []
+        self.needs_lease = self.allowed = True
+        self.refused: TTLCache[tuple[Kind, int], str] = TTLCache(REFUSED_MAX, REFUSED_S)
         self.rows_done = 0
+        self.problem = ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether vectors are on their way."""
+        return bool(self._work)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether rows may lack vectors, as far as this process knows."""
+        return self._wanted or self.busy
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the next step, if no vectors come before; infinite while there is no need for one."""
+        return max(0.0, self._next_at - time.monotonic()) if self._wanted else math.inf
+
+    @property
+    def rows_per_s(self) -> float:
+        """The pace since rows last began to lack vectors; 0 while none do."""
+        if not self.wanted or self._began is None:
+            return 0.0
+        began, done = self._began
+        return (self.rows_done - done) / max(1.0, time.monotonic() - began)
 
     def run_soon(self) -> None:
-        """Look for rows at the next step: some were stored without a vector."""
-        self._next_at = 0.0
+        """Look for rows at the next step."""
+        if not self.wanted:
+            self._began = time.monotonic(), self.rows_done
+            self._next_at = 0.0
+        self._wanted = True
 
-    def back_off(self) -> None:
+    def back_off(self, problem: str) -> None:
         """Drop the work in progress after an error, and start again a little later."""
-        self._work = None
-        self._next_at = time.monotonic() + min(RETRY_S, self._settings.heal_interval_s)
+        self._work.clear()
+        self.problem, self._next_at = problem, time.monotonic() + RETRY_S
 
     def stop(self) -> None:
         """Release the lease for another process of the fleet, at once if Postgres answers."""
-        self._work, self._next_at = None, 0.0
-        if self._holds_lease:
+        self._work.clear()
+        if self._lease_until:
             with contextlib.suppress(PgvectorError), self._database.connection(RELEASE_S_MAX) as connection:
                 self._release(connection)
 
+    def claim(self) -> bool:
+        """Take the lease, if no other process has it."""
+        with self._database.connection(self._settings.connect_timeout_s) as connection:
+            return self._claim(connection)
+
     def step(self, embedder: Embedder | None) -> bool:
-        """Add words, count common words, store vectors that came, or request some; returns whether rows changed.
+        """Store the vectors that came and request others; returns whether rows changed.
 
         Raises PgvectorError; call `back_off` then.
         """
-        self._prune()
-        if embedder is not None and not self._had_embedder:
-            self._next_at = 0.0
-        self._had_embedder = embedder is not None
-        if self._work is not None:
-            return self._collect(*self._work)
-        if time.monotonic() < self._next_at:
+        changed = self._store()
+        if self._wanted and time.monotonic() >= self._next_at and self._queue.room > 0:
+            self._next_at = time.monotonic() + RETRY_S
+            if embedder is not None:
+                self._fetch(embedder)
+        elif self.busy and time.monotonic() > self._lease_until - LEASE_S / 2:
+            with self._database.connection(self._settings.connect_timeout_s) as connection:
+                self._claim(connection)
+        return changed
+
+    def _store(self) -> bool:
+        done = [work for work in self._work if work.done]
+        if not done:
             return False
-        self._next_at = time.monotonic() + self._settings.heal_interval_s
-        if self._fill_in_words():
-            self._next_at = 0.0
-            return True
-        if embedder is not None and self._settings.embed_on_write:
-            self._begin(embedder)
-        return False
+        self._work = [work for work in self._work if not work.done]
+        self._next_at = 0.0
+        whole = [work for work in done if work.error is None]
+        if whole:
+            self._store_vectors(whole)
+        for work in done:
+            match work.error:
+                case None:
+                    pass
+                case Refused() as error:
+                    self._refuse(work.row, error)
+                case error:
+                    self.back_off(str(error))
+        return bool(whole)
 
-    def _begin(self, embedder: Embedder) -> None:
-        """Find rows without a vector, take the lease and request the vectors."""
-        # One request must not keep the embedder from new rows for long.
-        fits = int(REQUEST_S / max(embedder.seconds_per_text, 1e-4))
-        most = max(1, min(fits, self._settings.embed_batch_max, self._texts_max))
-        with self._database.connection(self._settings.connect_timeout_s) as connection:
-            found = upkeep.unembedded(connection, most, list(self._skipped))
-            if not found:
-                self._release(connection)
-                return
-            self._claim(connection)
-        if not self._holds_lease:
-            self.back_off()
-            return
-        texts = self._texts(found, most)
-        request = self._executor.submit(self._embed, embedder, texts, most)
-        request.add_done_callback(lambda _: self._wake())
-        self._work = found[: len(texts)], request
-
-    def _texts(self, rows: list[upkeep.Unembedded], most: int) -> list[list[str]]:
-        """The texts of the first rows, each with its chunks: `most` texts in all, but those of one row in any case."""
-        texts: list[list[str]] = []
-        for row in rows:
-            own = row.texts(self._settings)
-            if texts and sum(map(len, texts)) + len(own) > most:
-                break  # the rest is for the next step: all at once would take too long to store
-            texts.append(own)
-        return texts
-
-    def _embed(self, embedder: Embedder, texts: list[list[str]], most: int) -> list[list[Vector]]:
-        """The vectors of each row. A long row has more texts than one request may have."""
-        requested = list(chain.from_iterable(texts))
-        vectors: list[Vector] = []
-        for start in range(0, len(requested), most):
-            vectors += embedder.embed_passages(requested[start : start + most], self._settings.embed_timeout_s)
-        left = iter(vectors)
-        return [list(islice(left, len(own))) for own in texts]
-
-    def _collect(self, rows: list[upkeep.Unembedded], request: Future[list[list[Vector]]]) -> bool:
-        """Store the vectors once they have come; renew the lease meanwhile, because a long row has many requests."""
-        if not request.done():
-            if time.monotonic() >= self._renew_at:
-                limit_s = self._settings.connect_timeout_s
-                with contextlib.suppress(PgvectorError), self._database.connection(limit_s) as connection:
-                    self._claim(connection)
-            return False
-        self._work, self._next_at = None, 0.0
+    def _store_vectors(self, done: list[_Work]) -> None:
+        """Store the vectors of these rows; one by one when Postgres refuses them together."""
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
+        rows, vectors = [work.row for work in done], [[each.result() for each in work.vectors] for work in done]
         try:
-            vectors = request.result()
             with self._database.transaction(*limits) as connection:
                 self.rows_done += upkeep.embed(connection, rows, vectors)
-        except (Refused, ValueError) as error:
-            # The rows are tried one by one from now on, and a row that is refused alone is skipped.
-            self._texts_max = 1
-            if len(rows) == 1:
-                log.warning("row %s of %s gets no vector: %s", rows[0].id, rows[0].kind, error)
-                self._skipped[rows[0].kind, rows[0].id] = None
-                if isinstance(error, BadEvent):
-                    # The column may fit no vector at all: pause, so that each row does not get a warning at once.
-                    self.back_off()
-            return True
-        self._texts_max = min(2 * self._texts_max, REQUEST_TEXTS_MAX)
-        return True
+            self.problem = ""
+        except BadEvent as error:
+            if len(done) == 1:
+                self._refuse(done[0].row, error)
+                # The column may fit no vector at all: pause, so that each row does not get a warning at once.
+                self.back_off(str(error))
+                return
+            half = len(done) // 2
+            self._store_vectors(done[:half])
+            self._store_vectors(done[half:])
 
-    def _fill_in_words(self) -> bool:
-        """Add the words of some rows, or count the common words of a theme; returns whether there was one to do."""
-        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
-        with self._database.transaction(*limits) as connection:
-            if upkeep.add_words(connection, WORDS_ROWS_MAX):
-                return True
-            if time.monotonic() < self._count_at:
-                return False
-            self._count_at = time.monotonic() + COUNT_INTERVAL_S
-            if not upkeep.claim(connection, upkeep.WORDS_LEASE, self._holder, COUNT_INTERVAL_S):
-                return False
-            hidden = hidden_pattern(self._settings.bench_themes)
-            counted = upkeep.count_words(connection, self._settings.word_candidates_max, hidden)
-        if counted:
-            self._count_at = 0.0
-        return counted
+    def _refuse(self, row: upkeep.Unembedded, error: Refused) -> None:
+        log.warning("row %s of %s gets no vector: %s", row.id, row.kind, error)
+        self.refused[row.kind, row.id] = str(error)
 
-    def _prune(self) -> None:
-        if time.monotonic() < self._prune_at:
-            return
-        self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
-        self._skipped.clear()
+    def _fetch(self, embedder: Embedder) -> None:
+        """Take the lease, find rows without a vector, and request as many vectors as the queue has room for."""
+        known = [*self.refused, *((work.row.kind, work.row.id) for work in self._work)]
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            if upkeep.claim(connection, upkeep.PRUNE_LEASE, self._holder, PRUNE_INTERVAL_S):
-                upkeep.prune_events(connection, self._settings.event_ledger_days)
-                upkeep.prune_history(connection, self._settings.history_days)
+            self.allowed = self._claim(connection) or not self.needs_lease
+            if not self.allowed:
+                return
+            left = self._rows_max - self.rows_done - len(self.refused) - len(self._work)
+            found = upkeep.unembedded(connection, max(0, min(self._settings.embed_batch_max, left)), known)
+            self._next_at = 0.0 if found else time.monotonic() + FETCH_PAUSE_S
+            if not found and not self._work:
+                self._wanted = False
+                self._release(connection)
+        room, rows = self._queue.room, iter(found)
+        chosen: list[tuple[upkeep.Unembedded, list[str]]] = []
+        while room > 0 and (row := next(rows, None)):
+            chosen.append((row, row.passage.texts(self._settings)))
+            room -= sum(map(len, chosen[-1][1]))
+        self._request(embedder, chosen)
 
-    def _claim(self, connection: Connection) -> None:
+    def _request(self, embedder: Embedder, chosen: list[tuple[upkeep.Unembedded, list[str]]]) -> None:
+        """Request the vectors of these texts, apart from those that are on their way already."""
+        asked = {text: self._late.pop(text, None) for _, texts in chosen for text in texts}
+        late = {text: vector for text, vector in asked.items() if vector and not (vector.done() and vector.exception())}
+        missing = [text for _, texts in chosen for text in texts if text not in late]
+        submitted = iter(self._queue.submit(embedder, missing))
+        for row, texts in chosen:
+            self._work.append(_Work(row, [late[text] if text in late else next(submitted) for text in texts]))
+
+    def _claim(self, connection: Connection) -> bool:
         """Take or renew the lease. It is short, because a killed process keeps it until it expires."""
-        seconds = max(LEASE_S_MIN, 1.5 * self._settings.embed_timeout_s)
-        self._renew_at = time.monotonic() + seconds / 2
-        self._holds_lease = upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, seconds)
+        if time.monotonic() > self._lease_until - LEASE_S / 2:
+            holds = upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, LEASE_S)
+            self._lease_until = time.monotonic() + LEASE_S if holds else 0.0
+        return self._lease_until > 0.0
 
     def _release(self, connection: Connection) -> None:
-        if self._holds_lease:
-            self._holds_lease = False
+        if self._lease_until:
+            self._lease_until = 0.0
             upkeep.release(connection, upkeep.VECTORS_LEASE, self._holder)

@@ -26,7 +26,9 @@ class Batch:
     unprepared: deque[Record]
     prepared: list[PreparedEvent] = field(default_factory=list)
     rejected: deque[tuple[str, str, str]] = field(default_factory=deque)
-    request: Future[list[Vector]] | None = None
+    # The vectors on their way, each with its passage, and when they were requested.
+    requested: list[tuple[Passage, Future[Vector]]] = field(default_factory=list)
+    requested_at: float = 0.0
     # How many events one transaction may have.
     part_max: int = sys.maxsize
     unexpected: int = 0

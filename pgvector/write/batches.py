@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
+import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, wait
 
 from cachetools import LRUCache
 
-from ..background import BackgroundExecutor
 from ..embedding.protocol import Embedder
-from ..errors import BadEvent, PgvectorError, Refused, Unavailable
-from ..model import Event, TurnTaken
+from ..errors import BadEvent, PgvectorError
+from ..model import Event, TurnTaken, Vector
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.heartbeat import WriterStatus
 from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store.connection.database import Database
-from ..store.passages import CONTEXT_CHARS_MAX, Passage, prepare
+from ..store.passages import CONTEXT_CHARS_MAX, prepare
 from . import refusals
 from .batch import Batch, passages_of
+from .embedding_queue import EmbeddingQueue
 from .sources import Sources
 from .validation import validate
 
 log = logging.getLogger("hermes.pgvector")
 
-BATCHES_MAX = EMBED_THREADS_MAX = 2
+BATCHES_MAX = 2
 SESSIONS_MAX = 1000
 UNEXPECTED_MAX = 5
+HURRIED_WAIT_S_MAX = 0.2
+LATE_MAX = 1000
+LOOK_S = 0.05
 
 
 class BatchProcessor:
     """Moves events from the spools into Postgres, in order, each once. For the writer thread alone.
 
-    While one batch is written, the next one is embedded. `rename` gives an event the final names of its theme and
-    author, or raises BadEvent. `unembedded` is set when rows were stored without a vector.
+    While one batch is written, the next one is embedded. A batch waits for its vectors for `embed_wait_s` seconds, or
+    for HURRIED_WAIT_S_MAX when somebody waits for its rows. Then it is stored with those that came. The others are
+    `late`, by their text: the backfill stores them. Until the embedder has caught up, batches request no vectors.
+
+    `rename` gives an event the final names of its theme and author, or raises BadEvent. `woken` is set when vectors
+    have come. `unembedded` is set when rows were stored without a vector.
     """
 
     def __init__(
@@ -48,15 +58,18 @@ class BatchProcessor:
     ) -> None:
         self.spool, self.dead_letters, self.database, self.settings = spool, dead_letters, database, settings
         self._rename = rename
-        self.executor = BackgroundExecutor("hermes-pgvector-embed", EMBED_THREADS_MAX)
+        self.woken = threading.Event()
+        self.queue = EmbeddingQueue(settings, self.woken.set)
+        self.late: LRUCache[str, Future[Vector]] = LRUCache(LATE_MAX)
+        self._behind = False
         self.status = WriterStatus(settings.stuck_after_s)
         self.sources = Sources(spool, settings)
         self.unembedded = False
         self._batches: deque[Batch] = deque()
         self._last_texts: LRUCache[tuple[str, str], str] = LRUCache(SESSIONS_MAX)
 
-    def step(self, embedder: Embedder | None) -> bool:
-        """Settle one batch; False when there is nothing more to do now.
+    def step(self, embedder: Embedder | None, hurried: Callable[[], bool]) -> bool:
+        """Settle one batch; False when there is nothing more to do now. `hurried()` is whether somebody waits for it.
 
         Raises Unavailable or SchemaNotApplied when Postgres cannot take it now, OSError when the dead letters cannot be
         written. Call it again: nothing is lost or repeated.
@@ -75,7 +88,7 @@ class BatchProcessor:
         try:
             if batch.unprepared:
                 self._prepare(batch, embedder)
-            self._collect_vectors(batch)
+            self._collect_vectors(batch, hurried)
             refusals.write(batch, self.database, self.settings)
             refusals.keep(batch, self.dead_letters)
         except (PgvectorError, OSError):
@@ -121,26 +134,30 @@ class BatchProcessor:
         return before
 
     def _request_vectors(self, batch: Batch, embedder: Embedder | None) -> None:
-        """Start embedding the batch, unless its rows would wait too long for it: then the backfill embeds them."""
-        texts = [passage.embedded for passage in self._to_embed(batch)]
-        wait_s = self.settings.embed_wait_s
-        if embedder is None or not self.settings.embed_on_write or not texts:
+        """Start embedding the batch; the backfill does it later while the embedder has not caught up."""
+        self._behind &= not self.queue.idle
+        if embedder is None or not self.settings.embed_on_write or self._behind:
             return
-        if embedder.seconds_per_text * len(texts) <= wait_s:
-            batch.request = self.executor.submit(embedder.embed_passages, texts, 2 * wait_s)
+        # The backfill embeds long texts, whose chunks are stored by the id of their row.
+        passages = [each for each in passages_of(batch.prepared) if not each.is_long(self.settings)]
+        vectors = self.queue.submit(embedder, [passage.texts(self.settings)[0] for passage in passages])
+        batch.requested, batch.requested_at = list(zip(passages, vectors, strict=True)), time.monotonic()
 
-    def _collect_vectors(self, batch: Batch) -> None:
-        request, batch.request = batch.request, None
-        if request is None:
-            return
-        try:
-            vectors = request.result(timeout=2 * self.settings.embed_wait_s)
-        except (Unavailable, Refused, FutureTimeout) as error:
-            log.info("rows are stored without vectors, which follow later: %s", str(error) or "the embedder is slow")
-            return
-        for passage, vector in zip(self._to_embed(batch), vectors, strict=True):
-            passage.vector = vector
-
-    def _to_embed(self, batch: Batch) -> list[Passage]:
-        """The passages that are embedded before they are stored; those of many chunks are left to the backfill."""
-        return [passage for passage in passages_of(batch.prepared) if not passage.chunks(self.settings)]
+    def _collect_vectors(self, batch: Batch, hurried: Callable[[], bool]) -> None:
+        """Wait for the vectors, and give those that came to their passages."""
+        requested, batch.requested = batch.requested, []
+        missing: Collection[Future[Vector]] = [vector for _, vector in requested]
+        while missing:
+            wait_s = min(self.settings.embed_wait_s, HURRIED_WAIT_S_MAX if hurried() else math.inf)
+            left_s = 0.0 if self._behind else batch.requested_at + wait_s - time.monotonic()
+            missing = wait(missing, timeout=max(0.0, min(left_s, LOOK_S))).not_done
+            if left_s <= 0:
+                break
+        self._behind |= bool(missing)
+        for passage, vector in requested:
+            if not vector.done():
+                self.late[passage.texts(self.settings)[0]] = vector
+            elif error := vector.exception():
+                log.info("rows are stored without vectors, which follow later: %s", error)
+            else:
+                passage.vector = vector.result()

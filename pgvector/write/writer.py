@@ -1,4 +1,4 @@
-"""One daemon thread that moves events from the spool into Postgres and fills in missing vectors.
+"""One daemon thread that moves events from the spool into Postgres and adds what rows lack.
 
 It retries while a service is down, and the next event restarts it if it ever ends.
 """
@@ -16,10 +16,12 @@ from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
 from ..outbox.codec import encode
-from ..outbox.heartbeat import Health
+from ..outbox.heartbeat import Embedding, Health
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
+from ..store import upkeep
 from .backfill import Backfill
 from .batches import BatchProcessor
+from .maintenance import Maintenance
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -30,6 +32,7 @@ STOP_GRACE_S = 1.0
 DIVERTED_SHARE = 0.5
 HOOK_GAP_S = 2e-3
 YIELD_S_MAX = 1.0
+VECTORS_S_MAX = 1.0
 
 
 class AsyncWriter:
@@ -48,8 +51,10 @@ class AsyncWriter:
         self._stopping = False
         self._flushes = self._flush_goal = 0
         self._log_at = self._accepted_at = 0.0
-        self._woken = threading.Event()
-        self._backfill = Backfill(batches.database, batches.executor, self._settings, self._woken.set)
+        self._woken = batches.woken
+        self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
+        self._maintenance = Maintenance(batches.database, self._settings)
+        self._look_at = 0.0
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
@@ -109,11 +114,15 @@ class AsyncWriter:
         return self._status.wait_until(settled, timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Flush for at most `timeout_s` seconds, and end the thread. What is left stays in the spool.
+        """Store rows, and then vectors that are on their way, for at most `timeout_s` seconds, and end the thread.
 
-        Does nothing when never started or already stopped. A later event starts the thread again.
+        What is left stays in the spool. Does nothing when never started or already stopped. A later event starts the
+        thread again.
         """
-        self.flush(timeout_s)
+        until = time.monotonic() + timeout_s
+        if self.flush(timeout_s):
+            left_s = min(VECTORS_S_MAX, until - time.monotonic())
+            self._status.wait_until(self._has_vectors, left_s)
         with self._lock:
             self._stopping = True
             thread = self._thread
@@ -159,7 +168,8 @@ class AsyncWriter:
                 pause_s = self._failed(error, pause_s)
                 self._pause(pause_s, flushes)
                 continue
-            if not busy and self._woken.wait(IDLE_S_MAX):
+            idle_s = min(IDLE_S_MAX, self._backfill.pause_s, self._maintenance.pause_s)
+            if not busy and self._woken.wait(idle_s) and self._spool.pending:
                 # The first event waits for others, also when a batch is full before.
                 self._status.wait_until(self._hurried, self._settings.batch_linger_s)
             self._yield_to_hooks()
@@ -178,25 +188,50 @@ class AsyncWriter:
 
     def _step(self) -> bool:
         embedder = self._embedder(verify=bool(self._status.health.problem))
-        busy = self._batches.step(embedder)
+        busy = self._batches.step(embedder, self._hurried)
+        if busy:
+            self._maintenance.rows_changed()
         if self._batches.unembedded:
-            self._batches.unembedded = False
             self._backfill.run_soon()
+            self._batches.unembedded = False
         self._status.succeeded()
-        return busy or self._step_backfill(embedder)
+        return self._complete_rows(embedder) or busy
 
-    def _step_backfill(self, embedder: Embedder | None) -> bool:
-        """Fill in vectors and words. An error here is no problem of the writer, which goes on storing events."""
+    def _complete_rows(self, embedder: Embedder | None) -> bool:
+        """Add vectors and words. An error here is no problem of the writer, which goes on storing events."""
         try:
-            return self._backfill.step(embedder)
+            self._look_for_rows()
+            changed = self._backfill.step(embedder if self._settings.embed_on_write else None)
+            self._status.notify()
+            # Rows of other programs can wait; events cannot.
+            return changed or self._maintenance.step()
         except Exception as error:  # noqa: BLE001 - logged with its problem
-            log.info("rows wait for their vectors and words: %s", _problem(error))
-        self._backfill.back_off()
+            problem = _problem(error)
+            log.info("rows wait for their vectors and words: %s", problem)
+            self._backfill.back_off(problem)
         return False
+
+    def _look_for_rows(self) -> None:
+        """Look now and then for rows that another program left without vectors or words."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + self._settings.heal_interval_s
+        with self._batches.database.single_connection(self._settings.connect_timeout_s) as connection:
+            lacking = upkeep.lacking(connection)
+        if lacking.vectors:
+            self._backfill.run_soon()
+        if lacking.words:
+            self._maintenance.run_soon()
 
     def _write_heartbeat(self) -> None:
         if not self._stopping:  # the spool may be closed by now, and would be opened again
-            self._status.beat(self._spool.ensure_folder, self.counters, self._backfill.rows_done)
+            backfill = self._backfill
+            embedding = Embedding(backfill.rows_done, round(backfill.rows_per_s, 1), backfill.problem)
+            self._status.beat(self._spool.ensure_folder, self.counters, embedding)
+
+    def _has_vectors(self) -> bool:
+        """Whether all rows of this process have their vectors, or do not get them soon."""
+        return bool(self._backfill.problem) or not (self._backfill.wanted or self._batches.unembedded)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""

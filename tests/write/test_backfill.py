@@ -11,7 +11,6 @@ import pytest
 from loopback import vector
 
 from hermes_memory_pgvector import background
-from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.embedding.protocol import Embedder
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, PgvectorError
 from hermes_memory_pgvector.model import Add, Event, Scope, Vector
@@ -19,8 +18,10 @@ from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
-from hermes_memory_pgvector.write import backfill
+from hermes_memory_pgvector.write import backfill, maintenance
 from hermes_memory_pgvector.write.backfill import Backfill
+from hermes_memory_pgvector.write.embedding_queue import EmbeddingQueue
+from hermes_memory_pgvector.write.maintenance import Maintenance
 
 LACKING = "select count(*) filter (where embedding is null), count(*) filter (where search is null) from "
 
@@ -28,7 +29,7 @@ LACKING = "select count(*) filter (where embedding is null), count(*) filter (wh
 class Words:
     """An embedder whose vectors point where the words of a text do; it refuses the word `poison`."""
 
-    model, dimensions, seconds_per_text = "words", 384, 1e-4
+    model, dimensions = "words", 384
 
     def __init__(self) -> None:
         self.requests: list[list[str]] = []
@@ -49,6 +50,30 @@ class Words:
         pass
 
 
+class Filling:
+    """What the writer thread does between its batches, on rows that it found to lack something."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self.queue = EmbeddingQueue(settings, lambda: None)
+        self.vectors = Backfill(database, self.queue, settings)
+        self.words = Maintenance(database, settings, share=1.0)
+        self.run_soon()
+
+    def run_soon(self) -> None:
+        self.vectors.run_soon()
+        self.words.run_soon()
+
+    def step(self, embedder: Embedder | None) -> bool:
+        try:
+            return self.vectors.step(embedder) | self.words.step()
+        except PgvectorError as error:
+            self.vectors.back_off(str(error))
+            return False
+
+    def stop(self) -> None:
+        self.vectors.stop()
+
+
 class Ward:
     """A database with rows that lack vectors or words."""
 
@@ -57,8 +82,8 @@ class Ward:
         self.settings = Settings(dsn=dsn, heal_interval_s=3600)  # type: ignore[arg-type]
         self.database = Database(self.settings, folder)
 
-    def backfill(self) -> Backfill:
-        return Backfill(self.database, BackgroundExecutor("backfill-test", 1), self.settings, lambda: None)
+    def backfill(self) -> Filling:
+        return Filling(self.database, self.settings)
 
     def run(self, statement: str, *parameters: Any) -> list[Any]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
@@ -87,27 +112,18 @@ def ward(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     ward.database.close()
 
 
-def step(filling: Backfill, embedder: Embedder | None) -> bool:
-    """What the writer thread does between its batches."""
-    try:
-        return filling.step(embedder)
-    except PgvectorError:
-        filling.back_off()
-        return False
-
-
-def work(filling: Backfill, embedder: Embedder | None, done: Callable[[], bool], seconds: float = 20.0) -> None:
+def work(filling: Filling, embedder: Embedder | None, done: Callable[[], bool], seconds: float = 20.0) -> None:
     """Step as the writer thread does until it is done."""
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "rows still lack something"
-        if not step(filling, embedder):
+        if not filling.step(embedder):
             time.sleep(0.01)
 
 
-def idle(filling: Backfill, embedder: Embedder | None, steps: int = 10) -> None:
+def idle(filling: Filling, embedder: Embedder | None, steps: int = 10) -> None:
     for _ in range(steps):
-        step(filling, embedder)
+        filling.step(embedder)
         time.sleep(0.01)
 
 
@@ -125,14 +141,14 @@ def test_a_row_put_in_by_psql_gets_its_vector_and_its_words(ward: Ward) -> None:
     assert ward.run("select count(*) from memory_entries where search @@ to_tsquery('english', 'dbprod03')") == [(1,)]
     (same,) = ward.run("select 1 - (embedding <=> %s::halfvec) from memory_entries", str(vector("likes db-prod-03")))
     assert same[0] == pytest.approx(1, abs=1e-3)
-    assert filling.rows_done == 3
+    assert filling.vectors.rows_done == 3
 
 
 def test_words_are_added_without_an_embedder_too(ward: Ward) -> None:
-    ward.insert(*(f"row {number}" for number in range(2 * backfill.WORDS_ROWS_MAX + 3)))
+    ward.insert(*(f"row {number}" for number in range(2 * maintenance.ROWS_MAX + 3)))
     ward.run("insert into memory_entries (target, content) values ('user', 'an entry')")
     work(ward.backfill(), None, lambda: ward.lacking()[1] == 0 == ward.lacking("memory_entries")[1])
-    assert ward.lacking()[0] == 2 * backfill.WORDS_ROWS_MAX + 3
+    assert ward.lacking()[0] == 2 * maintenance.ROWS_MAX + 3
 
 
 def test_a_row_that_has_a_vector_gets_its_words_and_keeps_the_vector(ward: Ward) -> None:
@@ -275,7 +291,7 @@ def test_the_lease_lasts_as_long_as_the_requests_for_a_long_row(ward: Ward, monk
 
     def both_done() -> bool:
         second.run_soon()
-        step(second, quiet)
+        second.step(quiet)
         return ward.lacking() == (0, 0)
 
     work(first, slow, both_done)
@@ -362,7 +378,7 @@ def test_long_texts_are_stored_a_few_at_a_time(ward: Ward) -> None:
     ward.insert(*(f"{number}. {LONG}" for number in range(6)), "short")
     filling, embedder, stored = ward.backfill(), Words(), [0]
     while ward.lacking() != (0, 0):
-        if step(filling, embedder) and (counted := sum(count for _, count in chunks(ward))) > stored[-1]:
+        if filling.step(embedder) and (counted := sum(count for _, count in chunks(ward))) > stored[-1]:
             stored.append(counted)
         time.sleep(0.01)
     assert max(after - before for before, after in pairwise(stored)) <= 8

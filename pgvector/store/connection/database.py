@@ -136,6 +136,17 @@ class Database:
         return self._connection(timeout_s, within_s, answer_s, b"begin; " + _set_local(statement_timeout_s, settings))
 
     @contextmanager
+    def single_connection(self, timeout_s: float) -> Iterator[Connection]:
+        """A connection outside of the pool, in autocommit mode, closed at the end: for rare uses of an idle process.
+
+        The time limit holds for all of it. Raises what `connection` raises.
+        """
+        with wrap_errors():
+            connection = TimedConnection.connect(self.dsn, **self._connection_options())
+            with connection.limited(timeout_s), connection:
+                yield connection
+
+    @contextmanager
     def _connection(
         self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b""
     ) -> Iterator[Connection]:
@@ -176,19 +187,22 @@ class Database:
     def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
         self._refusal = first_line(failure) if failure else ""
 
+    def _connection_options(self) -> dict[str, Any]:
+        return {
+            "autocommit": True,
+            "row_factory": dict_row,
+            "prepare_threshold": None,
+            "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
+            "application_name": "hermes-pgvector",
+            "report": self._note_connecting,
+        }
+
     def _opened_pool(self) -> ConnectionPool[TimedConnection]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self.dsn,
-                    kwargs={
-                        "autocommit": True,
-                        "row_factory": dict_row,
-                        "prepare_threshold": None,
-                        "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
-                        "application_name": "hermes-pgvector",
-                        "report": self._note_connecting,
-                    },
+                    kwargs=self._connection_options(),
                     connection_class=TimedConnection,
                     min_size=0,
                     max_size=self._settings.pool_max,

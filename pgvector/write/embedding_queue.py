@@ -1,0 +1,178 @@
+"""Texts on their way to the embedder: grouped into requests, two of which run at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+from typing import NamedTuple
+
+from ..background import BackgroundExecutor
+from ..embedding.protocol import Embedder
+from ..embedding.vectors import TextRefused
+from ..errors import EmbedderUnavailable, PgvectorError, Refused
+from ..model import Vector
+from ..settings import Settings
+
+log = logging.getLogger("hermes.pgvector")
+
+REQUESTS_MAX = 2
+REQUEST_S = 0.5
+CHARS_FIRST, CHARS_MIN, CHARS_MAX = 2_000, 500, 1_000_000
+TIMEOUT_S_FIRST = 5.0
+PROBE, PROBE_S_MAX = "Does the embedder answer?", 3.0
+
+
+class _Item(NamedTuple):
+    text: str
+    vector: Future[Vector]
+
+
+class EmbeddingQueue:
+    """Embeds texts in the order in which they are given. Safe for any thread.
+
+    A request grows while the embedder answers within half of `REQUEST_S` seconds, and shrinks when it takes longer than
+    that. So neither the fixed time of a request nor the time of a text has to be known. The time limit of a request is
+    four times that of the last one, but at least `TIMEOUT_S_FIRST` and at most `embed_timeout_s`. A request that fails
+    fails all texts that wait. Then a short probe is sent before the next request, so that the return of the embedder is
+    noticed soon. `wake` is called after each request.
+    """
+
+    def __init__(self, settings: Settings, wake: Callable[[], None]) -> None:
+        self._settings, self._wake = settings, wake
+        self._executor = BackgroundExecutor("hermes-pgvector-embed", REQUESTS_MAX)
+        self._lock = Lock()
+        self._waiting: deque[_Item] = deque()
+        self._running = 0
+        self._chars_max = CHARS_FIRST
+        self._timeout_s = min(TIMEOUT_S_FIRST, settings.embed_timeout_s)
+        self._failed = False
+
+    def submit(self, embedder: Embedder, texts: Sequence[str]) -> list[Future[Vector]]:
+        """Embed the texts soon; returns the futures of their vectors, in order.
+
+        Their exceptions are EmbedderUnavailable when a retry may help, and Refused when the embedder works and refuses
+        the text.
+        """
+        items = [_Item(text, Future()) for text in texts]
+        with self._lock:
+            self._waiting.extend(items)
+            workers = min(REQUESTS_MAX - self._running, len(texts))
+            self._running += workers
+        for _ in range(workers):
+            self._executor.submit(self._work, embedder).add_done_callback(self._ended)
+        return [item.vector for item in items]
+
+    @property
+    def idle(self) -> bool:
+        """Whether no text waits and no request runs."""
+        return not self._waiting and not self._running
+
+    @property
+    def room(self) -> int:
+        """How many characters may still be submitted so that the next requests are full; 0 or less when they are."""
+        with self._lock:
+            if len(self._waiting) >= REQUESTS_MAX * self._settings.embed_batch_max:
+                return 0
+            return REQUESTS_MAX * self._chars_max - sum(len(item.text) for item in self._waiting)
+
+    def _work(self, embedder: Embedder) -> None:
+        while request := self._next_request():
+            self._settle(embedder, request)
+            self._wake()
+
+    def _ended(self, worker: Future[None]) -> None:
+        """Note a worker that could not start or ended unexpectedly."""
+        error = worker.exception()
+        if error is not None:
+            log.warning("an embedding thread ended with %s", type(error).__name__)
+            with self._lock:
+                self._running -= 1
+            self._fail_all([], EmbedderUnavailable(f"the embedding thread ended with {type(error).__name__}"))
+
+    def _fail_all(self, request: Sequence[_Item], error: Exception) -> None:
+        """Fail a request and what waits: it would fail, too."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        _fail([*request, *waiting], error)
+
+    def _next_request(self) -> list[_Item]:
+        """The next texts: at least one, and as many as a request may have; empty when the worker has to end."""
+        request: list[_Item] = []
+        with self._lock:
+            chars = 0
+            while self._waiting and len(request) < self._settings.embed_batch_max:
+                chars += len(self._waiting[0].text)
+                if request and chars > self._chars_max:
+                    break
+                request.append(self._waiting.popleft())
+            self._running -= not request
+        return request
+
+    def _settle(self, embedder: Embedder, request: list[_Item]) -> None:
+        """Send a request and settle its futures. One that is refused as a whole is tried in halves."""
+        try:
+            vectors = self._embed(embedder, [item.text for item in request])
+        except (Refused, ValueError) as refused:
+            if isinstance(refused, TextRefused) and len(request) > 1:
+                bad = request.pop(refused.index)
+                _fail([bad], self._cause(embedder, refused))
+                self._settle(embedder, request)
+            elif len(request) > 1:
+                half = len(request) // 2
+                self._settle(embedder, request[:half])
+                self._settle(embedder, request[half:])
+            else:
+                _fail(request, self._cause(embedder, refused))
+        except PgvectorError as error:
+            self._failed = True
+            self._fail_all(request, error)
+        except BaseException as error:
+            _fail(request, EmbedderUnavailable(f"the embedder failed with an unexpected {type(error).__name__}"))
+            raise
+        else:
+            for item, vector in zip(request, vectors, strict=True):
+                item.vector.set_result(vector)
+
+    def _embed(self, embedder: Embedder, texts: list[str]) -> list[Vector]:
+        if self._failed:
+            embedder.embed_query(PROBE, PROBE_S_MAX)
+        started = time.monotonic()
+        try:
+            vectors = embedder.embed_passages(texts, self._timeout_s)
+        except EmbedderUnavailable:
+            self._adapt(texts, time.monotonic() - started, answered=False)
+            raise
+        self._adapt(texts, time.monotonic() - started, answered=True)
+        return vectors
+
+    def _adapt(self, texts: list[str], seconds: float, *, answered: bool) -> None:
+        """Choose the size and the time limit of the next request."""
+        chars, longest_s = sum(map(len, texts)), self._settings.embed_timeout_s
+        with self._lock:
+            self._failed = not answered
+            if answered:
+                self._timeout_s = min(longest_s, max(TIMEOUT_S_FIRST, 4 * seconds))
+            elif seconds >= self._timeout_s and len(texts) == 1:
+                self._timeout_s = min(longest_s, 2 * self._timeout_s)
+            if seconds > REQUEST_S:
+                self._chars_max = max(CHARS_MIN, min(chars, self._chars_max) // 2)
+            elif answered and seconds < REQUEST_S / 2 and 2 * chars > self._chars_max:
+                self._chars_max = min(CHARS_MAX, 2 * self._chars_max)
+
+    def _cause(self, embedder: Embedder, refused: Exception) -> Exception:
+        """Why a text has no vector: it is refused, unless the embedder refuses the probe as well."""
+        try:
+            embedder.embed_query(PROBE, PROBE_S_MAX)
+        except PgvectorError as error:
+            self._failed = True
+            return EmbedderUnavailable(str(error))
+        return refused if isinstance(refused, Refused) else TextRefused(str(refused))
+
+
+def _fail(items: Sequence[_Item], error: Exception) -> None:
+    for item in items:
+        item.vector.set_exception(error)

@@ -1,0 +1,104 @@
+"""Adds words to rows that lack them, counts common words, and deletes what is old: each by one process of a fleet."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager
+from uuid import uuid4
+
+from ..settings import Settings
+from ..store import upkeep
+from ..store.connection.database import Connection, Database
+from ..text.theme_names import hidden_pattern
+
+LEASE_S = 10.0
+RETRY_S = 5.0
+ROWS_MAX = 64
+# The part of its time that this may keep the server busy, so that recalls are as quick as without it.
+SHARE = 0.25
+COUNT_INTERVAL_S = 120.0
+PRUNE_INTERVAL_S = 3600.0
+
+
+class Maintenance:
+    """Works in small steps, for one thread. After a step it rests, so that it is busy for `share` of the time.
+
+    `rows_done` counts the rows that got their words.
+    """
+
+    def __init__(self, database: Database, settings: Settings, *, share: float = SHARE) -> None:
+        self._database, self._settings, self._share = database, settings, share
+        self._holder = uuid4().hex
+        self._wanted = self._changed = False
+        self._next_at = self._count_at = 0.0
+        self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
+        self.rows_done = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether rows may lack words, as far as this process knows."""
+        return self._wanted
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the next step; infinite while there is no need for one."""
+        return max(0.0, self._next_at - time.monotonic()) if self._wanted else math.inf
+
+    def run_soon(self) -> None:
+        """Look for rows without words at the next step."""
+        self._wanted = True
+
+    def rows_changed(self) -> None:
+        """Note that rows were stored: how common words are may have changed."""
+        self._changed = True
+
+    def step(self) -> bool:
+        """Do a part of what is due; returns whether there was something. Raises PgvectorError; call it again later."""
+        started = time.monotonic()
+        if started < self._next_at:
+            return False
+        self._next_at = started + RETRY_S  # when this fails
+        done = (self._wanted and self._add_words()) or (self._changed and self._count_words()) or self._prune()
+        took_s = time.monotonic() - started
+        self._next_at = time.monotonic() + took_s * (1 / self._share - 1)
+        return done
+
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return self._database.transaction(self._settings.connect_timeout_s, self._settings.statement_timeout_s)
+
+    def _add_words(self) -> bool:
+        with self._transaction() as connection:
+            # While another process does it, the next look for such rows sets this again.
+            self._wanted = upkeep.claim(connection, upkeep.UNWORDED_LEASE, self._holder, LEASE_S)
+            added = upkeep.add_words(connection, ROWS_MAX) if self._wanted else 0
+            if self._wanted and not added:
+                self._wanted = False
+                upkeep.release(connection, upkeep.UNWORDED_LEASE, self._holder)
+        self.rows_done += added
+        self._changed |= added > 0
+        return added > 0
+
+    def _count_words(self) -> bool:
+        if time.monotonic() < self._count_at:
+            return False
+        self._count_at = time.monotonic() + COUNT_INTERVAL_S
+        with self._transaction() as connection:
+            if not upkeep.claim(connection, upkeep.WORDS_LEASE, self._holder, COUNT_INTERVAL_S):
+                return False
+            hidden = hidden_pattern(self._settings.bench_themes)
+            counted = upkeep.count_words(connection, self._settings.word_candidates_max, hidden)
+        if counted:
+            self._count_at = 0.0
+        self._changed = counted
+        return counted
+
+    def _prune(self) -> bool:
+        if time.monotonic() < self._prune_at:
+            return False
+        self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
+        with self._database.connection(self._settings.connect_timeout_s) as connection:
+            if upkeep.claim(connection, upkeep.PRUNE_LEASE, self._holder, PRUNE_INTERVAL_S):
+                upkeep.prune_events(connection, self._settings.event_ledger_days)
+                upkeep.prune_history(connection, self._settings.history_days)
+        return True
