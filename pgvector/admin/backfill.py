@@ -124,6 +124,7 @@ def _run(job: _Job, console: Console, wait_s: float) -> bool:
         return False
     finally:
         job.vectors.stop()
+        job.words.stop()
     return True
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import uuid4
 
+from ..errors import PgvectorError
 from ..model import Vector
 from ..text import tokenizer
-from .connection.database import Connection, half
+from .connection.database import Connection, Database, half
 from .passages import Passage
 from .queries import KINDS, QUERIES, Kind
 
@@ -16,6 +20,49 @@ WORDS_SAMPLE_ROWS = 2000
 # Leases, for work that one process of a fleet does at a time: add vectors, add words, count common words, delete old
 # events.
 VECTORS_LEASE, UNWORDED_LEASE, WORDS_LEASE, PRUNE_LEASE = "heal", "unworded", "words", "prune"
+RELEASE_S_MAX = 0.5
+
+
+class Lease:
+    """The right to work that one process of a fleet does at a time. For one thread.
+
+    It ends `seconds` after it was last claimed, because a killed process does not release it.
+    """
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self._name, self._seconds = name, seconds
+        self._holder = uuid4().hex
+        self._until = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether this process has the lease, as far as it knows."""
+        return time.monotonic() < self._until
+
+    @property
+    def due(self) -> bool:
+        """Whether to claim or renew it: less than half of its time is left."""
+        return time.monotonic() > self._until - self._seconds / 2
+
+    def claim(self, connection: Connection) -> bool:
+        """Take the lease, or renew it when that is due; False while another process has it."""
+        if self.due:
+            asked_at = time.monotonic()
+            holds = claim(connection, self._name, self._holder, self._seconds)
+            self._until = asked_at + self._seconds if holds else 0.0
+        return self.held
+
+    def release(self, connection: Connection) -> None:
+        """Let another process take it."""
+        if self._until:
+            self._until = 0.0
+            release(connection, self._name, self._holder)
+
+    def release_soon(self, database: Database) -> None:
+        """Release it if Postgres answers at once; otherwise it expires."""
+        if self._until:
+            with contextlib.suppress(PgvectorError), database.connection(RELEASE_S_MAX) as connection:
+                self.release(connection)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ One process of a fleet does it at a time: the one that holds the lease.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import sys
@@ -13,16 +12,15 @@ import time
 from collections.abc import MutableMapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from uuid import uuid4
 
 from cachetools import TTLCache
 
 from ..embedding.protocol import Embedder
-from ..errors import BadEvent, PgvectorError, Refused
+from ..errors import BadEvent, Refused
 from ..model import Vector
 from ..settings import Settings
 from ..store import upkeep
-from ..store.connection.database import Connection, Database
+from ..store.connection.database import Database
 from ..store.queries import Kind
 from .embedding_queue import EmbeddingQueue
 
@@ -31,7 +29,6 @@ log = logging.getLogger("hermes.pgvector")
 LEASE_S = 10.0
 RETRY_S = 3.0
 FETCH_PAUSE_S = 0.2
-RELEASE_S_MAX = 0.5
 REFUSED_MAX, REFUSED_S = 1000, 900.0
 
 
@@ -73,8 +70,8 @@ class Backfill:
         self._database, self._queue, self._settings = database, queue, settings
         self._late = {} if late is None else late
         self._rows_max = rows_max
-        self._holder = uuid4().hex
-        self._lease_until = self._next_at = 0.0
+        self._lease = upkeep.Lease(upkeep.VECTORS_LEASE, LEASE_S)
+        self._next_at = 0.0
         self._wanted = False
         self._began: tuple[float, int] | None = None
         self._work: list[_Work] = []
@@ -119,16 +116,14 @@ class Backfill:
         self.problem, self._next_at = problem, time.monotonic() + RETRY_S
 
     def stop(self) -> None:
-        """Release the lease for another process of the fleet, at once if Postgres answers."""
+        """Leave the rest to another process of the fleet."""
         self._work.clear()
-        if self._lease_until:
-            with contextlib.suppress(PgvectorError), self._database.connection(RELEASE_S_MAX) as connection:
-                self._release(connection)
+        self._lease.release_soon(self._database)
 
     def claim(self) -> bool:
         """Take the lease, if no other process has it."""
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            return self._claim(connection)
+            return self._lease.claim(connection)
 
     def step(self, embedder: Embedder | None) -> bool:
         """Store the vectors that came and request others; returns whether rows changed.
@@ -140,9 +135,8 @@ class Backfill:
             self._next_at = time.monotonic() + RETRY_S
             if embedder is not None:
                 self._fetch(embedder)
-        elif self.busy and time.monotonic() > self._lease_until - LEASE_S / 2:
-            with self._database.connection(self._settings.connect_timeout_s) as connection:
-                self._claim(connection)
+        elif self.busy and self._lease.due:
+            self.claim()
         return changed
 
     def _store(self) -> bool:
@@ -190,7 +184,7 @@ class Backfill:
         """Take the lease, find rows without a vector, and request as many vectors as the queue has room for."""
         known = [*self.refused, *((work.row.kind, work.row.id) for work in self._work)]
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            self.allowed = self._claim(connection) or not self.needs_lease
+            self.allowed = self._lease.claim(connection) or not self.needs_lease
             if not self.allowed:
                 return
             left = self._rows_max - self.rows_done - len(self.refused) - len(self._work)
@@ -198,7 +192,7 @@ class Backfill:
             self._next_at = 0.0 if found else time.monotonic() + FETCH_PAUSE_S
             if not found and not self._work:
                 self._wanted = False
-                self._release(connection)
+                self._lease.release(connection)
         room, rows = self._queue.room, iter(found)
         chosen: list[tuple[upkeep.Unembedded, list[str]]] = []
         while room > 0 and (row := next(rows, None)):
@@ -214,15 +208,3 @@ class Backfill:
         submitted = iter(self._queue.submit(embedder, missing))
         for row, texts in chosen:
             self._work.append(_Work(row, [late[text] if text in late else next(submitted) for text in texts]))
-
-    def _claim(self, connection: Connection) -> bool:
-        """Take or renew the lease. It is short, because a killed process keeps it until it expires."""
-        if time.monotonic() > self._lease_until - LEASE_S / 2:
-            holds = upkeep.claim(connection, upkeep.VECTORS_LEASE, self._holder, LEASE_S)
-            self._lease_until = time.monotonic() + LEASE_S if holds else 0.0
-        return self._lease_until > 0.0
-
-    def _release(self, connection: Connection) -> None:
-        if self._lease_until:
-            self._lease_until = 0.0
-            upkeep.release(connection, upkeep.VECTORS_LEASE, self._holder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from contextlib import AbstractContextManager
-from uuid import uuid4
 
 from ..settings import Settings
 from ..store import upkeep
@@ -29,7 +28,9 @@ class Maintenance:
 
     def __init__(self, database: Database, settings: Settings, *, share: float = SHARE) -> None:
         self._database, self._settings, self._share = database, settings, share
-        self._holder = uuid4().hex
+        self._words_lease = upkeep.Lease(upkeep.UNWORDED_LEASE, LEASE_S)
+        self._count_lease = upkeep.Lease(upkeep.WORDS_LEASE, COUNT_INTERVAL_S)
+        self._prune_lease = upkeep.Lease(upkeep.PRUNE_LEASE, PRUNE_INTERVAL_S)
         self._wanted = self._changed = False
         self._next_at = self._count_at = 0.0
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
@@ -64,17 +65,22 @@ class Maintenance:
         self._next_at = time.monotonic() + took_s * (1 / self._share - 1)
         return done
 
+    def stop(self) -> None:
+        """Leave the rest to another process of the fleet."""
+        for lease in (self._words_lease, self._count_lease):
+            lease.release_soon(self._database)
+
     def _transaction(self) -> AbstractContextManager[Connection]:
         return self._database.transaction(self._settings.connect_timeout_s, self._settings.statement_timeout_s)
 
     def _add_words(self) -> bool:
         with self._transaction() as connection:
             # While another process does it, the next look for such rows sets this again.
-            self._wanted = upkeep.claim(connection, upkeep.UNWORDED_LEASE, self._holder, LEASE_S)
+            self._wanted = self._words_lease.claim(connection)
             added = upkeep.add_words(connection, ROWS_MAX) if self._wanted else 0
             if self._wanted and not added:
                 self._wanted = False
-                upkeep.release(connection, upkeep.UNWORDED_LEASE, self._holder)
+                self._words_lease.release(connection)
         self.rows_done += added
         self._changed |= added > 0
         return added > 0
@@ -84,7 +90,7 @@ class Maintenance:
             return False
         self._count_at = time.monotonic() + COUNT_INTERVAL_S
         with self._transaction() as connection:
-            if not upkeep.claim(connection, upkeep.WORDS_LEASE, self._holder, COUNT_INTERVAL_S):
+            if not self._count_lease.claim(connection):
                 return False
             hidden = hidden_pattern(self._settings.bench_themes)
             counted = upkeep.count_words(connection, self._settings.word_candidates_max, hidden)
@@ -98,7 +104,7 @@ class Maintenance:
             return False
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            if upkeep.claim(connection, upkeep.PRUNE_LEASE, self._holder, PRUNE_INTERVAL_S):
+            if self._prune_lease.claim(connection):
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
                 upkeep.prune_history(connection, self._settings.history_days)
         return True

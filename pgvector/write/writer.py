@@ -179,6 +179,7 @@ class AsyncWriter:
             return True
         # Outside the lock, which hooks take, because it may wait for Postgres.
         self._backfill.stop()
+        self._maintenance.stop()
         with self._lock:
             if not self._stopping:
                 return True

@@ -39,7 +39,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     default = "all, and backlog with --data"
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(BY_NAME)} (default: {default})")
-    parser.add_argument("--runs", type=int, help="runs of each scenario (default: 3 of hooks, burst, bare_loop, else 1)")
+    parser.add_argument(
+        "--runs", type=int, help="runs of each scenario (default: 3 of hooks, burst, bare_loop, else 1)"
+    )
     parser.add_argument("--warm", action="store_true", help="store one turn in each agent before it is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the work, from 0 to 1")
     parser.add_argument("--limit-s", type=float, default=120.0, help="longest wait for the rows of a scenario")

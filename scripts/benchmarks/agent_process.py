@@ -134,7 +134,7 @@ class Agent:
         return spread(took)
 
     def embed(self, texts: list[str], request_texts: int) -> dict[str, float]:
-        """Embed texts with the bundled model and do nothing else; returns seconds and CPU seconds, without its start."""
+        """Embed texts with the bundled model and do nothing else; returns seconds and CPU seconds after its start."""
         from hermes_memory_pgvector.embedding import factory
         from hermes_memory_pgvector.settings import Settings
 

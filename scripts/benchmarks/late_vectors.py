@@ -161,7 +161,8 @@ def _cost(connection: psycopg.Connection, work: Callable[[], None]) -> dict[str,
 
 def _sizes(connection: psycopg.Connection) -> dict[str, float]:
     statement = """
-        select sum(pg_table_size(oid)), sum(pg_indexes_size(oid)) from pg_class where relname in ('conversations', 'beside')
+        select sum(pg_table_size(oid)), sum(pg_indexes_size(oid))
+        from pg_class where relname in ('conversations', 'beside')
     """
     table, indexes = connection.execute(statement).fetchone() or (0, 0)
     return {"table_mb": float(table) / 1e6, "indexes_mb": float(indexes) / 1e6}

@@ -63,7 +63,8 @@ class ServerProcess:
 
     def tell(self, line: str) -> str:
         """Send a line and return the answer."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().strip()

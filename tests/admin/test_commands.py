@@ -185,7 +185,8 @@ def test_status_counts_rows_by_theme(run: Callable[..., Outcome], database: str)
     assert outcome.code == 0
     found = outcome.document
     assert found["rows"] == {
-        "entries": 2, "entries_without_vector": 2, "turns": 6, "turns_without_vector": 5, "themes": 2,
+        "entries": 2, "entries_without_vector": 2, "turns": 6, "turns_without_vector": 5, "without_words": 8,
+        "themes": 2,
     }  # fmt: skip
     themes = {row["theme"]: (row["entries"], row["turns"], row["without_vector"]) for row in found["themes"]}
     assert themes == {"billing": (0, 5, 5), "ops": (2, 1, 2)}
@@ -379,7 +380,9 @@ def test_backfill_embeds_every_row_and_can_be_resumed(run: Callable[..., Outcome
     add_turns(database, [f"turn number {number}" for number in range(25)])
     first = run("backfill", "--limit", "10", "--batch", "4", "--json")
     assert first.code == 0
-    assert first.document == {"embedded": 10, "left": 15, "refused": [], "interrupted": False}
+    assert first.document == {
+        "embedded": 10, "left": 15, "worded": 25, "left_words": 0, "refused": [], "interrupted": False,
+    }  # fmt: skip
     assert unembedded(database) == 15
     assert run("backfill", "--json").document["embedded"] == 15
     assert unembedded(database) == 0

@@ -96,14 +96,6 @@ def test_a_batch_stops_at_its_time_limit(model: LocalEmbedder) -> None:
 
 
 @needs_model
-def test_the_cost_of_a_text_is_measured() -> None:
-    with closing(build(Settings())) as embedder:
-        assumed = embedder.seconds_per_text
-        embedder.embed_passages(["tea"] * 4, 60)
-        assert 0 < embedder.seconds_per_text != assumed
-
-
-@needs_model
 def test_a_huge_text_is_truncated_like_a_long_one(model: LocalEmbedder) -> None:
     long = "word " * 799 + "words"
     assert model.embed_passages([long + " tail" * 20_000], 60) == model.embed_passages([long], 60)

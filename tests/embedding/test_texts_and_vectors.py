@@ -215,7 +215,7 @@ def test_a_single_bad_vector_of_a_trusted_embedder_refuses_its_text() -> None:
 class Placed:
     """An embedder that places texts at random."""
 
-    model, dimensions, seconds_per_text = "placed", 3, 1e-4
+    model, dimensions = "placed", 3
 
     def __init__(self, seed: int) -> None:
         vectors = np.random.default_rng(seed).normal(size=(len(QUERIES) + len(PASSAGES), 3))

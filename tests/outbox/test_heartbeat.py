@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Counters, now
 from hermes_memory_pgvector.outbox import heartbeat
-from hermes_memory_pgvector.outbox.heartbeat import FILE, Health, Heartbeat, WriterStatus, read, write
+from hermes_memory_pgvector.outbox.heartbeat import FILE, Embedding, Health, Heartbeat, WriterStatus, read, write
 from hermes_memory_pgvector.outbox.inspection import Backlog, Process
 
 TIMES = st.datetimes(timezones=st.just(UTC))
@@ -27,6 +27,8 @@ HEARTBEATS = st.builds(
     failing_since=st.none() | TIMES,
     problem=st.text(),
     healed=st.integers(0, 1 << 60),
+    healed_per_s=st.floats(0, 1e9),
+    embedder_problem=st.text(),
 )
 
 
@@ -65,7 +67,7 @@ def send(folder: Callable[[], Path | None], clock: Clock, seconds: int, *, chang
     status = WriterStatus(10.0)
     for step in range(seconds * 10):
         clock.seconds += 0.1
-        status.beat(folder, Counters(offered=step if changes else 0, pending=1), 0)
+        status.beat(folder, Counters(offered=step if changes else 0, pending=1), Embedding())
 
 
 @pytest.mark.parametrize(("changes", "least", "most"), [(True, 55, 61), (False, 5, 7)])
@@ -94,7 +96,7 @@ def test_a_writer_is_stuck_when_it_settles_nothing_and_names_no_problem(
     status.start()
 
     def beat(**counts: int) -> None:
-        status.beat(lambda: None, Counters(offered=2, accepted=2, **counts), 0)
+        status.beat(lambda: None, Counters(offered=2, accepted=2, **counts), Embedding())
 
     def warnings(seconds: int) -> int:
         """How often it was logged so far that the writer is stuck, with events pending after some seconds."""

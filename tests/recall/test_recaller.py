@@ -52,7 +52,7 @@ OPS = Scope("ops", ("ops",))
 class Words:
     """An embedder whose vectors point where the words of a text do."""
 
-    model, dimensions, seconds_per_text = "words", 384, 1e-4
+    model, dimensions = "words", 384
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -83,7 +83,7 @@ class Memory:
     def add(self, *events: Event, embedded: bool = True) -> None:
         prepared = list(map(prepare, events))
         for passage in (passage for event in prepared for passage in event.passages):
-            passage.vector = vector(passage.embedded) if embedded else None
+            passage.vector = vector(passage.context + passage.content) if embedded else None
         with self.database.transaction(20, 60) as connection:
             rows.apply(connection, prepared)
 

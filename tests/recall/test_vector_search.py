@@ -41,7 +41,7 @@ TEXT = "and what was said then " * 40
 class Spoken:
     """An embedder for which the question is its vector."""
 
-    model, dimensions, seconds_per_text = "spoken", 384, 1e-4
+    model, dimensions = "spoken", 384
 
     def embed_query(self, text: str, timeout_s: float) -> Vector:
         chance = random.Random(text)

@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.recall.recaller import Recaller
 from hermes_memory_pgvector.recall.word_search import bm25
@@ -23,7 +22,7 @@ from hermes_memory_pgvector.store.queries import WORDS_MAX
 from hermes_memory_pgvector.store.retrieval import Key, WordCandidates
 from hermes_memory_pgvector.text import tokenizer
 from hermes_memory_pgvector.text.theme_names import RESERVED_PATTERN
-from hermes_memory_pgvector.write.backfill import Backfill
+from hermes_memory_pgvector.write.maintenance import Maintenance
 
 pytestmark = pytest.mark.each_version
 
@@ -233,28 +232,27 @@ def test_a_question_reads_a_bounded_number_of_rows(filled: Database, scope: Scop
             assert reads(connection, scope, query) <= 2 * CANDIDATES
 
 
-def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> None:
-    filling = Backfill(
-        filled, BackgroundExecutor("words-test", 1), Settings(word_candidates_max=1000, bench_themes=["l?b"]), print
-    )
-    while filling.step(None):
+def counting(database: Database, **changed: Any) -> None:
+    """What the writer of one process does after rows were stored."""
+    maintenance = Maintenance(database, Settings(word_candidates_max=1000, **changed), share=1.0)
+    maintenance.rows_changed()
+    while maintenance.step():
         pass
+
+
+def test_the_words_of_hidden_themes_do_not_count_for_all(filled: Database) -> None:
+    counting(filled, bench_themes=["l?b"])
     assert known(filled, "lab")["drum"] == ROWS
     assert known(filled, "")[""] == ROWS
     assert "drum" not in known(filled, "")
 
 
 def test_one_process_of_a_fleet_counts(filled: Database) -> None:
-    executor = BackgroundExecutor("words-test", 1)
-    fillings = [Backfill(filled, executor, Settings(word_candidates_max=1000), lambda: None) for _ in range(2)]
-    assert [filling.step(None) for filling in fillings] == [True, False]
-    while fillings[0].step(None):
-        pass
+    counting(filled)
     assert known(filled, "ops")["kelp"] == ROWS
     with filled.connection(20) as connection:
         connection.execute("delete from memory_words")
-    fillings[1].run_soon()
-    assert fillings[1].step(None) is False
+    counting(filled)
     assert known(filled, "ops") == {}
 
 

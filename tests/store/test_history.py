@@ -15,7 +15,6 @@ import pytest
 from commandline import Outcome, hermes_pgvector
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.background import BackgroundExecutor
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
@@ -24,7 +23,7 @@ from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.store.schema import migrations, verification
-from hermes_memory_pgvector.write.backfill import Backfill
+from hermes_memory_pgvector.write.maintenance import Maintenance
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 FILES = migrations.migration_files()
@@ -205,13 +204,12 @@ def test_old_history_is_pruned(memory: Memory) -> None:
 def test_only_the_process_with_the_lease_prunes_it(memory: Memory) -> None:
     memory.apply(add("a"), remove("a"))
     settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
-    executor = BackgroundExecutor("test", 1)
-    first, second = (Backfill(memory.database, executor, settings, lambda: None) for _ in range(2))
+    first, second = (Maintenance(memory.database, settings) for _ in range(2))
     first._prune_at = second._prune_at = 0.0
-    first.step(None)
+    first.step()
     assert memory.past() == []
     memory.apply(add("b"), remove("b"))
-    second.step(None)
+    second.step()
     assert memory.past() == [("removed", "b")], "another process does it for an hour"
 
 

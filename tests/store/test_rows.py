@@ -43,7 +43,7 @@ class Memory:
         """Apply events in one transaction, as the writer does; returns how many were new."""
         prepared = list(map(prepare, events))
         for passage in (passage for event in prepared for passage in event.passages):
-            passage.vector = vector(passage.embedded) if embedded else None
+            passage.vector = vector(passage.context + passage.content) if embedded else None
         with self.database.transaction(10, 20) as connection:
             return rows.apply(connection, prepared)
 
