@@ -17,12 +17,12 @@ from ..settings import Settings
 from ..store.connection.database import Database
 from . import factory
 from .calibration import noise_floor
+from .probe import Probe
 from .protocol import Embedder
 
 log = logging.getLogger("hermes.pgvector")
 
 DEFAULT_DIMENSIONS = 768
-PROBE_S_MAX = 3.0
 REMATCH_S = 5.0
 CALIBRATION_WAIT_S_MIN = 30.0
 CALIBRATION_WAIT_S_MAX = 3600.0
@@ -44,6 +44,7 @@ class EmbedderCompatibility:
         self._mismatch = "the memory is starting"
         self._unanswered, self._claimed = True, False
         self._rematch_at = 0.0
+        self._probe = Probe(settings.embed_timeout_s)
         self._measured_floor: float | None = None
         self._calibration_at = 0.0
         self._calibration_wait_s = CALIBRATION_WAIT_S_MIN
@@ -87,7 +88,7 @@ class EmbedderCompatibility:
             return DEFAULT_DIMENSIONS
         if embedder.dimensions is None:
             try:
-                embedder.embed_query("dimensions", PROBE_S_MAX)
+                self._probe.ask(embedder)
             except EmbedderUnavailable as error:
                 raise EmbedderUnavailable(
                     f"the vector length of {embedder.model} is unknown until it answers ({error}); "
@@ -95,15 +96,16 @@ class EmbedderCompatibility:
                 ) from None
         return embedder.dimensions or DEFAULT_DIMENSIONS
 
-    def match(self, stored: int, timeout_s: float = PROBE_S_MAX) -> bool:
+    def match(self, stored: int, *, answered: bool = False) -> bool:
         """Whether the embedder is compatible with a database of `stored` dimensions. Logs a new mismatch once.
 
-        An embedder that has to answer for it gets `timeout_s` seconds.
+        An embedder whose model is new to the database is asked first whether it works, unless it has `answered` just
+        now.
         """
         if self._mismatch and self._settings.embed_url and not self._unanswered:
             # Meanwhile the endpoint may serve another model, or the database may hold vectors of another one.
             self.close()
-        mismatch = self._find_mismatch(stored, timeout_s)
+        mismatch = self._find_mismatch(stored, answered=answered)
         if mismatch and mismatch != self._mismatch and not self._unanswered:
             log.warning("%s", mismatch)
         self._mismatch, self._rematch_at = mismatch, time.monotonic() + REMATCH_S
@@ -155,16 +157,16 @@ class EmbedderCompatibility:
         if embedder is not None:
             embedder.close()
 
-    def _find_mismatch(self, stored: int, timeout_s: float) -> str:
+    def _find_mismatch(self, stored: int, *, answered: bool) -> str:
         self._unanswered = False
         embedder = self.embedder
         if embedder is None:
             return self._no_embedder_reason
         state = self._database.state
         # Only a model that has answered may become the model of the database.
-        if embedder.dimensions is None or not (self._claimed or (state and state.embedding_model)):
+        if embedder.dimensions is None or not (answered or self._claimed or (state and state.embedding_model)):
             try:
-                embedder.embed_query("dimensions", timeout_s)
+                self._probe.ask(embedder)
             except (Unavailable, Refused) as error:
                 self._unanswered = isinstance(error, Unavailable) or embedder.dimensions is None
                 return f"{WORDS_ONLY}: {error}"

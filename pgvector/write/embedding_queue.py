@@ -11,6 +11,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from ..background import BackgroundExecutor
+from ..embedding.probe import Probe
 from ..embedding.protocol import Embedder
 from ..embedding.vectors import TextRefused
 from ..errors import EmbedderUnavailable, PgvectorError, Refused
@@ -23,7 +24,6 @@ REQUESTS_MAX = 2
 REQUEST_S = 0.5
 CHARS_FIRST, CHARS_MIN, CHARS_MAX = 2_000, 500, 1_000_000
 TIMEOUT_S_FIRST = 5.0
-PROBE, PROBE_S_MAX = "Does the embedder answer?", 3.0
 
 
 class _Item(NamedTuple):
@@ -50,6 +50,7 @@ class EmbeddingQueue:
         self._chars_max = CHARS_FIRST
         self._timeout_s = min(TIMEOUT_S_FIRST, settings.embed_timeout_s)
         self._failed = False
+        self._probe = Probe(settings.embed_timeout_s)
 
     def submit(self, embedder: Embedder, texts: Sequence[str]) -> list[Future[Vector]]:
         """Embed the texts soon; returns the futures of their vectors, in order.
@@ -139,7 +140,7 @@ class EmbeddingQueue:
 
     def _embed(self, embedder: Embedder, texts: list[str]) -> list[Vector]:
         if self._failed:
-            embedder.embed_query(PROBE, PROBE_S_MAX)
+            self._probe.ask(embedder)
         started = time.monotonic()
         try:
             vectors = embedder.embed_passages(texts, self._timeout_s)
@@ -166,7 +167,7 @@ class EmbeddingQueue:
     def _cause(self, embedder: Embedder, refused: Exception) -> Exception:
         """Why a text has no vector: it is refused, unless the embedder refuses the probe as well."""
         try:
-            embedder.embed_query(PROBE, PROBE_S_MAX)
+            self._probe.ask(embedder)
         except PgvectorError as error:
             self._failed = True
             return EmbedderUnavailable(str(error))

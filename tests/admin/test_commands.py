@@ -22,7 +22,7 @@ from loopback import Endpoint, vector
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.embedding.compatibility import PROBE_S_MAX
+from hermes_memory_pgvector.embedding.probe import PROBE_S_MIN
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema.migrations import migration_files
 
@@ -434,7 +434,7 @@ def test_backfill_waits_for_an_endpoint_that_is_too_slow_for_agents(
     run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
 ) -> None:
     add_turns(database, ["a turn"])
-    endpoint.delay_s = PROBE_S_MAX + 0.2
+    endpoint.delay_s = PROBE_S_MIN + 0.2
     outcome = run("backfill")
     assert outcome.code == 0, outcome.err
     assert unembedded(database) == 0
