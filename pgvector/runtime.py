@@ -169,8 +169,8 @@ class Runtime:
         if verify or not self._reached.is_set():
             dimensions = self.database.prepare(fit.wanted_dimensions()).dimensions
             key.settle(self.database.claim_person_key)
-            self._reached.set()
             self._match(dimensions, FIRST_MATCH_S_MAX)
+            self._reached.set()
         elif fit.undecided and self.database.state is not None:
             self._match(self.database.state.dimensions, 0.0)
         if fit.calibration_due():

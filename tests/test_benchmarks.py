@@ -6,27 +6,60 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "scripts" / "benchmarks"
+SCALE = ["--scale", "0.01", "--text-ms", "0.1", "--runs", "1"]
+LOST = "rows_lost"
 
 
-def test_a_hundredth_of_the_benchmarks_measures_everything_and_loses_nothing(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    command = [sys.executable, "-P", BENCHMARKS, "--scale", "0.01", "--text-ms", "0.1", "--json", figures]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240)
+def measured(folder: Path, *scenarios: str) -> dict[str, dict[str, Any]]:
+    """The figures of a small run of the scenarios, by scenario."""
+    figures = folder / "figures.json"
+    command = [sys.executable, "-P", BENCHMARKS, *scenarios, *SCALE, "--json", figures]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=240)
     assert done.returncode == 0, done.stderr
     report = json.loads(figures.read_text())
-    measured = report["results"]["ours"]
-    assert set(measured) == {"hooks", "burst", "bare_loop", "steady", "fleet", "outage", "footprint"}
-    lost = {name: found["rows_lost"] for name, found in measured.items() if "rows_lost" in found}
-    assert lost == {"burst": 0, "bare_loop": 0, "steady": 0, "fleet": 0, "outage": 0, "footprint": 0}
-    burst = measured["burst"]
-    assert burst["rows_offered"] == 2 * report["sizes"]["burst_turns"] == burst["samples"][-1][1]
-    assert burst["rows_without_vector"] == 0 < burst["rows_per_s"]
-    assert measured["fleet"]["connections_idle"] == 0 < measured["fleet"]["connections_per_process"] <= 3
-    assert 0 < measured["fleet"]["threads_max"] <= 6
-    assert measured["footprint"]["all_leaked"]["threads"] <= 0
-    assert "burst: rows lost" in done.stdout
+    found = {
+        scenario: {name: figure["worst"] for name, figure in each.items()}
+        for scenario, each in report["results"]["ours"].items()
+    }
+    assert set(found) == set(scenarios)
+    for scenario, each in found.items():
+        lost = {name: value for name, value in each.items() if name.endswith(LOST)}
+        assert not any(lost.values()), (scenario, lost)
+        assert not lost or f"{scenario}: " in done.stdout
+    return found
+
+
+def test_a_hundredth_of_the_write_path_is_measured_and_nothing_is_lost(tmp_path: Path) -> None:
+    found = measured(tmp_path, "hooks", "burst", "bare_loop", "steady", "fleet", "footprint", "outage")
+    assert found["burst"]["rows_offered"] == 80
+    assert found["burst"]["rows_without_vector"] == 0 < found["burst"]["rows_per_s"]
+    assert found["fleet"]["connections_idle"] == 0 < found["fleet"]["connections_per_process"] <= 3
+    assert 0 < found["fleet"]["threads_max"] <= 6
+    assert found["footprint"]["all_leaked_threads"] <= 0
+
+
+def test_a_hundredth_of_the_faults_is_measured_and_nothing_is_lost(tmp_path: Path) -> None:
+    found = measured(tmp_path, "orphan_rows", "shutdown")
+    assert found["orphan_rows"]["rows_incomplete"] == 0
+    assert found["shutdown"]["later_rows_in_spool_only"] == found["shutdown"]["from_start_rows_in_spool_only"] == 0
+
+
+@pytest.mark.slow
+def test_a_hundredth_of_the_recoveries_is_measured(tmp_path: Path) -> None:
+    found = measured(tmp_path, "recovery")["recovery"]
+    assert len(found) == 12
+    assert None not in found.values()
+
+
+@pytest.mark.slow
+def test_a_hundredth_of_the_bundled_model_is_measured(tmp_path: Path) -> None:
+    for figures in measured(tmp_path, "bundled", "bundled_long").values():
+        assert figures["rows_without_vector"] == 0 < figures["model_pace_share"]
 
 
 def test_an_unknown_scenario_is_named_before_anything_starts(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ class AsyncWriter:
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + self._settings.heal_interval_s
-        with self._batches.database.single_connection(self._settings.connect_timeout_s) as connection:
+        with self._batches.database.occasional_connection(self._settings.connect_timeout_s) as connection:
             lacking = upkeep.lacking(connection)
         if lacking.vectors:
             self._backfill.run_soon()

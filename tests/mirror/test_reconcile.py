@@ -71,7 +71,7 @@ class Process:
 
     def drain(self, steps: int = 1000) -> None:
         for _ in range(steps):
-            if not self._batches.step(None):
+            if not self._batches.step(None, lambda: False):
                 return
 
     def die(self) -> None:

@@ -63,6 +63,7 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
+        self._pool_used = False
         self.state: verification.SchemaState | None = None
         """What `prepare` found; None before its first success."""
         reason = unusable(settings)
@@ -136,11 +137,17 @@ class Database:
         return self._connection(timeout_s, within_s, answer_s, b"begin; " + _set_local(statement_timeout_s, settings))
 
     @contextmanager
-    def single_connection(self, timeout_s: float) -> Iterator[Connection]:
-        """A connection outside of the pool, in autocommit mode, closed at the end: for rare uses of an idle process.
+    def occasional_connection(self, timeout_s: float) -> Iterator[Connection]:
+        """A connection in autocommit mode for what is done now and then, so that the pool of an idle process empties.
 
-        The time limit holds for all of it. Raises what `connection` raises.
+        It is of the pool when that was used since the last call, else one that is closed at the end. `timeout_s` limits
+        all of its use. Raises what `connection` raises.
         """
+        if self._pool_used:
+            with self.connection(timeout_s, within_s=timeout_s) as connection:
+                yield connection
+            self._pool_used = False
+            return
         with wrap_errors():
             connection = TimedConnection.connect(self.dsn, **self._connection_options())
             with connection.limited(timeout_s), connection:
@@ -152,7 +159,7 @@ class Database:
     ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
         deadline = time.monotonic() + within_s
-        pool = self._opened_pool()
+        pool, self._pool_used = self._opened_pool(), True
         try:
             with wrap_errors():
                 connection = _checked(pool, timeout_s, opening)
