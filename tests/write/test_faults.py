@@ -314,14 +314,14 @@ def test_a_missing_schema_keeps_events_until_it_is_migrated(
 @pytest.mark.parametrize(
     "trouble", [{"status": 503}, {"status": 400}, {"not_a_number": True}, {"drop_last": True}, {"dimensions": 200}]
 )
-def test_an_embedder_that_fails_never_delays_rows(
+def test_an_embedder_that_fails_never_delays_rows_and_is_used_again_when_it_works(
     start: Callable[..., Runtime], database: str, endpoint: Endpoint, trouble: dict[str, Any]
 ) -> None:
     runtime = start()
     runtime.accept(turn(0))
     wait_for(lambda: bool(turns_stored(database)) and unembedded(database) == 0)
-    for name, value in trouble.items():
-        setattr(endpoint, name, value)
+    before = {name: getattr(endpoint, name) for name in trouble}
+    vars(endpoint).update(trouble)
     for number in range(1, 10):
         assert runtime.accept(turn(number))
     assert runtime.writer.flush(20)
@@ -330,6 +330,9 @@ def test_an_embedder_that_fails_never_delays_rows(
     assert turn(7).user in found(answer)
     assert answer.degraded
     assert runtime.writer.counters.set_aside == 0
+    assert unembedded(database) == 18
+    vars(endpoint).update(before)
+    wait_for(lambda: unembedded(database) == 0, 30)
 
 
 def test_rows_stored_while_the_embedder_was_away_get_their_vectors(

@@ -1,0 +1,103 @@
+"""Words that rows lack: added by one process of a fleet at a time, which rests between its steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from loopback import Endpoint
+from waiting import wait_for
+
+from hermes_memory_pgvector.runtime import Runtime
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import upkeep
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.write import maintenance
+from hermes_memory_pgvector.write.maintenance import Maintenance
+
+
+def insert(dsn: str, count: int) -> None:
+    """Rows as psql or a restore puts them in: without vectors and words."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "insert into conversations (agent_identity, session_id, role, content) "
+            "select 'ops', 's', 'user', 'row ' || n from generate_series(1, %s) as n",
+            [count],
+        )
+
+
+def unworded(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select count(*) from conversations where search is null").fetchone()
+    return int(row[0]) if row else 0
+
+
+@pytest.fixture
+def made(database: str, tmp_path: Path) -> Iterator[Callable[..., Maintenance]]:
+    """Makes the maintenance of one process after the other."""
+    opened: list[Database] = []
+
+    def make(share: float = 1.0) -> Maintenance:
+        settings = Settings(dsn=database)  # type: ignore[arg-type]
+        opened.append(Database(settings, tmp_path))
+        found = Maintenance(opened[-1], settings, share=share)
+        found.run_soon()
+        return found
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def test_one_process_at_a_time_adds_words(made: Callable[..., Maintenance], database: str) -> None:
+    insert(database, 3 * maintenance.ROWS_MAX)
+    first, second = made(), made()
+    assert first.step()
+    assert not second.step()
+    assert (first.rows_done, second.rows_done) == (maintenance.ROWS_MAX, 0)
+    first.stop()
+    second.run_soon()
+    while second.step():
+        pass
+    assert second.rows_done == 2 * maintenance.ROWS_MAX
+    assert unworded(database) == 0
+
+
+def test_it_works_for_its_share_of_the_time(
+    made: Callable[..., Maintenance], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(connection: object, limit: int) -> int:
+        time.sleep(0.2)
+        return limit
+
+    monkeypatch.setattr(upkeep, "add_words", slowly)
+    calm = made(share=0.25)
+    assert calm.step()
+    assert 0.4 < calm.pause_s < 2.0, "three times as long as the step took"
+    assert not calm.step(), "it rests"
+    assert calm.rows_done == maintenance.ROWS_MAX
+
+
+def test_rows_of_other_programs_are_completed_by_a_running_agent(
+    database: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    settings = Settings(dsn=database, embed_url=endpoint.url, embed_model="test", heal_interval_s=1)  # type: ignore[arg-type]
+    runtime = Runtime(settings, tmp_path / "home")
+    try:
+        runtime.writer.wake()
+        assert runtime.wait_ready(10)
+        insert(database, 20)
+
+        def complete() -> bool:
+            with psycopg.connect(database) as connection:
+                row = connection.execute(
+                    "select count(*) from conversations where embedding is not null and search is not null"
+                ).fetchone()
+            return row == (20,)
+
+        wait_for(complete, 30)
+    finally:
+        runtime.close(1)
