@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent.memory_provider import MemoryProvider
 
 from .errors import SettingsError
-from .hosts.environment import hermes_home
+from .hosts.environment import hermes_home, host_module
 from .hosts.guard import failed_call, guarded, nothing
 from .settings import Settings, load
 
@@ -89,7 +89,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.reconcile(identity, conversation.session_id)
             if identity.platform != "api_server":
                 # No hook is called for turns that were taken back while no agent was running.
-                runtime.in_background(conversation.take_back)
+                runtime.after_start(conversation.take_back)
 
     def initialize_for_inspection(self, session_id: str = "", **kwargs: Any) -> None:  # noqa: ARG002
         """Let the host read prompt and tools. No thread, file or connection is opened."""
@@ -144,11 +144,8 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(nothing)
     def recall_status(self) -> Any:
         """How many memories the last `prefetch` returned, for hosts that show it."""
-        try:
-            from agent.memory_provider import RecallStatus
-        except ImportError:
-            return None
-        return RecallStatus(provider_label="pgvector", count=self._recalled) if self._recalled else None
+        status = getattr(host_module("agent.memory_provider"), "RecallStatus", None)
+        return status(provider_label="pgvector", count=self._recalled) if status and self._recalled else None
 
     @guarded(list[dict[str, Any]])
     def get_tool_schemas(self) -> list[dict[str, Any]]:

@@ -125,12 +125,21 @@ class Runtime:
                 last = self._reconciling.get(theme)
                 # A comparison that still waits for its turn will see the same files.
                 if last is None or last.running() or last.done():
-                    self._reconciling = {theme: self.in_background(self.files.reconcile, theme, session_id)}
+                    self._reconciling = {theme: self.after_start(self.files.reconcile, theme, session_id)}
 
     def in_background(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
         """Run a job that no hook waits for; a failure is logged."""
 
         return self._background.submit(guarded(nothing)(job), *args, **kwargs)
+
+    def after_start(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
+        """As `in_background`, but a job of a process that has just started waits for its first hooks."""
+
+        def run() -> None:
+            self.writer.wait_for_start()
+            job(*args, **kwargs)
+
+        return self.in_background(run)
 
     # Reading
 
@@ -156,7 +165,7 @@ class Runtime:
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
-        self.writer.wake()
+        self.writer.wake(awaited=True)
         return self._reached.wait(timeout_s)
 
     def _embedder(self, *, verify: bool) -> Embedder | None:

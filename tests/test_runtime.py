@@ -20,6 +20,7 @@ from hermes_memory_pgvector.model import Add, RecallRequest, Remove, Replace, Tu
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.write import writer
 
 AGENT = Identity()
 
@@ -397,3 +398,22 @@ def test_the_last_release_closes_and_the_next_use_starts_again(start: Callable[.
     assert not one.writer.alive()
     assert one.database.pool_size() == 0
     assert start() is not one
+
+
+def test_a_process_that_has_just_started_lets_its_hooks_go_first_unless_somebody_waits(
+    tmp_path: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "START_GAP_S", 60)
+    monkeypatch.setattr(writer, "YIELD_S_MAX", 120)
+    settings = Settings(dsn=database, embed_url=endpoint.url, embed_model="test")  # type: ignore[arg-type]
+    runtime = acquire(settings, tmp_path)
+    try:
+        runtime.writer.wake()
+        runtime.reconcile(AGENT, "s")
+        runtime.accept(TurnTaken(theme="ops", user="the kelp is green", assistant=""))
+        time.sleep(0.3)
+        assert runtime.database.pool_size() == 0
+        assert not (tmp_path / "pgvector" / "snapshot.jsonl").exists()
+        assert runtime.writer.flush(20)
+    finally:
+        release(runtime)
