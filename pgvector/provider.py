@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.memory_provider import MemoryProvider
 
-from .errors import SettingsError
+from .errors import CheckpointFailed, SettingsError
 from .hosts.environment import hermes_home, host_module
-from .hosts.guard import failed_call, guarded, nothing
+from .hosts.guard import failed_call, guarded, log, nothing
 from .settings import Settings, load
 
 if TYPE_CHECKING:
@@ -33,8 +33,11 @@ class PgvectorMemoryProvider(MemoryProvider):
     """The memory of one conversation.
 
     Every hook is safe on any thread, before `initialize` and after `shutdown`. No hook raises, but those of the set-up
-    (`post_setup`, `save_config`).
+    (`post_setup`, `save_config`) and `on_pre_compress` when a checkpoint is required.
     """
+
+    # Read by hosts: `on_pre_compress` makes durable what is compressed.
+    pre_compress_checkpoint_api_version = 2
 
     def __init__(self) -> None:
         self._session: _Session | None = None
@@ -240,14 +243,30 @@ class PgvectorMemoryProvider(MemoryProvider):
         if conversation.primary:
             runtime.reconcile(conversation.identity, conversation.session_id)
 
-    @guarded(str)
-    def on_pre_compress(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The few entries that matter to the messages that are compressed and are in none of them."""
+    @guarded(str, raises=CheckpointFailed)
+    def on_pre_compress(self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool | None = None) -> str:
+        """The few entries that matter to the messages that are compressed and are in none of them.
+
+        A host that knows checkpoints says whether it requires one; then the turns in the messages are made to survive
+        a power loss. Raises CheckpointFailed when they may not and it is required: the host then compresses nothing.
+        """
+        if require_checkpoint is not None:
+            self._checkpoint(messages or (), required=require_checkpoint)
         if self._session is None:
             return ""
         runtime, conversation = self._session
         theme = conversation.theme()
         return "" if theme is None else runtime.prefetch.before_compression(theme, messages or ())
+
+    def _checkpoint(self, messages: Sequence[Mapping[str, Any]], *, required: bool) -> None:
+        try:
+            if self._session is None:
+                raise CheckpointFailed(self.unavailable_reason() or "the memory is not initialized")
+            self._session.runtime.checkpoint(self._session.conversation, messages)
+        except CheckpointFailed as error:
+            log.warning("no checkpoint before a compression: %s", error)
+            if required:
+                raise
 
     # Set-up
 

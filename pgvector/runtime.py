@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .background import BackgroundExecutor
-from .errors import BadArgument, PgvectorError
+from .errors import BadArgument, CheckpointFailed, PgvectorError
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
@@ -28,7 +28,7 @@ from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
     from .embedding.protocol import Embedder
-    from .session.conversation import HomeContext
+    from .session.conversation import Conversation, HomeContext
     from .store.queries import Kind
 
 log = logging.getLogger("hermes.pgvector")
@@ -116,6 +116,18 @@ class Runtime:
             )
             self._unknown_themes = {event.theme, *list(self._unknown_themes)[:UNKNOWN_THEMES_MAX]}
         return self.writer.divert(event, "the theme is not in allowed_themes")
+
+    def checkpoint(self, conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Have the turns of these messages and all earlier events survive a power loss. Raises CheckpointFailed."""
+        try:
+            if not conversation.checkpoint(messages):
+                raise CheckpointFailed("the outbox refuses the turns; run: hermes-pgvector doctor")
+            self._spool.sync()
+        except (PgvectorError, OSError) as error:
+            reason = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+            raise CheckpointFailed(f"the turns to be compressed are not safe on disk: {reason}") from error
+        except Exception as error:
+            raise CheckpointFailed(f"the turns to be compressed cannot be read: {type(error).__name__}") from error
 
     def reconcile(self, identity: Identity, session_id: str) -> None:
         """Compare the memory files with their snapshot, in the background, in the home's own theme."""
