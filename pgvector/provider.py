@@ -87,6 +87,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._session = _Session(runtime, conversation)
         if before is not None:
             release(before.runtime)
+        runtime.make_files()
         runtime.writer.wake()
         if conversation.primary:
             runtime.reconcile(identity, conversation.session_id)

@@ -102,6 +102,12 @@ class Runtime:
 
     # Writing
 
+    def make_files(self) -> None:
+        """Make what the first event needs on disk, so that its hook need not. Where that fails, the hook tries again."""
+        with suppress(OSError):
+            self._spool.ensure_folder()
+        self.context.home_id()
+
     def accept(self, event: Event) -> bool:
         """Make an event durable; False, and counted, when the spool refuses it. Returns in microseconds.
 

@@ -12,10 +12,11 @@ from pathlib import Path
 PROBE = """
 import json, sys, threading, types
 from collections import Counter
+from pathlib import Path
 agent, base = types.ModuleType("agent"), types.ModuleType("agent.memory_provider")
 base.MemoryProvider = type("MemoryProvider", (), {})
 sys.modules |= {"agent": agent, "agent.memory_provider": base}
-looked, hook, everywhere = {}, "", Counter()
+looked, hook, everywhere, made = {}, "", Counter(), None
 class Finder:
     def find_spec(self, name, path=None, target=None):
         everywhere[name] += 1
@@ -37,12 +38,15 @@ calls = [
     ("on_session_switch", "s2"), ("on_turn_start", 2, question), ("sync_turn", question, answer),
 ]
 looked.clear()
+files = set(Path(home).rglob("*"))
 for name, *arguments in calls:
     hook = name
     getattr(provider, name)(*arguments)
+    if name == "sync_turn" and made is None:
+        made = sorted(str(path.relative_to(home)) for path in set(Path(home).rglob("*")) - files)
 hosts = ("agent", "gateway", "hermes_cli", "hermes_constants")
 print(json.dumps({
-    "looked": looked, "offered": provider._session.runtime.writer.counters.offered,
+    "looked": looked, "made": made, "offered": provider._session.runtime.writer.counters.offered,
     "again": [name for name, times in everywhere.items() if times > 1 and name.partition(".")[0] in hosts],
 }))
 import os
@@ -51,7 +55,7 @@ os._exit(0)
 """
 
 
-def test_no_hook_after_the_start_imports_more_than_small_modules(tmp_path: Path) -> None:
+def test_no_hook_after_the_start_imports_more_than_small_modules_or_makes_folders(tmp_path: Path) -> None:
     environment = {
         "HERMES_HOME": str(tmp_path), "HERMES_PGVECTOR_DSN": "postgresql://nobody@127.0.0.1:1/none",
         "HERMES_PGVECTOR_EMBED_URL": "http://127.0.0.1:1/v1",
@@ -64,3 +68,5 @@ def test_no_hook_after_the_start_imports_more_than_small_modules(tmp_path: Path)
     assert found["offered"] == 6
     assert {name for names in found["looked"].values() for name in names} <= {"agent.redact", "encodings.ascii"}
     assert found["again"] == []
+    # The key of persons and rooms is made when the first of them is named.
+    assert found["made"] == ["pgvector/person_key.provisional"]
