@@ -103,7 +103,7 @@ class Runtime:
     # Writing
 
     def make_files(self) -> None:
-        """Make what the first event needs on disk, so that its hook need not. Where that fails, the hook tries again."""
+        """Make what the first event needs on disk, so that its hook need not. Where it fails, the hook tries again."""
         with suppress(OSError):
             self._spool.ensure_folder()
         self.context.home_id()

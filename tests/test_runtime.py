@@ -176,6 +176,7 @@ def test_the_model_of_the_database_stays_matched_while_it_does_not_answer(
     start: Callable[..., Runtime], endpoint: Endpoint
 ) -> None:
     runtime = start()
+    assert runtime.compatibility.match(384)
     endpoint.close()
     assert runtime.compatibility.match(384)
 
