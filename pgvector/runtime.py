@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,7 @@ P = ParamSpec("P")
 AWAY_DRAIN_S = 0.3
 UNKNOWN_THEMES_MAX = 100
 FIRST_MATCH_S_MAX = 1.0
+STARTING_S_MAX = 1.0
 
 
 class Runtime:
@@ -90,6 +91,7 @@ class Runtime:
         settings, database = self.settings, self.database
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
+        self._starting: list[Future[None]] = []
         self._matching: Future[None] | None = None
         self._refile_at = 0.0
         self._reached = threading.Event()
@@ -157,7 +159,9 @@ class Runtime:
             self.writer.wait_for_start()
             job(*args, **kwargs)
 
-        return self.in_background(run)
+        future = self.in_background(run)
+        self._starting = [*(job for job in self._starting if not job.done()), future]
+        return future
 
     # Reading
 
@@ -230,6 +234,8 @@ class Runtime:
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
+        self.writer.hurry()
+        wait(self._starting, min(drain_s, STARTING_S_MAX))
         # While Postgres is known to be away, waiting for it only delays the person's prompt.
         self.writer.stop(min(drain_s, AWAY_DRAIN_S) if self.writer.health.problem else drain_s)
         self._spool.close()

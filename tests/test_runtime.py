@@ -418,3 +418,15 @@ def test_a_process_that_has_just_started_lets_its_hooks_go_first_unless_somebody
         assert runtime.writer.flush(20)
     finally:
         release(runtime)
+
+
+def test_the_files_are_compared_though_the_session_ends_at_once(
+    tmp_path: Path, database: str, endpoint: Endpoint
+) -> None:
+    runtime = acquire(Settings(dsn=database, embed_url=endpoint.url, embed_model="test"), tmp_path)  # type: ignore[arg-type]
+    (tmp_path / "memories").mkdir()
+    edit(runtime, "deploys are on Tuesdays")
+    runtime.writer.wake()
+    runtime.reconcile(AGENT, "s")
+    release(runtime)
+    assert entries(database) == [("default", "memory", "deploys are on Tuesdays")]

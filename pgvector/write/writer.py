@@ -91,7 +91,7 @@ class AsyncWriter:
         """
         self._called_at = time.monotonic()
         if awaited:
-            self._awaited.set()
+            self.hurry()
         self._woken.set()
         if self.alive() and not self._stopping:
             return
@@ -134,7 +134,7 @@ class AsyncWriter:
         with self._lock:
             self._stopping = True
             thread = self._thread
-        self._awaited.set()
+        self.hurry()
         self._woken.set()
         self._status.notify()
         if thread is not None and thread is not threading.current_thread():
@@ -163,6 +163,10 @@ class AsyncWriter:
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
+
+    def hurry(self) -> None:
+        """Begin now, also when hooks are coming."""
+        self._awaited.set()
 
     def wait_for_start(self) -> None:
         """Wait until no hook has come for `START_GAP_S` seconds, for at most `YIELD_S_MAX`, or somebody waits."""
