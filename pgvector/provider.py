@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -265,7 +266,7 @@ class PgvectorMemoryProvider(MemoryProvider):
                 raise CheckpointFailed(self.unavailable_reason() or "the memory is not initialized")
             self._session.runtime.checkpoint(self._session.conversation, messages)
         except CheckpointFailed as error:
-            log.warning("no checkpoint before a compression: %s", error)
+            log.log(logging.WARNING if required else logging.INFO, "no checkpoint before a compression: %s", error)
             if required:
                 raise
 
