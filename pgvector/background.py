@@ -1,12 +1,14 @@
-"""Daemon threads for calls in the background. They do not delay the exit."""
+"""Daemon threads for calls in the background, which do not delay the exit; their imports, which a fork waits for."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 from .errors import Unavailable
@@ -17,6 +19,37 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_S_MAX = 10.0
+FORK_WAIT_S_MAX = 5.0
+
+_import_lock = threading.RLock()
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """A context for imports that begin on a thread of this package.
+
+    A fork of the process waits until they end: a child that is forked in between could never import the module, because
+    the thread that holds its lock does not exist there.
+    """
+    with _import_lock:
+        yield
+
+
+def _before_fork() -> None:
+    _import_lock.acquire(timeout=FORK_WAIT_S_MAX)
+
+
+def _after_fork() -> None:
+    with suppress(RuntimeError):  # it was not acquired in time
+        _import_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _import_lock
+    _import_lock = threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 class BackgroundExecutor:

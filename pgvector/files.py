@@ -62,6 +62,15 @@ def read_matching(path: Path, pattern: re.Pattern[str]) -> str:
     return text if pattern.fullmatch(text) else ""
 
 
+def sync_file(path: Path) -> None:
+    """Have a file, or the names in a folder, survive a power loss. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def append(path: Path, text: str) -> None:
     """Append to a file, which is made when it does not exist. Raises OSError.
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.memory_provider import MemoryProvider
 
-from .errors import SettingsError
-from .hosts.environment import hermes_home
-from .hosts.guard import failed_call, guarded, nothing
+from .errors import CheckpointFailed, SettingsError
+from .hosts.environment import hermes_home, host_module
+from .hosts.guard import failed_call, guarded, log, nothing
 from .settings import Settings, load
 
 if TYPE_CHECKING:
@@ -33,8 +34,11 @@ class PgvectorMemoryProvider(MemoryProvider):
     """The memory of one conversation.
 
     Every hook is safe on any thread, before `initialize` and after `shutdown`. No hook raises, but those of the set-up
-    (`post_setup`, `save_config`).
+    (`post_setup`, `save_config`) and `on_pre_compress` when a checkpoint is required.
     """
+
+    # Read by hosts: `on_pre_compress` makes durable what is compressed.
+    pre_compress_checkpoint_api_version = 2
 
     def __init__(self) -> None:
         self._session: _Session | None = None
@@ -84,12 +88,13 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._session = _Session(runtime, conversation)
         if before is not None:
             release(before.runtime)
+        runtime.make_files()
         runtime.writer.wake()
         if conversation.primary:
             runtime.reconcile(identity, conversation.session_id)
             if identity.platform != "api_server":
                 # No hook is called for turns that were taken back while no agent was running.
-                runtime.in_background(conversation.take_back)
+                runtime.after_start(conversation.take_back)
 
     def initialize_for_inspection(self, session_id: str = "", **kwargs: Any) -> None:  # noqa: ARG002
         """Let the host read prompt and tools. No thread, file or connection is opened."""
@@ -144,11 +149,8 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(nothing)
     def recall_status(self) -> Any:
         """How many memories the last `prefetch` returned, for hosts that show it."""
-        try:
-            from agent.memory_provider import RecallStatus
-        except ImportError:
-            return None
-        return RecallStatus(provider_label="pgvector", count=self._recalled) if self._recalled else None
+        status = getattr(host_module("agent.memory_provider"), "RecallStatus", None)
+        return status(provider_label="pgvector", count=self._recalled) if status and self._recalled else None
 
     @guarded(list[dict[str, Any]])
     def get_tool_schemas(self) -> list[dict[str, Any]]:
@@ -243,14 +245,30 @@ class PgvectorMemoryProvider(MemoryProvider):
         if conversation.primary:
             runtime.reconcile(conversation.identity, conversation.session_id)
 
-    @guarded(str)
-    def on_pre_compress(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The few entries that matter to the messages that are compressed and are in none of them."""
+    @guarded(str, raises=CheckpointFailed)
+    def on_pre_compress(self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool | None = None) -> str:
+        """The few entries that matter to the messages that are compressed and are in none of them.
+
+        A host that knows checkpoints says whether it requires one; then the turns in the messages are made to survive
+        a power loss. Raises CheckpointFailed when they may not and it is required: the host then compresses nothing.
+        """
+        if require_checkpoint is not None:
+            self._checkpoint(messages or (), required=require_checkpoint)
         if self._session is None:
             return ""
         runtime, conversation = self._session
         theme = conversation.theme()
         return "" if theme is None else runtime.prefetch.before_compression(theme, messages or ())
+
+    def _checkpoint(self, messages: Sequence[Mapping[str, Any]], *, required: bool) -> None:
+        try:
+            if self._session is None:
+                raise CheckpointFailed(self.unavailable_reason() or "the memory is not initialized")
+            self._session.runtime.checkpoint(self._session.conversation, messages)
+        except CheckpointFailed as error:
+            log.log(logging.WARNING if required else logging.INFO, "no checkpoint before a compression: %s", error)
+            if required:
+                raise
 
     # Set-up
 

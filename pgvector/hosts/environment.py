@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from types import ModuleType
+from typing import Any, Literal
+
+
+@functools.cache
+def host_module(name: str) -> ModuleType | None:
+    """A module of the host; None when it cannot be imported.
+
+    It is looked for once, because a failing import takes longer than a hook may. What is installed into the host while
+    it runs is found by its next process.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
 
 def hermes_home() -> Path:
     """The HERMES_HOME of this process."""
-    try:
-        from hermes_constants import get_hermes_home
-    except ImportError:
+    constants: Any = host_module("hermes_constants")
+    if constants is None:
         return Path(os.environ.get("HERMES_HOME") or Path.home() / ".hermes")
-    return Path(get_hermes_home())
+    return Path(constants.get_hermes_home())
 
 
 def running(variable: Literal["HERMES_SESSION_KEY", "HERMES_SESSION_USER_ID"]) -> str:
     """The session key or user of the request in which this call runs; empty where this thread has none."""
-    try:
-        from gateway.session_context import get_session_env
-    except ImportError:
-        return ""
-    return str(get_session_env(variable) or "")
+    # Not imported: a process that runs requests has imported it, and elsewhere its package takes 0.1 s to import.
+    module = sys.modules.get("gateway.session_context")
+    read: Callable[[str], Any] | None = getattr(module, "get_session_env", None)
+    return "" if read is None else str(read(variable) or "")
 
 
 def scrubber() -> Callable[[str], str]:
     """The function that removes secrets from a text as the host does before it calls a provider.
 
-    Texts of memory files and of the host's record need it to be equal to the texts that hooks get. Get it once for many
-    texts: a failing import takes longer than a hook may.
+    Texts of memory files and of the host's record need it to be equal to the texts that hooks get.
     """
-    try:
-        from agent import redact
-    except ImportError:
-        return str
-    # `from … import` of a missing name is slow.
-    scrub = getattr(redact, "redact_for_egress", None)
+    scrub: Callable[[str], object] | None = getattr(host_module("agent.redact"), "redact_for_egress", None)
     return str if scrub is None else lambda text: str(scrub(text))

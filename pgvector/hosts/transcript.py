@@ -12,6 +12,7 @@ INTERRUPTED = "Operation interrupted"
 SUMMARY = re.compile(r"\s*(\[\d+ images?\] )?\[CONTEXT (COMPACTION|SUMMARY\])")
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 IMAGE_PARTS = frozenset({"image_url", "input_image"})
+FINISHED = (None, "", "stop")
 # Hosts take as many parts of a client's message.
 PARTS_MAX = 1000
 
@@ -47,6 +48,21 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
     return pairs
+
+
+def finished(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages without those of the assistant that were not the end of a turn.
+
+    Hosts remove the tool calls of messages that are compressed, so only the reason of the end shows that one had some.
+    """
+    return [message for message in messages if message.get("finish_reason") in FINISHED]
+
+
+def is_compressed(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the host's record of a session has messages that were compressed, or a summary in place of them."""
+    return any(
+        message.get("compacted") or _is_summary(message, text_of(message.get("content"))) for message in messages
+    )
 
 
 def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

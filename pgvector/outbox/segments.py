@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from ..errors import BadEvent
-from ..files import overwrite
+from ..files import overwrite, sync_file
 from ..model import Event
 from .codec import HEADER, MAGIC, decode
 
@@ -81,6 +81,18 @@ def open_segment(folder: Path, number: int) -> int:
 def segments(folder: Path) -> list[tuple[int, Path]]:
     """The segments of a folder, oldest first."""
     return sorted((int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdigit())
+
+
+def sync_segments(folder: Path, numbers: Iterable[int]) -> list[int]:
+    """Have segments of a folder survive a power loss; returns the numbers of those that are gone. Raises OSError."""
+    gone = []
+    for number in numbers:
+        try:
+            sync_file(segment_path(folder, number))
+        except FileNotFoundError:
+            gone.append(number)
+    sync_file(folder)
+    return gone
 
 
 def read_records(folder: Path, start: Position, end: Position, limit: int) -> list[Record]:

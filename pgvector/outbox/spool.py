@@ -18,7 +18,7 @@ from collections import deque
 from itertools import islice
 from pathlib import Path
 
-from ..files import make_private
+from ..files import make_private, sync_file
 from ..model import Event
 from ..settings import Settings
 from .codec import frame
@@ -32,6 +32,7 @@ from .segments import (
     save_acknowledged,
     segment_path,
     segments,
+    sync_segments,
 )
 
 log = logging.getLogger("hermes.pgvector")
@@ -101,6 +102,20 @@ class Spool:
             # Last, because what was appended and is not pending counts as settled.
             self.appended += 1
             return True
+
+    def sync(self) -> None:
+        """Have the events that were appended so far survive a power loss. Raises OSError when they may not."""
+        with self._lock:
+            folder = self._check_folder()
+            if any(record.position <= self._first for record in self._held):
+                raise OSError(errno.EIO, "events are in memory only, because the spool folder was deleted")
+            numbers = (*self._closed_segments, self._end.segment)
+        if folder is not None:
+            # The events of a segment that is gone may have been stored meanwhile.
+            if max(sync_segments(folder, numbers), default=0) >= self._acknowledged.segment:
+                raise FileNotFoundError(errno.ENOENT, "a segment of the spool was deleted")
+            sync_file(self.parent)
+            sync_file(self.parent.parent)
 
     def counts(self) -> tuple[int, int]:
         """The events that were appended, without those left behind, and those of them that are pending."""
@@ -266,6 +281,10 @@ class MemoryQueue(Spool):
 
     def ensure_folder(self) -> None:
         """Do nothing: there is no folder."""
+
+    def sync(self) -> None:
+        """Raise OSError: nothing here survives the end of the process."""
+        raise OSError(errno.EROFS, f"{self.parent} cannot be written and events are in memory only; set spool_dir")
 
     def append(self, event: Event) -> bool:
         """Keep the event in memory; False when the queue is full."""

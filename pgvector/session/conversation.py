@@ -11,7 +11,7 @@ from ..errors import BadArgument
 from ..files import Marks, mark_name
 from ..hosts import state_db
 from ..hosts.environment import running
-from ..hosts.transcript import exchanges
+from ..hosts.transcript import exchanges, finished, is_compressed
 from ..model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from ..settings import Settings, person_key
 from ..text.theme_names import reserved
@@ -157,25 +157,39 @@ class Conversation:
 
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
-        if not self._stores_turns:
-            return
-        theme = self._theme()
-        if self._is_off(theme):
-            return
-        recorded = off_record.on_record(exchanges(messages))
+        if self._stores_turns and not self._is_off(theme := self._theme()):
+            self._replay(theme, off_record.on_record(exchanges(messages)))
+
+    def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.
+
+        Turns that the settings or the session keep from being stored need no checkpoint. The host leaves summaries out
+        of these messages. After an earlier compression an answer may therefore follow the question of another turn, so
+        only turns that were not handed over yet are taken from them.
+        """
+        theme = self.theme()
+        if theme is None or not self._stores_turns or self._is_off(theme):
+            return True
+        record = state_db.messages(self._home.home, self.session_id)
+        gaps = not record or is_compressed(record)
+        pairs = off_record.on_record(exchanges(finished(messages)), gaps=gaps)
+        return self._replay(theme, [pair for pair in pairs if not gaps or self._turns.awaits(pair[0])])
+
+    def _replay(self, theme: str, recorded: Sequence[tuple[str, str]]) -> bool:
+        """Store those of the turns that are missing; False when they are refused."""
         with self._home.turn_lock:
             pairs = [pair for pair in recorded if self._turns.complete(pair)]
         turns = [kept(user, assistant, min_chars=self._settings.turn_min_chars) for user, assistant in pairs]
         # One host replays withdrawn turns when nothing was said since.
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._turns.withdrawn)
         if not answered:
-            return
+            return True
         known = (*state_db.ancestors(self._home.home, self.session_id, ANCESTORS_MAX), *self._lineage.ancestors)
         with self._home.turn_lock:
             # After an interrupted question, the last pair that is left belongs to an older turn.
             if self._turns.current.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
                 self._turns.current.replayed = (self.session_id, turns[-1][1])
-            self._home.accept(
+            return self._home.accept(
                 SessionEnded(
                     turns=answered[-EVENT_TURNS_MAX:],
                     ancestors=tuple(dict.fromkeys(known)),

@@ -43,10 +43,11 @@ def notice(message: object, *, always_off: bool) -> str:
     return SWITCHED_OFF if switched else SWITCHED_ON
 
 
-def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False) -> list[tuple[str, str]]:
+def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False, gaps: bool = False) -> list[tuple[str, str]]:
     """The (user, answer) pairs of a transcript that were said on the record, without the switches themselves.
 
-    With `ends_off` it is known that the session is off the record at its end, whether or not a message says so.
+    With `ends_off` it is known that the session is off the record at its end, whether or not a message says so. With
+    `gaps` a switch may be missing between any two turns.
     """
     kept: list[tuple[str, str]] = []
     # Turns since the last switch. `off` is None while the switch before them may have been compressed away.
@@ -56,7 +57,7 @@ def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False) -> li
         switched = switch(pair[0])
         if switched is not None:
             # Turns of an unknown state that end with "on the record" were probably off it.
-            if (switched and not off) or off is False:
+            if (switched and not off) or (off is False and not gaps):
                 kept += stretch
             stretch, off = [], switched
         elif off is False and not pair[0]:

@@ -95,6 +95,10 @@ class Turns:
         """The pending turn that was opened last with this question; the current turn when there is none."""
         return next((turn for turn in reversed(self._pending) if turn.question == question), self.current)
 
+    def awaits(self, question: str) -> bool:
+        """Whether a turn on the record with this question was not handed over yet."""
+        return any(turn.question == question and not turn.off_record for turn in self._pending)
+
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
         if question == self.current.question:

@@ -31,6 +31,7 @@ SCHEMA_RETRY_S_MIN = 5.0
 STOP_GRACE_S = 1.0
 DIVERTED_SHARE = 0.5
 HOOK_GAP_S = 2e-3
+START_GAP_S = 0.1
 YIELD_S_MAX = 1.0
 VECTORS_S_MAX = 1.0
 
@@ -50,7 +51,8 @@ class AsyncWriter:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._flushes = self._flush_goal = 0
-        self._log_at = self._accepted_at = 0.0
+        self._log_at = self._called_at = 0.0
+        self._awaited = threading.Event()
         self._woken = batches.woken
         self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
         self._maintenance = Maintenance(batches.database, self._settings)
@@ -62,7 +64,6 @@ class AsyncWriter:
         accepted = self._spool.append(event)
         if not accepted:
             self._status.add(offered=1, refused=1)
-        self._accepted_at = time.monotonic()
         self.wake()
         return accepted
 
@@ -82,8 +83,15 @@ class AsyncWriter:
             )
         return kept
 
-    def wake(self) -> None:
-        """Have the thread look for work now: connect, take over orphans, write, fill in vectors."""
+    def wake(self, *, awaited: bool = False) -> None:
+        """Have the thread look for work soon: connect, take over orphans, write, fill in vectors.
+
+        Its first work takes long, and would slow down the hooks that come next. So it begins when none has come for
+        `START_GAP_S` seconds, or now when somebody waits for it (`awaited`).
+        """
+        self._called_at = time.monotonic()
+        if awaited:
+            self.hurry()
         self._woken.set()
         if self.alive() and not self._stopping:
             return
@@ -109,7 +117,7 @@ class AsyncWriter:
             return True
         with self._lock:
             self._flushes, self._flush_goal = self._flushes + 1, max(self._flush_goal, goal)
-        self.wake()
+        self.wake(awaited=True)
         self._status.notify()
         return self._status.wait_until(settled, timeout_s)
 
@@ -126,6 +134,7 @@ class AsyncWriter:
         with self._lock:
             self._stopping = True
             thread = self._thread
+        self.hurry()
         self._woken.set()
         self._status.notify()
         if thread is not None and thread is not threading.current_thread():
@@ -155,8 +164,20 @@ class AsyncWriter:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    def hurry(self) -> None:
+        """Begin now, also when hooks are coming."""
+        self._awaited.set()
+
+    def wait_for_start(self) -> None:
+        """Wait until no hook has come for `START_GAP_S` seconds, for at most `YIELD_S_MAX`, or somebody waits."""
+        until = time.monotonic() + YIELD_S_MAX
+        while (left_s := min(until, self._called_at + START_GAP_S) - time.monotonic()) > 0:
+            if self._awaited.wait(left_s):
+                return
+
     def _run(self) -> None:
         pause_s = 0.0
+        self.wait_for_start()
         while self._goes_on():
             self._woken.clear()
             flushes = self._flushes
@@ -245,7 +266,7 @@ class AsyncWriter:
         each of its system calls.
         """
         until = time.monotonic() + YIELD_S_MAX
-        while not self._hurried() and (now := time.monotonic()) < until and now < self._accepted_at + HOOK_GAP_S:
+        while not self._hurried() and (now := time.monotonic()) < until and now < self._called_at + HOOK_GAP_S:
             time.sleep(HOOK_GAP_S)
 
     def _pause(self, pause_s: float, flushes: int) -> None:

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from hermes_memory_pgvector.errors import SettingsError
+from hermes_memory_pgvector.errors import CheckpointFailed, SettingsError
 from hermes_memory_pgvector.hosts.guard import guarded
 
 
@@ -28,3 +28,15 @@ def test_an_error_becomes_the_fallback_and_a_warning_without_what_was_said(caplo
 
 def test_hosts_see_which_arguments_a_guarded_hook_takes() -> None:
     assert list(inspect.signature(recall).parameters) == ["query", "session_id"]
+
+
+@guarded(str, raises=CheckpointFailed)
+def compress(error: Exception) -> str:
+    """A hook that may raise."""
+    raise error
+
+
+def test_a_hook_may_let_one_kind_of_error_through() -> None:
+    with pytest.raises(CheckpointFailed):
+        compress(CheckpointFailed("the disk is full"))
+    assert compress(SettingsError("pool_max is 99")) == ""

@@ -16,6 +16,7 @@ import pytest
 
 from hermes_memory_pgvector import files
 from hermes_memory_pgvector.files import Marks
+from hermes_memory_pgvector.hosts.environment import host_module
 from hermes_memory_pgvector.mirror import home as module
 from hermes_memory_pgvector.mirror import reconcile, snapshot
 from hermes_memory_pgvector.mirror.home import Home
@@ -496,6 +497,7 @@ def test_the_scrubber_of_the_host_is_looked_up_once_a_file(tmp_path: Path, monke
     looked = Looked()
     write_memory(Home(tmp_path), "\n§\n".join(f"entry {number}" for number in range(50)))
     monkeypatch.setattr(sys, "meta_path", [looked, *sys.meta_path])
+    host_module.cache_clear()
     assert len(Home(tmp_path).entries("memory") or ()) == 50
     assert looked.count("agent") == 1
 

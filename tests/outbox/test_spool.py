@@ -716,3 +716,33 @@ def test_a_segment_that_somebody_cut_short_is_skipped_once(tmp_path: Path) -> No
     spool.append(turn(5))
     spool.append(turn(6))
     spool.close()
+
+
+def test_a_sync_covers_every_segment_that_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", 1_000)
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}"))))
+    spool = make(tmp_path / "home" / "spool")
+    spool.sync()
+    assert synced == []
+    for number in range(12):
+        assert spool.append(turn(number, size=300))
+    spool.acknowledge(spool.take(5))
+    spool.sync()
+    assert spool.folder is not None
+    left = sorted(spool.folder.glob("*.log"))
+    assert len(left) > 1
+    assert synced == [*left, spool.folder, spool.parent, spool.parent.parent]
+    spool.close()
+
+
+def test_a_sync_fails_when_events_are_in_memory_only(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    assert spool.append(turn(0))
+    assert spool.folder is not None
+    shutil.rmtree(spool.folder)
+    with pytest.raises(OSError, match="in memory only"):
+        spool.sync()
+    assert drained(spool) == [0]
+    spool.sync()
+    spool.close()

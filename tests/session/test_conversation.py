@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -285,6 +286,8 @@ def test_no_event_is_lost_while_the_database_is_read_only(
 
 
 def test_two_processes_that_name_the_model_at_once_agree(runtime: Runtime, database: str) -> None:
+    # The runtime names it in the background.
+    wait_for(lambda: not isinstance(runtime.compatibility.usable(), str))
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute("delete from hermes_pgvector_settings where name = 'embedding_model'")
     answers_got: list[str] = []

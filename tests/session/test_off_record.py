@@ -51,3 +51,9 @@ def test_a_transcript_without_its_middle_contains_no_turn_off_the_record(
     turns = [turn if turn[0] else (f"question {number}", "a") for number, turn in enumerate(shape)]
     left = [*turns[: min(kept, lost)], ("", ""), *turns[lost:], ON]
     assert set(on_record(left)) - {("", "")} <= set(on_record([*turns, ON]))
+
+
+def test_where_a_switch_may_be_missing_a_turn_before_another_switch_on_is_not_taken_for_recorded() -> None:
+    turns = [("on the record", "Fine."), ("a", "1"), ("on the record", "Fine."), ("b", "2")]
+    assert on_record(turns) == [("a", "1"), ("b", "2")]
+    assert on_record(turns, gaps=True) == [("b", "2")]

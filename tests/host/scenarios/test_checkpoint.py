@@ -1,0 +1,81 @@
+"""A host that compresses a session only when its turns are safe on disk. Only one of the hosts can ask for that."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hostrig import hermes as rig
+from hostrig.hermes import Hermes
+from hostrig.marks import one_server
+from hostrig.model import ModelEndpoint
+from hostrig.rows import Rows
+
+pytestmark = one_server
+
+HOOK_CALLS = Path(rig.__file__).with_name("hook_calls.py")
+ASKED = [f"Tell me about the history of bridge number {number} over the river Aare" for number in range(7)]
+SUMMARY = "A summary: bridges over the Aare were discussed, and of none is anything known."
+
+
+def questions(rows: Rows) -> Counter[str]:
+    return Counter(turn.content for turn in rows.turns() if turn.role == "user")
+
+
+@pytest.mark.main_host("b")
+def test_what_was_compressed_is_stored_once_though_the_process_was_killed(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes.set_up(compression={"checkpoint_required": True})
+    model.errand = SUMMARY
+    hermes.set(dsn="postgresql://nobody@127.0.0.1:1/none")
+    with hermes.chat() as chat:
+        for prompt in ASKED[:6]:
+            chat.ask(prompt)
+        chat.command("/compress")
+        assert len(model.seen) > len(model.requests), "the host asked for no summary"
+        # Leaving the terminal kills the host.
+    assert hermes.spooled()
+    assert rows.turns() == []
+    hermes.set(dsn=hermes.settings["dsn"])
+    hermes.ask(ASKED[6])
+    rows.wait(lambda rows: len(rows.turns()) == 14)
+    assert questions(rows) == Counter(ASKED)
+
+
+@pytest.mark.main_host("b")
+def test_nothing_is_compressed_without_a_checkpoint_and_the_chat_goes_on(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes.set_up(compression={"checkpoint_required": True})
+    hermes.set(spool_dir="/dev/null/spool")
+    model.errand = SUMMARY
+    with hermes.chat() as chat:
+        for prompt in ASKED[:6]:
+            chat.ask(prompt)
+        chat.command("/compress")
+        chat.ask(ASKED[6])
+        assert len(model.seen) == len(model.requests), "the host asked for a summary"
+        assert all(prompt in model.requests[-1].raw for prompt in ASKED)
+        chat.leave()
+    assert questions(rows) == Counter(ASKED)
+    [told] = [line for line in hermes.complaints() if "checkpoint" in line]
+    assert "cannot be written" in told
+    assert "set spool_dir" in told
+
+
+@pytest.mark.parametrize("required", [None, False, True])
+def test_the_hook_raises_only_when_a_checkpoint_is_required(hermes: Hermes, rows: Rows, required: bool | None) -> None:
+    said = [{"role": "user", "content": ASKED[0]}, {"role": "assistant", "content": "Of this bridge nothing is known."}]
+    named = {} if required is None else {"require_checkpoint": required}
+    begin = ["initialize", ["s1"], {"hermes_home": str(hermes.home), "platform": "cli", "agent_identity": "default"}]
+    calls = json.dumps([begin, ["on_pre_compress", [said], named], ["shutdown", [], {}]])
+    hermes.set(spool_dir="/dev/null/spool")
+    done = hermes.run(str(HOOK_CALLS), calls, program="python")
+    assert ("CheckpointFailed" in done.stderr) == (required is True), done.stderr
+    assert (done.returncode == 0) == (required is not True)
+    if required is None:
+        # A host that knows no checkpoints hands over the turns by other hooks.
+        assert rows.said() == []
