@@ -23,14 +23,7 @@ _IDEOGRAPHS = (
 )  # fmt: skip
 
 # Words that most English sentences have, and that are no words of other languages in Latin script.
-_FUNCTION_WORDS = frozenset(
-    """
-    about after all and any are at because been before being but by can could did does done every for from get
-    gets got had has have he his how if into is it its just like may me more must my not of only or other our out
-    please should some than that the their them then there they this to until very we were what when where which
-    who whose why will with without would you your
-    """.split()
-)
+_FUNCTION_WORDS = frozenset(Path(__file__).with_name("function_words.txt").read_text(encoding="utf-8").split())
 # A text is not English when this is higher: pieces a word, plus 2 × the share of words with letters outside ASCII,
 # minus 2 × the share of function words. English is near 0.6, other languages are above 1.5.
 _ENGLISH_MAX = 1.45
