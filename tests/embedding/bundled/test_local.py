@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from hermes_memory_pgvector.embedding import models
 from hermes_memory_pgvector.embedding.breaker import Breaker
+from hermes_memory_pgvector.embedding.bundled import local
 from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.embedding.factory import build, bundled_available
@@ -91,6 +93,40 @@ def test_a_query_does_not_wait_for_a_batch_of_passages(model: LocalEmbedder) -> 
     assert done.is_set()
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_callers_alternate_text_by_text(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    class Slow:
+        def passage(self, text: str) -> Any:
+            time.sleep(0.005)
+            order.append(text)
+            return np.eye(384)[0]
+
+    monkeypatch.setattr(local, "_cores", lambda: cores)
+    monkeypatch.setitem(local._CLASSES, OLD, Slow)
+    embedder, callers = LocalEmbedder(OLD), [str(number) for number in range(cores + 1)]
+    with ThreadPoolExecutor(len(callers)) as threads:
+        list(threads.map(lambda caller: embedder.embed_passages([caller] * 30, 60), callers))
+    first_done = min(len(order) - order[::-1].index(caller) for caller in callers)
+    assert min(order[:first_done].count(caller) for caller in callers) >= 15
+
+
+@needs_model
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads")
+def test_only_passages_run_at_a_lower_priority() -> None:
+    code = (
+        "import os\n"
+        "from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder, PASSAGE_NICENESS\n"
+        "embedder = LocalEmbedder()\n"
+        "embedder.embed_passages(['tea'], 60)\n"
+        "embedder.embed_query('tea', 60)\n"
+        "nice = [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir('/proc/self/task')]\n"
+        "assert sorted(nice)[-2:] == [0, PASSAGE_NICENESS], nice\n"
+    )
+    subprocess.run(["nice", "-n", "0", sys.executable, "-c", code], check=True)
+
+
 @needs_model
 def test_a_batch_stops_at_its_time_limit(model: LocalEmbedder) -> None:
     with pytest.raises(EmbedderUnavailable, match=r"of 5000 texts within 0\.3 s"):
@@ -119,14 +155,14 @@ def test_empty_texts_and_closed_embedders_are_refused() -> None:
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task") or os.cpu_count() == 1, reason="threads cannot be counted")
 def test_the_model_starts_no_threads_and_leaves_the_environment_alone() -> None:
     code = (
-        "import os, numpy\n"
+        "import os, threading, numpy\n"
         "from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder\n"
         "before = len(os.listdir('/proc/self/task'))\n"
         "embedder = LocalEmbedder()\n"
         "embedder.embed_passages(['The report lists every machine that failed. ', 'Das Haus ist grün.'], 60)\n"
         "embedder.embed_query('What failed?', 60)\n"
         "assert 'OMP_NUM_THREADS' not in os.environ\n"
-        "print(len(os.listdir('/proc/self/task')) - before)\n"
+        "print(len(os.listdir('/proc/self/task')) - before - (threading.active_count() - 1))\n"
     )
     environ = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
