@@ -120,6 +120,8 @@ class Environment:
 def _ours(dsn: str, endpoint: Endpoint) -> tuple[dict[str, Any], Path]:
     migrate(dsn, dimensions=endpoint.dimensions)
     settings = {"DSN": dsn, "EMBED_URL": endpoint.url and f"{endpoint.url}/v1", "EMBED_MODEL": endpoint.model}
+    # A hit that is cut for lack of room would not be known again.
+    settings["RECALL_CHARS_MAX"] = "200000"
     environment = {f"HERMES_PGVECTOR_{name}": value for name, value in settings.items()}
     return {"provider": "hermes_memory_pgvector.provider", "environment": environment}, Path(sys.executable)
 
