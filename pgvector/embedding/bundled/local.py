@@ -122,7 +122,8 @@ def _passage(model: BundledModel, text: str) -> Vector:
         # Elsewhere this would change the priority of the process.
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, max(PASSAGE_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
-    return _run(model.passage, text).tolist()
+    vector: Vector = _run(model.passage, text).tolist()
+    return vector
 
 
 def _done(passage: Future[Vector], deadline: float) -> bool:
