@@ -9,9 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from loopback import Endpoint
+from waiting import wait_for
 
+from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
+from hermes_memory_pgvector.embedding.factory import bundled_available
 from hermes_memory_pgvector.files import mark_name
-from hermes_memory_pgvector.model import RecallRequest, TurnTaken
+from hermes_memory_pgvector.model import Add, RecallRequest, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
@@ -114,3 +117,42 @@ def test_a_database_of_2_0_0_is_used_as_it_is(
         assert entries.hits[0].content == "The tractor needs winter diesel."
     finally:
         runtime.close(5)
+
+
+@pytest.mark.skipif(not bundled_available(), reason="the bundled model is not installed")
+@pytest.mark.parametrize(("held", "used"), [("multilingual-e5-small", "multilingual-e5-small"), (None, "minilm-e5")])
+def test_a_database_goes_on_with_the_bundled_model_that_filled_it(
+    home: Path, make_database: Callable[..., str], held: str | None, used: str
+) -> None:
+    dsn, text = make_database(dimensions=384), "The tractor needs winter diesel."
+    with psycopg.connect(dsn) as connection:
+        if held:
+            connection.execute("insert into hermes_pgvector_settings values ('embedding_model', %s)", [held])
+            vector = LocalEmbedder(held).embed_passages([text], 60)[0]
+            connection.execute(
+                "insert into memory_entries (agent_identity, target, content, embedding) values ('ops', %s, %s, %s)",
+                ["user", text, str(vector)],
+            )
+    runtime = Runtime(Settings(dsn=dsn, batch_linger_s=0), home)
+    try:
+        assert runtime.wait_ready(10)
+        wait_for(lambda: not isinstance(runtime.compatibility.usable(), str))
+        assert runtime.accept(Add(theme="ops", target="user", content="The ferry leaves from the northern pier."))
+        assert runtime.writer.flush(60)
+        wait_for(lambda: None not in vectors(dsn))
+        scope = runtime.scope("ops", "current", "")
+        request = RecallRequest(query="fuel for cold months", scope=scope, limit=2, budget_s=60)
+        found = runtime.recall("entries", request)
+        assert not found.degraded
+        assert found.hits[0].content == (text if held else "The ferry leaves from the northern pier.")
+        assert found.hits[0].similarity is not None
+    finally:
+        runtime.close(5)
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select value from hermes_pgvector_settings where name = 'embedding_model'").fetchone()
+    assert row == (used,)
+
+
+def vectors(dsn: str) -> list[str | None]:
+    with psycopg.connect(dsn) as connection:
+        return [row[0] for row in connection.execute("select embedding::text from memory_entries")]

@@ -41,6 +41,7 @@ class EmbedderCompatibility:
         self._lock = threading.Lock()
         self._embedder: Embedder | None = None
         self._no_embedder_reason = ""
+        self._held: str | None = None
         self._mismatch = "the memory is starting"
         self._unanswered, self._claimed = True, False
         self._rematch_at = 0.0
@@ -55,9 +56,8 @@ class EmbedderCompatibility:
         with self._lock:
             if self._embedder is None and not self._no_embedder_reason:
                 try:
-                    self._embedder = factory.build(self._settings)
+                    self._embedder = factory.build(self._settings, held=self._held)
                 except SettingsError as error:
-                    log.warning("recall is by words only: %s", error)
                     self._no_embedder_reason = f"{WORDS_ONLY}: {error}"
             return self._embedder
 
@@ -159,10 +159,11 @@ class EmbedderCompatibility:
 
     def _find_mismatch(self, stored: int, *, answered: bool) -> str:
         self._unanswered = False
+        state = self._database.state
+        self._follow(state.embedding_model if state else None)
         embedder = self.embedder
         if embedder is None:
             return self._no_embedder_reason
-        state = self._database.state
         # Only a model that has answered may become the model of the database.
         if embedder.dimensions is None or not (answered or self._claimed or (state and state.embedding_model)):
             try:
@@ -177,9 +178,23 @@ class EmbedderCompatibility:
             )
         model = self._database.claim_model(embedder.model)
         self._claimed = True
+        if self._follow(model):
+            return self._find_mismatch(stored, answered=answered)
         if model != embedder.model:
             return (
                 f"{WORDS_ONLY}: the database holds vectors of {model}, this process uses {embedder.model}; "
                 "use the same model"
             )
         return ""
+
+    def _follow(self, held: str | None) -> bool:
+        """Change to the bundled model whose vectors the database holds, if the settings leave it open."""
+        if self._settings.embed_url or held is None:
+            return False
+        with self._lock:
+            before, self._held = factory.bundled_model(self._settings, self._held), held
+            if factory.bundled_model(self._settings, held) == before:
+                return False
+            self._no_embedder_reason = ""
+        self.close()
+        return True

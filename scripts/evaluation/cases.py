@@ -37,7 +37,10 @@ class Case:
 
 
 def locomo(path: Path) -> list[Case]:
-    """The conversations of a file in LoCoMo's format, without speakers' names and adversarial questions."""
+    """The conversations of a file in LoCoMo's format, without speakers' names and questions without evidence.
+
+    Categories are LoCoMo's numbers, without the adversarial one, or names.
+    """
     return [_conversation(f"talk-{index}", document) for index, document in enumerate(json.loads(path.read_text()))]
 
 
@@ -45,7 +48,10 @@ def flat(path: Path) -> list[Case]:
     """A set of `tests/data` as one case. The documents are unrelated, so each is a session."""
     data = json.loads(path.read_text())
     sessions = tuple((document["id"], {document["id"]: document["text"]}) for document in data["documents"])
-    questions = tuple(Question(item["text"], path.stem, frozenset(item["evidence"])) for item in data["questions"])
+    questions = tuple(
+        Question(item["text"], item.get("category", path.stem), frozenset(item["evidence"]))
+        for item in data["questions"]
+    )
     return [Case(path.stem, sessions, questions)]
 
 
@@ -60,9 +66,10 @@ def _conversation(theme: str, document: dict[str, Any]) -> Case:
     questions = []
     for item in document["qa"]:
         # Some lists of LoCoMo hold several ids in one string.
-        evidence = known & set(re.findall(r"D\d+:\d+", " ".join(item.get("evidence") or ())))
-        if item["category"] in CATEGORIES and evidence:
-            questions.append(Question(str(item["question"]), CATEGORIES[item["category"]], frozenset(evidence)))
+        evidence = known & set(re.findall(r"[A-Z]\d*:\d+", " ".join(item.get("evidence") or ())))
+        category = item["category"] if isinstance(item["category"], str) else CATEGORIES.get(item["category"])
+        if category and evidence:
+            questions.append(Question(str(item["question"]), category, frozenset(evidence)))
     return Case(theme, sessions, tuple(questions))
 
 

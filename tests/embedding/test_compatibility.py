@@ -20,7 +20,7 @@ def test_an_embedder_that_is_being_made_is_closed_too(tmp_path: Path, monkeypatc
         def close(self) -> None:
             closed.append("closed")
 
-    def build(*_: Any) -> Slow:
+    def build(*_: Any, **__: Any) -> Slow:
         making.set()
         assert made.wait(60)
         return Slow()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.embedding.calibration import noise_floor
-from hermes_memory_pgvector.embedding.local import LocalEmbedder
 from hermes_memory_pgvector.model import Hit, Recall, RecallRequest
 from hermes_memory_pgvector.recall.deadline import DATABASE_AWAY_S_MAX
 from hermes_memory_pgvector.recall.prefetch import Prefetch, relevant

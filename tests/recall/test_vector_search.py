@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from hermes_memory_pgvector.embedding.local import LocalEmbedder
+from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import RecallRequest, Scope, Vector
 from hermes_memory_pgvector.recall import vector_search

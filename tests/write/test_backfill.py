@@ -399,7 +399,7 @@ def test_a_long_text_is_as_similar_as_the_most_similar_of_its_chunks(ward: Ward,
         def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
             return super().embed_passages([text[:1200] for text in texts], timeout_s)
 
-    ward.insert("gravel kelp", "gravel sand", LONG + "\n\nwalrus tusk ivory")
+    ward.insert("gravel kelp", "gravel sand", LONG + "\n\n" + "walrus tusk ivory " * 20)
     ((long,),) = ward.run("select id from conversations where length(content) > 100")
     work(ward.backfill(), Windowed(), lambda: ward.lacking() == (0, 0))
     scope = Scope("ops", ("ops",))

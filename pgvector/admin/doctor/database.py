@@ -70,7 +70,7 @@ def person_key(key: PersonKey, found: Overview) -> Iterator[Check]:
 def embedder(settings: Settings, found: Overview) -> Iterator[Check]:
     """Whether the embedder answers, and whether its vectors fit the database."""
     try:
-        chosen = factory.build(settings)
+        chosen = factory.build(settings, held=found.schema.embedding_model if found.schema else None)
     except PgvectorError as error:
         yield Check("embedder", "problem", "recall searches by words only", str(error))
         return

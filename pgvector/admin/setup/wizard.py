@@ -115,7 +115,7 @@ class _Setup:
         if not (named or self._given.yes or set(self._fixed) & {"embed_url", "embed_model"}):
             self._console.say("")
             return EmbedderQuestions(settings, stored, self._console).ask()
-        choice = tried(changed(settings, **named), {}, self._console)
+        choice = tried(changed(settings, **named), {}, self._console, stored.embedding_model if stored else None)
         problem = mismatch(choice.model, choice.dimensions, stored)
         if problem:
             raise SettingsError(f"{problem}; {MISMATCH_REMEDY}")

