@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import partial
 from math import isnan
 from typing import LiteralString
@@ -199,20 +200,18 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
     turns = request.context if kind == "turns" and best else 0
     around = retrieval.around(connection, list(best), turns) if turns else {}
     places = {key: place for place, key in enumerate(found.keys)}
+    chosen = [places[key] for key in best]
+    similarities, word_scores = found.similarities[chosen].tolist(), found.word_scores[chosen].tolist()
     hits = []
-    for key, hit in best.items():
-        similarity, word_scores = float(found.similarities[places[key]]), found.word_scores[places[key]].tolist()
-        words = sorted((-score, word) for score, word in zip(word_scores, found.words, strict=True) if score)
-        hits.append(
-            replace(
-                hit,
-                score=scores[key],
-                similarity=None if isnan(similarity) else similarity,
-                words=-sum(score for score, _ in words),
-                matched=tuple(word for _, word in words),
-                context=around.get(key, ()),
-            )
-        )
+    for (key, (row, said)), similarity, held in zip(best.items(), similarities, word_scores, strict=True):
+        words = sorted([(-score, word) for score, word in zip(held, found.words, strict=True) if score])
+        hit = Hit(
+            id=row.id, theme=row.theme, content=row.content, at=row.at.astimezone(UTC), target=row.target,
+            role=row.role, session_id=row.session_id, metadata=row.metadata or {}, said=said, score=scores[key],
+            similarity=None if isnan(similarity) else similarity, words=-sum([score for score, _ in words]),
+            matched=tuple([word for _, word in words]), context=around.get(key, ()),
+        )  # fmt: skip
+        hits.append(hit)
     return tuple(hits)
 
 

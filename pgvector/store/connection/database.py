@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
@@ -282,6 +282,11 @@ def tuples(
 def half(vector: Vector | None) -> HalfVector | None:
     """A vector as a parameter, in half precision."""
     return None if vector is None else HalfVector(vector)
+
+
+def array(values: Iterable[str] | Iterable[int]) -> str:
+    """A list as a parameter, to be cast to `text[]` or `bigint[]`; the driver takes longer to write one."""
+    return "{" + ",".join(['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]) + "}"
 
 
 def _set_local(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:
