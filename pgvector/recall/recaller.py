@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
 from functools import partial
@@ -103,13 +104,8 @@ class Recaller:
     def _search(self, question: _Question, *, whole: bool = True) -> Recall:
         """Search in one transaction. With `whole`, a small scope is read whole, or searched again if it cannot be."""
         started = time.monotonic()
-        left_s = question.deadline.left_s
-        # Postgres sends a notice for each stop-word.
-        settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
         try:
-            with self._database.transaction(
-                left_s, question.deadline.search_s, within_s=left_s, **settings
-            ) as connection:
+            with self._transaction(question.deadline) as connection:
                 rows, nearest, found = self._candidates(connection, question, whole=whole)
                 legs_ms, searched = _ms_since(started), time.monotonic()
                 hits = _hits(connection, question, nearest, found)
@@ -130,6 +126,16 @@ class Recaller:
         if question.vector is not None and rows and not nearest.found:
             missing = missing or "no row of this scope has a vector yet"
         return Recall(hits, (missing,) if missing else (), explanation)
+
+    @contextmanager
+    def _transaction(self, deadline: Deadline) -> Iterator[Connection]:
+        """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
+        # Postgres sends a notice for each stop-word.
+        settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
+        with self._database.readers.admitted(deadline.turn_s):
+            left_s = deadline.left_s
+            with self._database.transaction(left_s, deadline.search_s, within_s=left_s, **settings) as connection:
+                yield connection
 
     def _candidates(
         self, connection: Connection, question: _Question, *, whole: bool

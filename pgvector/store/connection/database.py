@@ -28,6 +28,7 @@ from ..schema import migrations, verification
 from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
 from .dsn import check_dsn, describe
+from .fair_semaphore import FairSemaphore
 from .socket_timeouts import TimedConnection
 
 log = logging.getLogger("hermes.pgvector")
@@ -63,6 +64,8 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
+        self.readers = FairSemaphore(settings.pool_max - 1)
+        """Admits recalls to the connections; one is left to the writer, however many recalls wait."""
         self.state: verification.SchemaState | None = None
         """What `prepare` found; None before its first success."""
         reason = unusable(settings)
@@ -139,8 +142,12 @@ class Database:
     def single_connection(self, timeout_s: float) -> Iterator[Connection]:
         """A connection outside of the pool, in autocommit mode, closed at the end: for rare uses of an idle process.
 
-        The time limit holds for all of it. Raises what `connection` raises.
+        When the pool is full it is one of the pool. The time limit holds for all of it. Raises as `connection` does.
         """
+        if self.pool_size() >= self._settings.pool_max:
+            with self.connection(timeout_s, within_s=timeout_s) as pooled:
+                yield pooled
+            return
         with wrap_errors():
             connection = TimedConnection.connect(self.dsn, **self._connection_options())
             with connection.limited(timeout_s), connection:
@@ -178,6 +185,7 @@ class Database:
         """Drop the pool in a forked child: its sockets belong to the parent."""
         self._lock = threading.Lock()
         self._pool = None
+        self.readers = FairSemaphore(self._settings.pool_max - 1)
 
     def pool_size(self) -> int:
         """The number of open connections of this process."""
