@@ -77,6 +77,7 @@ class Agent:
         self._make, self._setup = make, setup
         self._sessions: list[Any] = []
         self._leaked: list[Any] = []
+        self._askers: dict[tuple[str, int], Any] = {}
         self._turns: list[list[tuple[str, str, str]]] = []
         self._own_threads = threading.active_count()
         self._threads_max = 0
@@ -155,7 +156,10 @@ class Agent:
         `how` is "tool", "all" (the tool, over all themes) or "ambient" (before a turn). With `per_s` the questions
         arrive at this mean rate, at random times, and the time of an answer counts from the arrival.
         """
-        asked = Asked(how, questions, [self._provider(f"asker-{number}", theme) for number in range(callers)], per_s)
+        for number in range(callers):
+            if (theme, number) not in self._askers:
+                self._askers[theme, number] = self._provider(f"asker-{number}", theme)
+        asked = Asked(how, questions, [self._askers[theme, number] for number in range(callers)], per_s)
         asked.ask_first()
         return asked.run(seconds)
 
@@ -212,7 +216,7 @@ class Agent:
 
 
 class Asked:
-    """Questions that threads of this process ask; a question is its arrival (seconds since the start), or None."""
+    """Questions that threads of this process ask, each with a provider of its own."""
 
     def __init__(self, how: str, questions: list[str], providers: list[Any], per_s: float) -> None:
         self._how, self._questions, self._providers = how, questions, providers
