@@ -46,7 +46,7 @@ def test_the_benchmark_of_recall_under_load_measures_each_case_within_its_bounds
     report = json.loads((tmp_path / "load.json").read_text())
     measured = report["results"]["ours"]
     assert len(measured) == 17
-    assert all(figures["per_s"]["worst"] > 0 == figures["failed"]["worst"] for figures in measured.values())
+    assert all(figures["recalls_per_s"]["worst"] > 0 == figures["failed"]["worst"] for figures in measured.values())
     assert max(figures["longest_share_of_budget"]["worst"] for figures in measured.values()) <= 1
     connections = next(goal for goal in report["goals"] if goal[0].startswith("connections"))
     assert connections[-1], connections

