@@ -273,7 +273,7 @@ def main() -> None:
     options = {**UNSYNCED, "shared_buffers": f"{megabytes}MB", "maintenance_work_mem": f"{megabytes}MB"}
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="hermes-pgvector-bench-")))
-        server = ending.enter_context(throwaway_postgres((megabytes << 20) * 2, **options, max_connections="400"))
+        server = ending.enter_context(throwaway_postgres((megabytes << 20) * 2, **options, max_connections="1000"))
         found = corpus(given.rows, DIMENSIONS, given.vectors, ROOT / ".cache" / "bench_vectors.npz")
         fill(server.dsn, found)
         np.save(folder / "questions.npy", found.questions.astype(np.float32))

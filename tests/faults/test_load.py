@@ -25,7 +25,9 @@ POOL_MAX = 2
 @pytest.fixture
 def runtime(tmp_path: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """A runtime with few connections, on a server that is slow to find the rows of hits."""
-    settings = Settings(**{"dsn": database, "embed_url": endpoint.url, **QUICK, "pool_max": POOL_MAX})
+    settings = Settings(
+        **{"dsn": database, "embed_url": endpoint.url, **QUICK, "pool_max": POOL_MAX, "heal_interval_s": 1}
+    )
     running = acquire(settings, tmp_path / "home")
     for number in range(20):
         running.accept(turn(number))

@@ -148,14 +148,15 @@ class Database:
 
         When the pool is full it is one of the pool. The time limit holds for all of it. Raises as `connection` does.
         """
-        if self.pool_size() >= self._settings.pool_max:
-            with self.connection(timeout_s, within_s=timeout_s) as pooled:
-                yield pooled
-            return
-        with wrap_errors():
-            connection = TimedConnection.connect(self.dsn, **self._connection_options())
-            with connection.limited(timeout_s), connection:
-                yield connection
+        with self.line.admitted(timeout_s, first=True):
+            if self.pool_size() >= self._settings.pool_max:
+                with self._connection(timeout_s, timeout_s, timeout_s, admitted=True) as pooled:
+                    yield pooled
+                return
+            with wrap_errors():
+                connection = TimedConnection.connect(self.dsn, **self._connection_options())
+                with connection.limited(timeout_s), connection:
+                    yield connection
 
     @contextmanager
     def _connection(
