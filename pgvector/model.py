@@ -150,13 +150,13 @@ class Scope:
         """Whether a row can be in scope and its neighbour in the session not."""
         return bool(self.since or self.until or self.role or self.without_since)
 
-    def holds(self, hit: Hit) -> bool:
+    def holds(self, at: datetime, session_id: str, role: str) -> bool:
         """Whether a row of these themes and sessions has a time and role in scope."""
-        late = self.since is None or hit.at >= self.since
-        early = self.until is None or hit.at < self.until
-        running = bool(self.without_session) and hit.session_id == self.without_session
-        apart = not running or (self.without_since is not None and hit.at < self.without_since)
-        return late and early and apart and (not self.role or hit.role == self.role)
+        late = self.since is None or at >= self.since
+        early = self.until is None or at < self.until
+        running = bool(self.without_session) and session_id == self.without_session
+        apart = not running or (self.without_since is not None and at < self.without_since)
+        return late and early and apart and (not self.role or role == self.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             settings = load(hermes_home())
         except SettingsError as error:
             return str(error)
-        from .store.connection.database import unusable
+        from .store.connection.dsn import unusable
 
         return unusable(settings)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "scripts" / "benchmarks"
@@ -60,6 +61,25 @@ def test_a_hundredth_of_the_recoveries_is_measured(tmp_path: Path) -> None:
 def test_a_hundredth_of_the_bundled_model_is_measured(tmp_path: Path) -> None:
     for figures in measured(tmp_path, "bundled", "bundled_long").values():
         assert figures["rows_without_vector"] == 0 < figures["model_pace_share"]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_recall_under_load_measures_each_case_within_its_bounds(tmp_path: Path) -> None:
+    chance = np.random.default_rng(1)
+    vectors = {name: chance.normal(1, 1, (count, 48)) for name, count in {"passages": 60, "queries": 20}.items()}
+    units = {name: each / np.linalg.norm(each, axis=1, keepdims=True) for name, each in vectors.items()}
+    np.savez(tmp_path / "vectors.npz", **units)
+    sizes = ["--rows", "1500", "--seconds", "0.2", "--runs", "1", "--vectors", "vectors.npz", "--json", "load.json"]
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "load.py", *sizes], capture_output=True, text=True, cwd=tmp_path, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "load.json").read_text())
+    measured = report["results"]["ours"]
+    assert len(measured) == 17
+    assert all(figures["recalls_per_s"]["worst"] > 0 == figures["failed"]["worst"] for figures in measured.values())
+    assert max(figures["longest_share_of_budget"]["worst"] for figures in measured.values()) <= 1
+    assert {"connections of 8 processes", "longest recall, share of its budget"} < {goal[0] for goal in report["goals"]}
 
 
 def test_an_unknown_scenario_is_named_before_anything_starts(tmp_path: Path) -> None:

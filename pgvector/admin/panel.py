@@ -63,8 +63,7 @@ def _save(values: Mapping[str, Any], home: Path) -> None:
 
 def status(home: Path) -> dict[str, Any]:
     """Database and embedder for `hermes memory status`, without secrets; only `problem` when the settings are wrong."""
-    from ..store.connection.database import unusable
-    from ..store.connection.dsn import describe
+    from ..store.connection.dsn import describe, unusable
 
     try:
         settings = load(home)

@@ -20,7 +20,7 @@ from ..outbox.inspection import Process, processes
 from ..outbox.spool import Spool
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
-from ..store.connection.database import unusable
+from ..store.connection.dsn import unusable
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise, reserved
 from .console import Cell, Console, age, counted, json_default, local_time, rows_table

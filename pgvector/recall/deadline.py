@@ -11,6 +11,8 @@ from ..settings import Settings
 READY_SHARE = 0.5
 FLUSH_SHARE = 0.2
 EMBEDDING_SHARE = 0.6
+# Share of the time left that a recall waits for its turn, while others use the connections.
+TURN_SHARE = 0.7
 # Share of the time left for one search. It leaves some for the next search and for reading the hits.
 SEARCH_SHARE = 0.6
 # No step gets less than this, so a recall can end a little after its deadline, but never without an attempt.
@@ -34,6 +36,11 @@ class Deadline:
     def left_s(self) -> float:
         """Seconds until the answer is due, at least STEP_S_MIN."""
         return max(STEP_S_MIN, self._at - time.monotonic())
+
+    @property
+    def turn_s(self) -> float:
+        """How long to wait for a connection that others use."""
+        return TURN_SHARE * self.left_s
 
     @property
     def search_s(self) -> float:

@@ -57,8 +57,17 @@ def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float],
     follows[1:] = sessions[1:] == sessions[:-1]
     if isinstance(rows, RelatedRows):
         follows[1:] &= rows.previous[order][1:] == rows.ids[order][:-1]
-    places = {key: place for place, key in enumerate(matches.keys)}
-    found = np.array([key in nearest or key in places for key in rows.keys], dtype=bool)[order]
+    places = {key: place for place, key in enumerate(rows.keys)}
+    near = [places[key] for key in nearest if key in places]
+    similarities = rows.cosines.copy()
+    similarities[near] = [cosine for key, cosine in nearest.items() if key in places]
+    holding = [number for number, key in enumerate(matches.keys) if key in places]
+    worded = [places[matches.keys[number]] for number in holding]
+    scores = np.zeros((len(order), len(matches.words)))
+    scores[worded] = matches.scores[holding]
+    found = np.zeros(len(order), dtype=bool)
+    found[near] = found[worded] = True
+    found = found[order]
     kept = found.copy()
     kept[:-1] |= (found & follows)[1:]
     kept[1:] |= found[:-1] & follows[1:]
@@ -66,11 +75,7 @@ def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float],
     positions = np.arange(len(order)) + np.cumsum(~follows)
     chosen = order[kept]
     keys = [rows.keys[place] for place in chosen.tolist()]
-    cosines = rows.cosines[chosen].tolist()
-    similarities = np.array([nearest.get(key, own) for key, own in zip(keys, cosines, strict=True)])
-    # The row of zeros at the end is for the rows without a word.
-    scores = np.vstack([matches.scores, np.zeros(len(matches.words))])[[places.get(key, -1) for key in keys]]
-    return Candidates(keys, positions[kept], similarities, scores, matches.words)
+    return Candidates(keys, positions[kept], similarities[chosen], scores[chosen], matches.words)
 
 
 def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[Key, float]:

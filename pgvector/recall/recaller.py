@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import partial
 from math import isnan
 from typing import LiteralString
@@ -102,13 +104,8 @@ class Recaller:
     def _search(self, question: _Question, *, whole: bool = True) -> Recall:
         """Search in one transaction. With `whole`, a small scope is read whole, or searched again if it cannot be."""
         started = time.monotonic()
-        left_s = question.deadline.left_s
-        # Postgres sends a notice for each stop-word.
-        settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
         try:
-            with self._database.transaction(
-                left_s, question.deadline.search_s, within_s=left_s, **settings
-            ) as connection:
+            with self._transaction(question.deadline) as connection:
                 rows, nearest, found = self._candidates(connection, question, whole=whole)
                 legs_ms, searched = _ms_since(started), time.monotonic()
                 hits = _hits(connection, question, nearest, found)
@@ -129,6 +126,18 @@ class Recaller:
         if question.vector is not None and rows and not nearest.found:
             missing = missing or "no row of this scope has a vector yet"
         return Recall(hits, (missing,) if missing else (), explanation)
+
+    @contextmanager
+    def _transaction(self, deadline: Deadline) -> Iterator[Connection]:
+        """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
+        # Postgres sends a notice for each stop-word.
+        settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
+        with self._database.line.admitted(deadline.turn_s):
+            left_s = deadline.left_s
+            with self._database.transaction(
+                left_s, deadline.search_s, within_s=left_s, admitted=True, **settings
+            ) as connection:
+                yield connection
 
     def _candidates(
         self, connection: Connection, question: _Question, *, whole: bool
@@ -199,20 +208,18 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
     turns = request.context if kind == "turns" and best else 0
     around = retrieval.around(connection, list(best), turns) if turns else {}
     places = {key: place for place, key in enumerate(found.keys)}
+    chosen = [places[key] for key in best]
+    similarities, word_scores = found.similarities[chosen].tolist(), found.word_scores[chosen].tolist()
     hits = []
-    for key, hit in best.items():
-        similarity, word_scores = float(found.similarities[places[key]]), found.word_scores[places[key]].tolist()
-        words = sorted((-score, word) for score, word in zip(word_scores, found.words, strict=True) if score)
-        hits.append(
-            replace(
-                hit,
-                score=scores[key],
-                similarity=None if isnan(similarity) else similarity,
-                words=-sum(score for score, _ in words),
-                matched=tuple(word for _, word in words),
-                context=around.get(key, ()),
-            )
-        )
+    for (key, (row, said)), similarity, held in zip(best.items(), similarities, word_scores, strict=True):
+        words = sorted([(-score, word) for score, word in zip(held, found.words, strict=True) if score])
+        hit = Hit(
+            id=row.id, theme=row.theme, content=row.content, at=row.at.astimezone(UTC), target=row.target,
+            role=row.role, session_id=row.session_id, metadata=row.metadata or {}, said=said, score=scores[key],
+            similarity=None if isnan(similarity) else similarity, words=-sum([score for score, _ in words]),
+            matched=tuple([word for _, word in words]), context=around.get(key, ()),
+        )  # fmt: skip
+        hits.append(hit)
     return tuple(hits)
 
 

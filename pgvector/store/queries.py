@@ -10,6 +10,7 @@ recall may see, and `$narrow`, the further conditions of a question. `$held` dep
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -25,6 +26,7 @@ KINDS: dict[Kind, dict[str, str]] = {
 }  # fmt: skip
 # A bit of a bigint tells whether a row holds a word.
 WORDS_MAX = 64
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 def _load() -> dict[str, LiteralString]:
@@ -38,7 +40,8 @@ def _load() -> dict[str, LiteralString]:
 
 
 def _texts(folder: Path) -> dict[str, LiteralString]:
-    return {path.stem: path.read_text(encoding="utf-8").rstrip() for path in folder.glob("*.sql")}
+    """The statements of a folder, without the comments: the driver and the server read each statement anew."""
+    return {path.stem: _COMMENT.sub("", path.read_text(encoding="utf-8")).strip() for path in folder.glob("*.sql")}
 
 
 QUERIES = _load()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ..model import Hit, Scope, Vector
+from ..model import Hit, Metadata, Scope, Vector
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
 from .queries import QUERIES, Kind, for_words, index_name
@@ -87,10 +87,23 @@ class RelatedRows(NamedTuple):
     previous: NDArray[np.int64]
 
 
+class Row(NamedTuple):
+    """A row that may become a hit; its time is in the zone of the server. `metadata` is None when it is empty."""
+
+    theme: str
+    id: int
+    content: str
+    metadata: Metadata | None
+    at: datetime
+    role: str
+    session_id: str
+    target: str
+
+
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """The named parameters that every statement about the rows of a scope takes."""
     return {
-        "themes": None if scope.themes is None else list(scope.themes),
+        "themes": None if scope.themes is None else _array(scope.themes),
         "own": scope.own,
         "reserved": scope.hidden or RESERVED_PATTERN,
         "session": scope.session_id,
@@ -120,7 +133,7 @@ def scan(
     `words` are at most WORDS_MAX tokens of a question. Of those with the same term the first is kept, of those without
     a term none.
     """
-    parameters = {**parameters_of(scope), "words": list(words), "vector": half(vector), "limit": limit}
+    parameters = {**parameters_of(scope), "words": _array(words), "vector": half(vector), "limit": limit}
     themes = tuples(connection, for_words(f"scan_{kind}", len(words)), parameters, binary=True)
     keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
     places = _with_own_term(themes[0][-1] or ()) if themes else []
@@ -137,7 +150,7 @@ def word_candidates(
     """
     import numpy as np
 
-    parameters = {**parameters_of(scope), "words": list(words), "rows": rows, "candidates": candidates}
+    parameters = {**parameters_of(scope), "words": _array(words), "rows": rows, "candidates": candidates}
     themes = tuples(connection, for_words(f"word_candidates_{kind}", len(words)), parameters, binary=True)
     keys, (ids, lengths, bits) = _columns(themes, ("i8", "i4", "i8"))
     total, terms, expected = themes[0][4:] if themes else (0.0, (), ())
@@ -174,16 +187,10 @@ def related(connection: Connection, kind: Kind, vector: Vector | None, keys: Seq
     return RelatedRows(found, ids, sessions, times, cosines, previous)
 
 
-def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Hit]:
-    """The rows themselves, without scores, those that are gone left out; times in UTC, wherever the server is."""
-    found = {}
+def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:
+    """The rows themselves, those that are gone left out."""
     rows = tuples(connection, QUERIES[f"fetch_{kind}"], _by_key(keys), binary=True)
-    for theme, number, content, metadata, at, role, session_id, target in rows:
-        found[theme, number] = Hit(
-            id=number, theme=theme, content=content, at=at.astimezone(UTC), target=target, role=role,
-            session_id=session_id, metadata=metadata or {},
-        )  # fmt: skip
-    return found
+    return {row[:2]: Row(*row) for row in rows}
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:
@@ -204,8 +211,13 @@ def _with_own_term(terms: Sequence[str]) -> list[int]:
     return sorted(first.values())
 
 
-def _by_key(keys: Sequence[Key]) -> dict[str, list[Any]]:
-    return {"themes": [theme for theme, _ in keys], "ids": [number for _, number in keys]}
+def _array(values: Iterable[str] | Iterable[int]) -> str:
+    """A list as a parameter, to be cast to `text[]` or `bigint[]`; the driver takes longer to write one."""
+    return "{" + ",".join(['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]) + "}"
+
+
+def _by_key(keys: Sequence[Key]) -> dict[str, Any]:
+    return {"themes": _array(theme for theme, _ in keys), "ids": _array(number for _, number in keys)}
 
 
 def _columns(themes: Sequence[tuple[Any, ...]], types: Sequence[str]) -> tuple[list[Key], list[NDArray[Any]]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from ..model import TARGETS, Add, Hit, Metadata, Recall
@@ -29,8 +30,10 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
     room that the hits leave.
     """
     share = max(HIT_CHARS_MIN, chars_max // max(1, len(recall.hits)))
+    # The hits of an answer repeat few words and names.
+    line = cache(safe_line)
     answer: dict[str, Any] = {
-        "hits": [_frame(hit, best_passage(hit.content, query, share)[:chars_max]) for hit in recall.hits],
+        "hits": [_frame(hit, best_passage(hit.content, query, share)[:chars_max], line) for hit in recall.hits],
         "count": len(recall.hits),
         "scope": safe_line(scope, 60),
         "query": safe_line(query, 120),
@@ -133,16 +136,16 @@ def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) ->
             frame["context"] = shown
 
 
-def _frame(hit: Hit, passage: str) -> dict[str, Any]:
+def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str, Any]:
     frame: dict[str, Any] = {
         "id": hit.id,
-        "theme": safe_line(hit.theme, 128),
+        "theme": line(hit.theme, 128),
         "content": visible(passage).strip(),
         "time": times.utc_text(hit.at),
         "score": round(hit.score, 3),
         "why": {
             "similarity": None if hit.similarity is None else round(hit.similarity, 3),
-            "words": [safe_line(word, 40) for word in hit.matched[:_MATCHED_MAX]],
+            "words": [line(word, 40) for word in hit.matched[:_MATCHED_MAX]],
         },
     }
     if hit.said > 1:
@@ -150,7 +153,7 @@ def _frame(hit: Hit, passage: str) -> dict[str, Any]:
     if hit.target:
         frame |= {"target": hit.target, "source": _source(hit.metadata)}
     else:
-        frame |= {"role": safe_line(hit.role, 20), "session_id": safe_line(hit.session_id, 200)}
+        frame |= {"role": line(hit.role, 20), "session_id": line(hit.session_id, 200)}
     if passage != hit.content:
         frame["cut"] = True
     return frame

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from typing import Any
 WATCH_EVERY_S = 0.02
 FILE_ENTRIES = 15
 EMBED_S_MAX = 600.0
+ANSWERS = 10
 
 
 def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
@@ -75,6 +77,7 @@ class Agent:
         self._make, self._setup = make, setup
         self._sessions: list[Any] = []
         self._leaked: list[Any] = []
+        self._askers: dict[tuple[str, int], Any] = {}
         self._turns: list[list[tuple[str, str, str]]] = []
         self._own_threads = threading.active_count()
         self._threads_max = 0
@@ -145,6 +148,21 @@ class Agent:
             embedder.embed_passages(texts[start : start + request_texts], EMBED_S_MAX)
         return {"seconds": time.monotonic() - began, "cpu_s": time.process_time() - cpu_began}
 
+    def ask(
+        self, theme: str, questions: list[str], callers: int, seconds: float, how: str = "tool", per_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Ask the questions in turns from so many threads, each with a session of its own, for some seconds.
+
+        `how` is "tool", "all" (the tool, over all themes) or "ambient" (before a turn). With `per_s` the questions
+        arrive at this mean rate, at random times, and the time of an answer counts from the arrival.
+        """
+        for number in range(callers):
+            if (theme, number) not in self._askers:
+                self._askers[theme, number] = self._provider(f"asker-{number}", theme)
+        asked = Asked(how, questions, [self._askers[theme, number] for number in range(callers)], per_s)
+        asked.ask_first()
+        return asked.run(seconds)
+
     def leak(self, turns: list[tuple[str, str]]) -> None:
         """Make a provider for each turn and never shut it down, as a gateway may do for each request."""
         for number, turn in enumerate(turns):
@@ -173,11 +191,11 @@ class Agent:
         for provider in self._sessions:
             provider.shutdown()
 
-    def _provider(self, session: str) -> Any:
+    def _provider(self, session: str, theme: str = "bench") -> Any:
         provider = self._make(**self._setup)
         provider.initialize(
             session, hermes_home=self._setup["home"], platform="api_server", agent_context="primary",
-            agent_identity="default", agent_workspace="hermes", gateway_session_key="bench",
+            agent_identity="default", agent_workspace="hermes", gateway_session_key=theme,
         )  # fmt: skip
         return provider
 
@@ -195,6 +213,69 @@ class Agent:
         while True:
             self._threads_max = max(self._threads_max, threading.active_count() - self._own_threads)
             time.sleep(WATCH_EVERY_S)
+
+
+class Asked:
+    """Questions that threads of this process ask, each with a provider of its own."""
+
+    def __init__(self, how: str, questions: list[str], providers: list[Any], per_s: float) -> None:
+        self._how, self._questions, self._providers = how, questions, providers
+        self._chance, self._per_s = random.Random(7), per_s
+        self._lock = threading.Lock()
+        self._number, self._next_at = 0, 0.0
+        self._took_ms: list[float] = []
+        self._degraded = self._failed = self._empty = 0
+
+    def ask_first(self) -> None:
+        """Connect, and load what the first question needs."""
+        for provider in self._providers:
+            self._answer(provider, self._questions[-1])
+        self._degraded = self._failed = self._empty = 0
+
+    def run(self, seconds: float) -> dict[str, Any]:
+        """Ask for so many seconds; returns the times and the CPU time of this process."""
+        cpu_s, began = time.process_time(), time.monotonic()
+        askers = [threading.Thread(target=self._ask, args=(each, began, seconds)) for each in self._providers]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join()
+        took_s = time.monotonic() - began
+        return {
+            "ms": self._took_ms,
+            "seconds": took_s,
+            "cpu_ms": 1000 * (time.process_time() - cpu_s),
+            "degraded": self._degraded,
+            "failed": self._failed,
+            "empty": self._empty,
+        }
+
+    def _ask(self, provider: Any, began: float, seconds: float) -> None:
+        while True:
+            with self._lock:
+                number = self._number
+                self._number += 1
+                at = self._next_at
+                self._next_at += self._chance.expovariate(self._per_s) if self._per_s else 0.0
+            due = began + at if self._per_s else time.monotonic()
+            if due >= began + seconds:
+                return
+            time.sleep(max(0.0, due - time.monotonic()))
+            self._answer(provider, self._questions[number % len(self._questions)])
+            self._took_ms.append(1000 * (time.monotonic() - due))
+
+    def _answer(self, provider: Any, question: str) -> None:
+        if self._how == "ambient":
+            text = provider.prefetch(question, session_id="asker")
+            self._degraded += "recall is degraded" in text
+            self._empty += not text
+            return
+        scope = "all" if self._how == "all" else "current"
+        arguments = {"query": question, "limit": ANSWERS, "scope": scope}
+        answer = json.loads(provider.handle_tool_call("recall_conversation", arguments))
+        self._degraded += bool(answer.get("degraded"))
+        self._failed += bool(answer.get("error"))
+        self._empty += not (answer.get("hits") or answer.get("results"))
 
 
 def spread(took_ns: list[int]) -> dict[str, float]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.model import Hit, RecallRequest, Scope
 from hermes_memory_pgvector.recall import selection
 from hermes_memory_pgvector.recall.selection import comparable
+from hermes_memory_pgvector.text.cleaning import compatible
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEXTS = ["it is blue", "It is: BLUE!", "it is red", "Is it red? It is.", "is it blue?", "is it", "?", ""]
@@ -45,7 +48,8 @@ def select(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "FETCHED_MIN", 1)
-        return selection.select(fetch, asked, list(range(len(ranked))))
+        best = selection.select(fetch, asked, list(range(len(ranked))))
+        return {key: replace(hit, said=said) for key, (hit, said) in best.items()}
 
 
 @given(found, st.integers(0, 12), st.sampled_from(["", "user"]))
@@ -93,3 +97,9 @@ def test_a_question_keeps_its_place() -> None:
 def test_case_width_spaces_and_punctuation_do_not_tell_texts_apart() -> None:
     assert comparable("  The LAMP,\nis　ｂｒｏｗｎ!") == comparable("the lamp is brown") == "the lamp is brown"
     assert comparable("??") == "??"
+
+
+@given(st.text() | st.text(alphabet="aB _-’“ñİßﬁ \u2003\x1c\x85中文,.é\u0301"))
+def test_texts_are_compared_by_their_folded_words(text: str) -> None:
+    words = re.findall(r"\w+", compatible(text).casefold())
+    assert comparable(text) == (" ".join(words) or text)

