@@ -75,7 +75,7 @@ class Backfill:
         self._wanted = False
         self._began: tuple[float, int] | None = None
         self._work: list[_Work] = []
-        self.needs_lease = self.allowed = True
+        self.needs_lease = self.allowed = self._has_embedder = True
         self.refused: TTLCache[tuple[Kind, int], str] = TTLCache(REFUSED_MAX, REFUSED_S)
         self.rows_done = 0
         self.problem = ""
@@ -93,7 +93,12 @@ class Backfill:
     @property
     def pause_s(self) -> float:
         """Seconds until the next step, if no vectors come before; infinite while there is no need for one."""
-        return max(0.0, self._next_at - time.monotonic()) if self._wanted else math.inf
+        return max(0.0, self._next_at - time.monotonic()) if self._wanted and self._queue.room > 0 else math.inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether this process adds no vectors now: it has no embedder that works, or another process does it."""
+        return bool(self.problem) or not (self.allowed and self._has_embedder)
 
     @property
     def rows_per_s(self) -> float:
@@ -113,7 +118,12 @@ class Backfill:
     def back_off(self, problem: str) -> None:
         """Drop the work in progress after an error, and start again a little later."""
         self._work.clear()
+        self._rest(problem)
+
+    def _rest(self, problem: str) -> None:
+        """Request nothing for a while; another process of the fleet may try meanwhile."""
         self.problem, self._next_at = problem, time.monotonic() + RETRY_S
+        self._lease.release_soon(self._database)
 
     def stop(self) -> None:
         """Leave the rest to another process of the fleet."""
@@ -130,12 +140,13 @@ class Backfill:
 
         Raises PgvectorError; call `back_off` then.
         """
+        self._has_embedder = embedder is not None
         changed = self._store()
         if self._wanted and time.monotonic() >= self._next_at and self._queue.room > 0:
             self._next_at = time.monotonic() + RETRY_S
             if embedder is not None:
                 self._fetch(embedder)
-        elif self.busy and self._lease.due:
+        elif self.busy and self._lease.due and not self.problem:
             self.claim()
         return changed
 
@@ -155,7 +166,7 @@ class Backfill:
                 case Refused() as error:
                     self._refuse(work.row, error)
                 case error:
-                    self.back_off(str(error))
+                    self._rest(str(error))
         return bool(whole)
 
     def _store_vectors(self, done: list[_Work]) -> None:
@@ -191,7 +202,7 @@ class Backfill:
             found = upkeep.unembedded(connection, max(0, min(self._settings.embed_batch_max, left)), known)
             self._next_at = 0.0 if found else time.monotonic() + FETCH_PAUSE_S
             if not found and not self._work:
-                self._wanted = False
+                self._wanted, self.problem = False, ""
                 self._lease.release(connection)
         room, rows = self._queue.room, iter(found)
         chosen: list[tuple[upkeep.Unembedded, list[str]]] = []
