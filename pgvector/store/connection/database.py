@@ -140,10 +140,10 @@ class Database:
     def occasional_connection(self, timeout_s: float) -> Iterator[Connection]:
         """A connection in autocommit mode for what is done now and then, so that the pool of an idle process empties.
 
-        It is of the pool when that was used since the last call, else one that is closed at the end. `timeout_s` limits
-        all of its use. Raises what `connection` raises.
+        It is of the pool when that was used since the last call or is full, else one that is closed at the end.
+        `timeout_s` limits all of its use. Raises what `connection` raises.
         """
-        if self._pool_used:
+        if self._pool_used or self.pool_size() >= self._settings.pool_max:
             with self.connection(timeout_s, within_s=timeout_s) as connection:
                 yield connection
             self._pool_used = False
