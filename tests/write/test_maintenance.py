@@ -86,6 +86,27 @@ def test_it_works_for_its_share_of_the_time(
     assert calm.rows_done == maintenance.ROWS_MAX
 
 
+def test_a_step_has_fewer_rows_after_one_that_took_long(
+    made: Callable[..., Maintenance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def add(connection: object, limit: int) -> int:
+        asked.append(limit)
+        return limit
+
+    monkeypatch.setattr(upkeep, "add_words", add)
+    filling = made()
+    monkeypatch.setattr(maintenance, "STEP_S", 0.0)
+    for _ in range(9):
+        filling.step()
+    assert asked == [64, 32, 16, 8, 4, 2, 1, 1, 1]
+    monkeypatch.setattr(maintenance, "STEP_S", 60.0)
+    for _ in range(9):
+        filling.step()
+    assert asked[9:] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+
+
 def test_rows_of_other_programs_are_completed_by_a_running_agent(
     database: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
