@@ -24,7 +24,7 @@ PRUNE_INTERVAL_S = 3600.0
 class Maintenance:
     """Works in small steps, for one thread. After a step it rests, so that it is busy for `share` of the time.
 
-    A step has up to ROWS_MAX rows, and fewer after one that took longer than STEP_S seconds, because events wait for it.
+    A step has up to ROWS_MAX rows, fewer after one that took longer than STEP_S seconds: events wait for it.
     `rows_done` counts the rows that got their words.
     """
 

@@ -291,9 +291,7 @@ def test_one_of_two_processes_requests_the_vectors(ward: Ward) -> None:
         work(second, quiet, lambda: ward.lacking() == (0, 0))
 
 
-def test_a_process_whose_embedder_fails_leaves_the_rows_to_another(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_whose_embedder_fails_leaves_the_rows_to_another(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     ward.insert(*(f"row {number}" for number in range(20)))
     first, second, broken, good = ward.backfill(), ward.backfill(), Words(), Words()
     broken.away = True

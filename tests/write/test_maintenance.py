@@ -138,7 +138,10 @@ def test_an_error_with_the_words_holds_up_no_vectors(
     monkeypatch.setattr(upkeep, "add_words", failing)
     monkeypatch.setattr(maintenance, "RETRY_S", 0.01)
     settings = Settings(
-        dsn=database, embed_url=endpoint.url, embed_model="test", heal_interval_s=1, embed_batch_max=1  # type: ignore[arg-type]
+        dsn=database,
+        embed_url=endpoint.url,
+        heal_interval_s=1,
+        embed_batch_max=1,  # type: ignore[arg-type]
     )
     insert(database, 20)
     runtime = Runtime(settings, tmp_path / "home")
