@@ -160,13 +160,10 @@ class Backfill:
         if whole:
             self._store_vectors(whole)
         for work in done:
-            match work.error:
-                case None:
-                    pass
-                case Refused() as error:
-                    self._refuse(work.row, error)
-                case error:
-                    self._rest(str(error))
+            if isinstance(work.error, Refused):
+                self._refuse(work.row, work.error)
+            elif work.error is not None:
+                self._rest(str(work.error))
         return bool(whole)
 
     def _store_vectors(self, done: list[_Work]) -> None:
@@ -203,6 +200,7 @@ class Backfill:
             self._next_at = 0.0 if found else time.monotonic() + FETCH_PAUSE_S
             if not found and not self._work:
                 self._wanted, self.problem = False, ""
+                self._late.clear()
                 self._lease.release(connection)
         room, rows = self._queue.room, iter(found)
         chosen: list[tuple[upkeep.Unembedded, list[str]]] = []
@@ -213,9 +211,9 @@ class Backfill:
 
     def _request(self, embedder: Embedder, chosen: list[tuple[upkeep.Unembedded, list[str]]]) -> None:
         """Request the vectors of these texts, apart from those that are on their way already."""
-        asked = {text: self._late.pop(text, None) for _, texts in chosen for text in texts}
-        late = {text: vector for text, vector in asked.items() if vector and not (vector.done() and vector.exception())}
-        missing = [text for _, texts in chosen for text in texts if text not in late]
-        submitted = iter(self._queue.submit(embedder, missing))
-        for row, texts in chosen:
-            self._work.append(_Work(row, [late[text] if text in late else next(submitted) for text in texts]))
+        texts = dict.fromkeys(text for _, own in chosen for text in own)
+        late = {text: self._late.pop(text) for text in texts if text in self._late}
+        vectors = {text: vector for text, vector in late.items() if not (vector.done() and vector.exception())}
+        missing = [text for text in texts if text not in vectors]
+        vectors.update(zip(missing, self._queue.submit(embedder, missing), strict=True))
+        self._work += [_Work(row, [vectors[text] for text in own]) for row, own in chosen]

@@ -36,7 +36,7 @@ class EmbeddingQueue:
     """Embeds texts in the order in which they are given. Safe for any thread.
 
     A request grows while the embedder answers within half of `REQUEST_S` seconds, and shrinks when it takes longer than
-    that, down to one text. So neither the fixed time of a request nor the time of a text has to be known. The time
+    that, to one text when it is not answered. So neither the fixed time of a request nor the time of a text has to be known. The time
     limit of a request is four times that of the last one, but at least `TIMEOUT_S_FIRST` and at most `embed_timeout_s`.
 
     A request that fails fails all texts that wait. Then a short probe is sent before the next request, so that the
@@ -173,7 +173,7 @@ class EmbeddingQueue:
             elif seconds >= self._timeout_s and len(texts) == 1:
                 self._timeout_s = min(longest_s, 2 * self._timeout_s)
             if seconds > REQUEST_S:
-                self._chars_max = max(1, min(chars, self._chars_max) // 2)
+                self._chars_max = max(1, min(chars, self._chars_max) // 2) if answered else 1
             elif answered and seconds < REQUEST_S / 2 and 2 * chars > self._chars_max:
                 self._chars_max = min(CHARS_MAX, 2 * max(chars, self._chars_max))
 

@@ -302,6 +302,20 @@ def test_a_process_whose_embedder_fails_leaves_the_rows_to_another(ward: Ward, m
     assert not first.vectors.wanted, "it has nothing to complain about any more"
 
 
+def test_rows_with_the_same_text_share_the_vector_that_is_late(ward: Ward) -> None:
+    ward.insert("the same", session="one")
+    ward.insert("the same", session="other")
+    queue, embedder = EmbeddingQueue(ward.settings, lambda: None), Words()
+    late = dict(zip(("the same", "forgotten"), queue.submit(embedder, ["the same", "forgotten"]), strict=True))
+    filling = ward.backfill()
+    filling.vectors = Backfill(ward.database, queue, ward.settings, late)
+    filling.run_soon()
+    work(filling, embedder, lambda: ward.lacking() == (0, 0))
+    work(filling, embedder, lambda: not filling.vectors.wanted)
+    assert sum(map(len, embedder.requests)) == 2
+    assert not late, "what no row lacks any more is not kept"
+
+
 def test_no_step_is_due_while_the_queue_is_full(ward: Ward) -> None:
     ward.insert(*(f"row {number} {'x' * 500}" for number in range(40)))
     filling, embedder = ward.backfill(), Hanging()

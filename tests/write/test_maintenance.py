@@ -140,6 +140,7 @@ def test_an_error_with_the_words_holds_up_no_vectors(
     settings = Settings(
         dsn=database,
         embed_url=endpoint.url,
+        embed_model="test",
         heal_interval_s=1,
         embed_batch_max=1,  # type: ignore[arg-type]
     )
