@@ -36,8 +36,9 @@ class EmbeddingQueue:
     """Embeds texts in the order in which they are given. Safe for any thread.
 
     A request grows while the embedder answers within half of `REQUEST_S` seconds, and shrinks when it takes longer than
-    that, to one text when it is not answered. So neither the fixed time of a request nor the time of a text has to be known. The time
-    limit of a request is four times that of the last one, but at least `TIMEOUT_S_FIRST` and at most `embed_timeout_s`.
+    that, to one text when it is not answered. So neither the fixed time of a request nor the time of a text has to be
+    known. The time limit of a request is four times that of the last one, but at least `TIMEOUT_S_FIRST` and at most
+    `embed_timeout_s`.
 
     A request that fails fails all texts that wait. Then a short probe is sent before the next request, so that the
     return of the embedder is noticed soon. A text for which the embedder fails or which it refuses, while it answers
