@@ -65,7 +65,7 @@ class EmbeddingQueue:
         items = [_Item(embedder, text, Future()) for text in texts]
         with self._lock:
             self._waiting.extend(items)
-            workers = min(REQUESTS_MAX - self._running, len(texts))
+            workers = max(0, min(self._workers_max - self._running, len(texts)))
             self._running += workers
         for _ in range(workers):
             self._executor.submit(self._work).add_done_callback(self._ended)
@@ -83,6 +83,11 @@ class EmbeddingQueue:
             if len(self._waiting) >= REQUESTS_MAX * self._settings.embed_batch_max:
                 return 0
             return REQUESTS_MAX * self._chars_max - sum(len(item.text) for item in self._waiting)
+
+    @property
+    def _workers_max(self) -> int:
+        # One alone probes: a second probe would be refused while the first one runs, and double the time limit.
+        return 1 if self._failed else REQUESTS_MAX
 
     def _work(self) -> None:
         while request := self._next_request():
@@ -113,8 +118,8 @@ class EmbeddingQueue:
         """The next texts, for one embedder: as many as a request may have; empty when the worker has to end."""
         request: list[_Item] = []
         with self._lock:
-            chars = 0
-            while self._waiting and len(request) < self._settings.embed_batch_max:
+            chars, needed = 0, self._running <= self._workers_max
+            while needed and self._waiting and len(request) < self._settings.embed_batch_max:
                 item = self._waiting[0]
                 chars += len(item.text)
                 if request and (chars > self._chars_max or item.embedder is not request[0].embedder):

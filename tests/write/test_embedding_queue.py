@@ -188,6 +188,21 @@ def test_after_a_failure_a_probe_goes_before_the_next_request() -> None:
     assert (len(embedder.requests), len(embedder.probes)) == (asked + 1, 2)
 
 
+def test_one_probe_at_a_time_asks_whether_the_embedder_is_back() -> None:
+    class Slow(Scripted):
+        def embed_query(self, text: str, timeout_s: float) -> Vector:
+            time.sleep(0.05)
+            return super().embed_query(text, timeout_s)
+
+    queue, embedder = made(), Slow()
+    embedder.away = True
+    for _ in range(5):
+        settled(queue.submit(embedder, ["a"] * 200))
+    assert embedder.probes == [3, 6, 12, 20]
+    embedder.away = False
+    assert settled(queue.submit(embedder, ["a"] * 200)) == [[1.0]] * 200
+
+
 def test_an_unexpected_error_fails_the_texts_and_not_the_queue(caplog: pytest.LogCaptureFixture) -> None:
     def answer(texts: Sequence[str]) -> None:
         raise MemoryError("secret text")
