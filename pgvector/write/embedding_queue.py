@@ -37,8 +37,8 @@ class EmbeddingQueue:
 
     A request grows while the embedder answers within half of `REQUEST_S` seconds, and shrinks when it takes longer than
     that, to one text when it is not answered. So neither the fixed time of a request nor the time of a text has to be
-    known. The time limit of a request is four times that of the last one, but at least `TIMEOUT_S_FIRST` and at most
-    `embed_timeout_s`.
+    known. The time limit of a request is four times that of the last one, or of the probe before it, but at least
+    `TIMEOUT_S_FIRST` and at most `embed_timeout_s`.
 
     A request that fails fails all texts that wait. Then a short probe is sent before the next request, so that the
     return of the embedder is noticed soon. A text for which the embedder fails or which it refuses, while it answers
@@ -163,11 +163,15 @@ class EmbeddingQueue:
 
     def _ask(self, embedder: Embedder) -> None:
         """Send a probe. Raises EmbedderUnavailable, also when it is refused: then no text is at fault."""
+        started = time.monotonic()
         try:
             self._probe.ask(embedder)
         except PgvectorError as error:
             self._failed = True
             raise EmbedderUnavailable(str(error)) from None
+        with self._lock:
+            limit_s = max(self._timeout_s, 4 * (time.monotonic() - started))
+            self._timeout_s = min(self._settings.embed_timeout_s, limit_s)
 
     def _adapt(self, texts: list[str], seconds: float, *, answered: bool) -> None:
         """Choose the size and the time limit of the next request."""

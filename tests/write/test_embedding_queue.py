@@ -203,6 +203,24 @@ def test_one_probe_at_a_time_asks_whether_the_embedder_is_back() -> None:
     assert settled(queue.submit(embedder, ["a"] * 200)) == [[1.0]] * 200
 
 
+def test_a_request_after_a_probe_has_the_time_that_the_probe_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_queue, "TIMEOUT_S_FIRST", 0.1)
+
+    class Slow(Scripted):
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            if timeout_s < 0.2:
+                raise EmbedderUnavailable("no answer within the time limit")
+            return super().embed_passages(texts, timeout_s)
+
+        def embed_query(self, text: str, timeout_s: float) -> Vector:
+            time.sleep(0.2)
+            return super().embed_query(text, timeout_s)
+
+    queue, embedder = made(), Slow()
+    assert isinstance(settled(queue.submit(embedder, ["a"]))[0], EmbedderUnavailable)
+    assert settled(queue.submit(embedder, ["a"])) == [[1.0]]
+
+
 def test_an_unexpected_error_fails_the_texts_and_not_the_queue(caplog: pytest.LogCaptureFixture) -> None:
     def answer(texts: Sequence[str]) -> None:
         raise MemoryError("secret text")
