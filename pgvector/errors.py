@@ -39,6 +39,10 @@ class EmbedderUnavailable(Unavailable):
     """The embedding endpoint cannot be reached, is too slow, or returned a temporary error."""
 
 
+class EmbedderFailed(EmbedderUnavailable):
+    """The endpoint answered an internal error: it does not work, or one of the texts makes it fail."""
+
+
 class CheckpointFailed(PgvectorError):
     """What is about to be compressed may be lost with the machine; the host keeps it, and may try again later."""
 

@@ -234,10 +234,12 @@ class Runtime:
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
+        until = time.monotonic() + drain_s
         self.writer.hurry()
         wait(self._starting, min(drain_s, STARTING_S_MAX))
+        left_s = max(0.0, until - time.monotonic())
         # While Postgres is known to be away, waiting for it only delays the person's prompt.
-        self.writer.stop(min(drain_s, AWAY_DRAIN_S) if self.writer.health.problem else drain_s)
+        self.writer.stop(min(left_s, AWAY_DRAIN_S) if self.writer.health.problem else left_s)
         self._spool.close()
         self.database.close()
         self.compatibility.close()

@@ -430,3 +430,16 @@ def test_the_files_are_compared_though_the_session_ends_at_once(
     runtime.reconcile(AGENT, "s")
     release(runtime)
     assert entries(database) == [("default", "memory", "deploys are on Tuesdays")]
+
+
+def test_the_end_waits_for_what_is_starting_within_its_own_time(
+    start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, go_on, given = start(shutdown_drain_s=1.0), threading.Event(), []
+    monkeypatch.setattr(runtime.writer, "stop", given.append)
+    runtime.after_start(go_on.wait, 20)
+    try:
+        release(runtime)
+    finally:
+        go_on.set()
+    assert given == [0.0]

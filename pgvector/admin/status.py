@@ -62,7 +62,7 @@ def _facts(found: Overview, running: list[Process], waiting: Backlog, dead_lette
         lines.append(("Rows", found.rows))
         lines.append(("No vector", processes.backlog_line(found.totals.without_vector, running)))
         if found.totals.without_words:
-            lines.append(("No words", f"{counted(found.totals.without_words, 'row')}, found by vectors only"))
+            lines.append(("No words", f"{counted(found.totals.without_words, 'row')}, not found by words"))
     lines.append(("Spool", processes.waiting_line(waiting)))
     see = "; see: hermes-pgvector spool list"
     lines.append(("Dead letters", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))

@@ -61,21 +61,22 @@ def _missing(model: str) -> list[str]:
 
 def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
     key = _key(settings.embed_key_env, environ)
+    # The first client imports further modules, and loads certificates under a lock of OpenSSL.
     with importing():
         import httpx
 
         from .http_embedder import HttpEmbedder
 
-    try:
-        address = urlsplit(settings.embed_url)
-        if not address.hostname or address.port == 0:
-            raise ValueError
-        return HttpEmbedder(settings, key)
-    except (httpx.InvalidURL, ValueError):
-        # The address may contain a password, so the message repeats no part of it.
-        raise SettingsError(
-            "embed_url is not an address; use one like http://127.0.0.1:11434 or https://host/v1"
-        ) from None
+        try:
+            address = urlsplit(settings.embed_url)
+            if not address.hostname or address.port == 0:
+                raise ValueError
+            return HttpEmbedder(settings, key)
+        except (httpx.InvalidURL, ValueError):
+            # The address may contain a password, so the message repeats no part of it.
+            raise SettingsError(
+                "embed_url is not an address; use one like http://127.0.0.1:11434 or https://host/v1"
+            ) from None
 
 
 def _key(variable: str, environ: Mapping[str, str]) -> str:

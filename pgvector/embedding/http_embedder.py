@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from ..errors import EmbedderMismatch, EmbedderUnavailable
+from ..errors import EmbedderFailed, EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from ..settings import Settings
 from . import dialects, models
@@ -168,7 +168,8 @@ class HttpEmbedder:
         if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(message)):
             return _BatchRefused(answered, too_long=False)
         if status in _TEMPORARY or status >= 500:
-            return EmbedderUnavailable(f"{answered}; the request is retried later")
+            kind = EmbedderFailed if status == 500 else EmbedderUnavailable
+            return kind(f"{answered}; the request is retried later")
         if status == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
             return EmbedderMismatch(
                 f"the proxy before {self._host} answered 407: check the password in {PROXY_VARIABLES}"

@@ -142,7 +142,7 @@ class Conversation:
             if turn.replayed == (session_id or self.session_id, answered):
                 turn.replayed = None
             elif said or answered:
-                self._home.accept(
+                accepted = self._home.accept(
                     TurnTaken(
                         user=said,
                         assistant=answered,
@@ -151,6 +151,8 @@ class Conversation:
                         **self._origin(theme, session_id),
                     )
                 )
+                if not accepted:
+                    turns.refused.append(question)
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store the turns of a transcript that are missing. Hosts call this more than once a session.

@@ -73,6 +73,8 @@ class Turns:
         self.withdrawn: frozenset[tuple[str, str]] = frozenset()
         self.withdrawn_question: str | None = None
         self._pending: deque[Turn] = deque(maxlen=PENDING_MAX)
+        # Questions of turns that the outbox refused.
+        self.refused: deque[str] = deque(maxlen=PENDING_MAX)
         # Questions on the record whose turn was not handed over when the next one was opened: a replay contains a
         # partial answer.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
@@ -96,8 +98,10 @@ class Turns:
         return next((turn for turn in reversed(self._pending) if turn.question == question), self.current)
 
     def awaits(self, question: str) -> bool:
-        """Whether a turn on the record with this question was not handed over yet."""
-        return any(turn.question == question and not turn.off_record for turn in self._pending)
+        """Whether a turn on the record with this question was not handed over yet, or was refused then."""
+        return question in self.refused or any(
+            turn.question == question and not turn.off_record for turn in self._pending
+        )
 
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""

@@ -75,7 +75,7 @@ class Backfill:
         self._wanted = False
         self._began: tuple[float, int] | None = None
         self._work: list[_Work] = []
-        self.needs_lease = self.allowed = True
+        self.needs_lease = self.allowed = self._has_embedder = True
         self.refused: TTLCache[tuple[Kind, int], str] = TTLCache(REFUSED_MAX, REFUSED_S)
         self.rows_done = 0
         self.problem = ""
@@ -93,7 +93,12 @@ class Backfill:
     @property
     def pause_s(self) -> float:
         """Seconds until the next step, if no vectors come before; infinite while there is no need for one."""
-        return max(0.0, self._next_at - time.monotonic()) if self._wanted else math.inf
+        return max(0.0, self._next_at - time.monotonic()) if self._wanted and self._queue.room > 0 else math.inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether this process adds no vectors now: it has no embedder that works, or another process does it."""
+        return bool(self.problem) or not (self.allowed and self._has_embedder)
 
     @property
     def rows_per_s(self) -> float:
@@ -113,7 +118,12 @@ class Backfill:
     def back_off(self, problem: str) -> None:
         """Drop the work in progress after an error, and start again a little later."""
         self._work.clear()
+        self._rest(problem)
+
+    def _rest(self, problem: str) -> None:
+        """Request nothing for a while; another process of the fleet may try meanwhile."""
         self.problem, self._next_at = problem, time.monotonic() + RETRY_S
+        self._lease.release_soon(self._database)
 
     def stop(self) -> None:
         """Leave the rest to another process of the fleet."""
@@ -130,12 +140,13 @@ class Backfill:
 
         Raises PgvectorError; call `back_off` then.
         """
+        self._has_embedder = embedder is not None
         changed = self._store()
         if self._wanted and time.monotonic() >= self._next_at and self._queue.room > 0:
             self._next_at = time.monotonic() + RETRY_S
             if embedder is not None:
                 self._fetch(embedder)
-        elif self.busy and self._lease.due:
+        elif self.busy and self._lease.due and not self.problem:
             self.claim()
         return changed
 
@@ -149,13 +160,10 @@ class Backfill:
         if whole:
             self._store_vectors(whole)
         for work in done:
-            match work.error:
-                case None:
-                    pass
-                case Refused() as error:
-                    self._refuse(work.row, error)
-                case error:
-                    self.back_off(str(error))
+            if isinstance(work.error, Refused):
+                self._refuse(work.row, work.error)
+            elif work.error is not None:
+                self._rest(str(work.error))
         return bool(whole)
 
     def _store_vectors(self, done: list[_Work]) -> None:
@@ -191,7 +199,8 @@ class Backfill:
             found = upkeep.unembedded(connection, max(0, min(self._settings.embed_batch_max, left)), known)
             self._next_at = 0.0 if found else time.monotonic() + FETCH_PAUSE_S
             if not found and not self._work:
-                self._wanted = False
+                self._wanted, self.problem = False, ""
+                self._late.clear()
                 self._lease.release(connection)
         room, rows = self._queue.room, iter(found)
         chosen: list[tuple[upkeep.Unembedded, list[str]]] = []
@@ -202,9 +211,9 @@ class Backfill:
 
     def _request(self, embedder: Embedder, chosen: list[tuple[upkeep.Unembedded, list[str]]]) -> None:
         """Request the vectors of these texts, apart from those that are on their way already."""
-        asked = {text: self._late.pop(text, None) for _, texts in chosen for text in texts}
-        late = {text: vector for text, vector in asked.items() if vector and not (vector.done() and vector.exception())}
-        missing = [text for _, texts in chosen for text in texts if text not in late]
-        submitted = iter(self._queue.submit(embedder, missing))
-        for row, texts in chosen:
-            self._work.append(_Work(row, [late[text] if text in late else next(submitted) for text in texts]))
+        texts = dict.fromkeys(text for _, own in chosen for text in own)
+        late = {text: self._late.pop(text) for text in texts if text in self._late}
+        vectors = {text: vector for text, vector in late.items() if not (vector.done() and vector.exception())}
+        missing = [text for text in texts if text not in vectors]
+        vectors.update(zip(missing, self._queue.submit(embedder, missing), strict=True))
+        self._work += [_Work(row, [vectors[text] for text in own]) for row, own in chosen]

@@ -14,7 +14,7 @@ from ..background import BackgroundExecutor
 from ..embedding.probe import Probe
 from ..embedding.protocol import Embedder
 from ..embedding.vectors import TextRefused
-from ..errors import EmbedderUnavailable, PgvectorError, Refused
+from ..errors import EmbedderFailed, EmbedderUnavailable, PgvectorError, Refused
 from ..model import Vector
 from ..settings import Settings
 
@@ -22,11 +22,12 @@ log = logging.getLogger("hermes.pgvector")
 
 REQUESTS_MAX = 2
 REQUEST_S = 0.5
-CHARS_FIRST, CHARS_MIN, CHARS_MAX = 2_000, 500, 1_000_000
+CHARS_FIRST, CHARS_MAX = 2_000, 1_000_000
 TIMEOUT_S_FIRST = 5.0
 
 
 class _Item(NamedTuple):
+    embedder: Embedder
     text: str
     vector: Future[Vector]
 
@@ -35,10 +36,13 @@ class EmbeddingQueue:
     """Embeds texts in the order in which they are given. Safe for any thread.
 
     A request grows while the embedder answers within half of `REQUEST_S` seconds, and shrinks when it takes longer than
-    that. So neither the fixed time of a request nor the time of a text has to be known. The time limit of a request is
-    four times that of the last one, but at least `TIMEOUT_S_FIRST` and at most `embed_timeout_s`. A request that fails
-    fails all texts that wait. Then a short probe is sent before the next request, so that the return of the embedder is
-    noticed soon. `wake` is called after each request.
+    that, to one text when it is not answered. So neither the fixed time of a request nor the time of a text has to be
+    known. The time limit of a request is four times that of the last one, or of the probe before it, but at least
+    `TIMEOUT_S_FIRST` and at most `embed_timeout_s`.
+
+    A request that fails fails all texts that wait. Then a short probe is sent before the next request, so that the
+    return of the embedder is noticed soon. A text for which the embedder fails or which it refuses, while it answers
+    the probe, fails alone. `wake` is called after each request.
     """
 
     def __init__(self, settings: Settings, wake: Callable[[], None]) -> None:
@@ -58,13 +62,13 @@ class EmbeddingQueue:
         Their exceptions are EmbedderUnavailable when a retry may help, and Refused when the embedder works and refuses
         the text.
         """
-        items = [_Item(text, Future()) for text in texts]
+        items = [_Item(embedder, text, Future()) for text in texts]
         with self._lock:
             self._waiting.extend(items)
-            workers = min(REQUESTS_MAX - self._running, len(texts))
+            workers = max(0, min(self._workers_max - self._running, len(texts)))
             self._running += workers
         for _ in range(workers):
-            self._executor.submit(self._work, embedder).add_done_callback(self._ended)
+            self._executor.submit(self._work).add_done_callback(self._ended)
         return [item.vector for item in items]
 
     @property
@@ -80,19 +84,29 @@ class EmbeddingQueue:
                 return 0
             return REQUESTS_MAX * self._chars_max - sum(len(item.text) for item in self._waiting)
 
-    def _work(self, embedder: Embedder) -> None:
+    @property
+    def _workers_max(self) -> int:
+        # One alone probes: a second probe would be refused while the first one runs, and double the time limit.
+        return 1 if self._failed else REQUESTS_MAX
+
+    def _work(self) -> None:
         while request := self._next_request():
-            self._settle(embedder, request)
+            try:
+                self._settle(request[0].embedder, request)
+            except Exception as error:  # noqa: BLE001 - logged, and the texts fail
+                problem = f"the embedder failed with an unexpected {type(error).__name__}"
+                log.warning("%s", problem)
+                left = [item for item in request if not item.vector.done()]
+                self._fail_all(left, EmbedderUnavailable(problem))
             self._wake()
 
     def _ended(self, worker: Future[None]) -> None:
-        """Note a worker that could not start or ended unexpectedly."""
+        """Note a worker that could not start."""
         error = worker.exception()
         if error is not None:
-            log.warning("an embedding thread ended with %s", type(error).__name__)
             with self._lock:
                 self._running -= 1
-            self._fail_all([], EmbedderUnavailable(f"the embedding thread ended with {type(error).__name__}"))
+            self._fail_all([], EmbedderUnavailable(str(error)))
 
     def _fail_all(self, request: Sequence[_Item], error: Exception) -> None:
         """Fail a request and what waits: it would fail, too."""
@@ -101,13 +115,14 @@ class EmbeddingQueue:
         _fail([*request, *waiting], error)
 
     def _next_request(self) -> list[_Item]:
-        """The next texts: at least one, and as many as a request may have; empty when the worker has to end."""
+        """The next texts, for one embedder: as many as a request may have; empty when the worker has to end."""
         request: list[_Item] = []
         with self._lock:
-            chars = 0
-            while self._waiting and len(request) < self._settings.embed_batch_max:
-                chars += len(self._waiting[0].text)
-                if request and chars > self._chars_max:
+            chars, needed = 0, self._running <= self._workers_max
+            while needed and self._waiting and len(request) < self._settings.embed_batch_max:
+                item = self._waiting[0]
+                chars += len(item.text)
+                if request and (chars > self._chars_max or item.embedder is not request[0].embedder):
                     break
                 request.append(self._waiting.popleft())
             self._running -= not request
@@ -117,30 +132,26 @@ class EmbeddingQueue:
         """Send a request and settle its futures. One that is refused as a whole is tried in halves."""
         try:
             vectors = self._embed(embedder, [item.text for item in request])
-        except (Refused, ValueError) as refused:
-            if isinstance(refused, TextRefused) and len(request) > 1:
-                bad = request.pop(refused.index)
-                _fail([bad], self._cause(embedder, refused))
-                self._settle(embedder, request)
-            elif len(request) > 1:
+        except (Refused, ValueError, EmbedderFailed) as error:
+            if len(request) == 1:
+                _fail(request, self._cause(embedder, error))
+            elif isinstance(error, TextRefused):
+                _fail([request[error.index]], self._cause(embedder, error))
+                self._settle(embedder, request[: error.index] + request[error.index + 1 :])
+            else:
                 half = len(request) // 2
                 self._settle(embedder, request[:half])
                 self._settle(embedder, request[half:])
-            else:
-                _fail(request, self._cause(embedder, refused))
         except PgvectorError as error:
             self._failed = True
             self._fail_all(request, error)
-        except BaseException as error:
-            _fail(request, EmbedderUnavailable(f"the embedder failed with an unexpected {type(error).__name__}"))
-            raise
         else:
             for item, vector in zip(request, vectors, strict=True):
                 item.vector.set_result(vector)
 
     def _embed(self, embedder: Embedder, texts: list[str]) -> list[Vector]:
         if self._failed:
-            self._probe.ask(embedder)
+            self._ask(embedder)
         started = time.monotonic()
         try:
             vectors = embedder.embed_passages(texts, self._timeout_s)
@@ -149,6 +160,18 @@ class EmbeddingQueue:
             raise
         self._adapt(texts, time.monotonic() - started, answered=True)
         return vectors
+
+    def _ask(self, embedder: Embedder) -> None:
+        """Send a probe. Raises EmbedderUnavailable, also when it is refused: then no text is at fault."""
+        started = time.monotonic()
+        try:
+            self._probe.ask(embedder)
+        except PgvectorError as error:
+            self._failed = True
+            raise EmbedderUnavailable(str(error)) from None
+        with self._lock:
+            limit_s = max(self._timeout_s, 4 * (time.monotonic() - started))
+            self._timeout_s = min(self._settings.embed_timeout_s, limit_s)
 
     def _adapt(self, texts: list[str], seconds: float, *, answered: bool) -> None:
         """Choose the size and the time limit of the next request."""
@@ -160,18 +183,17 @@ class EmbeddingQueue:
             elif seconds >= self._timeout_s and len(texts) == 1:
                 self._timeout_s = min(longest_s, 2 * self._timeout_s)
             if seconds > REQUEST_S:
-                self._chars_max = max(CHARS_MIN, min(chars, self._chars_max) // 2)
+                self._chars_max = max(1, min(chars, self._chars_max) // 2) if answered else 1
             elif answered and seconds < REQUEST_S / 2 and 2 * chars > self._chars_max:
-                self._chars_max = min(CHARS_MAX, 2 * self._chars_max)
+                self._chars_max = min(CHARS_MAX, 2 * max(chars, self._chars_max))
 
-    def _cause(self, embedder: Embedder, refused: Exception) -> Exception:
+    def _cause(self, embedder: Embedder, error: Exception) -> Exception:
         """Why a text has no vector: it is refused, unless the embedder refuses the probe as well."""
         try:
-            self._probe.ask(embedder)
-        except PgvectorError as error:
-            self._failed = True
-            return EmbedderUnavailable(str(error))
-        return refused if isinstance(refused, Refused) else TextRefused(str(refused))
+            self._ask(embedder)
+        except EmbedderUnavailable as unavailable:
+            return unavailable
+        return error if isinstance(error, Refused) else TextRefused(str(error))
 
 
 def _fail(items: Sequence[_Item], error: Exception) -> None:

@@ -14,6 +14,7 @@ from ..text.theme_names import hidden_pattern
 LEASE_S = 10.0
 RETRY_S = 5.0
 ROWS_MAX = 64
+STEP_S = 0.25
 # The part of its time that this may keep the server busy, so that recalls are as quick as without it.
 SHARE = 0.25
 COUNT_INTERVAL_S = 120.0
@@ -23,6 +24,7 @@ PRUNE_INTERVAL_S = 3600.0
 class Maintenance:
     """Works in small steps, for one thread. After a step it rests, so that it is busy for `share` of the time.
 
+    A step has up to ROWS_MAX rows, fewer after one that took longer than STEP_S seconds: events wait for it.
     `rows_done` counts the rows that got their words.
     """
 
@@ -32,6 +34,7 @@ class Maintenance:
         self._count_lease = upkeep.Lease(upkeep.WORDS_LEASE, COUNT_INTERVAL_S)
         self._prune_lease = upkeep.Lease(upkeep.PRUNE_LEASE, PRUNE_INTERVAL_S)
         self._wanted = self._changed = False
+        self._rows_max = ROWS_MAX
         self._next_at = self._count_at = 0.0
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
         self.rows_done = 0
@@ -62,6 +65,7 @@ class Maintenance:
         self._next_at = started + RETRY_S  # when this fails
         done = (self._wanted and self._add_words()) or (self._changed and self._count_words()) or self._prune()
         took_s = time.monotonic() - started
+        self._rows_max = max(1, self._rows_max // 2) if took_s > STEP_S else min(ROWS_MAX, 2 * self._rows_max)
         self._next_at = time.monotonic() + took_s * (1 / self._share - 1)
         return done
 
@@ -77,7 +81,7 @@ class Maintenance:
         with self._transaction() as connection:
             # While another process does it, the next look for such rows sets this again.
             self._wanted = self._words_lease.claim(connection)
-            added = upkeep.add_words(connection, ROWS_MAX) if self._wanted else 0
+            added = upkeep.add_words(connection, self._rows_max) if self._wanted else 0
             if self._wanted and not added:
                 self._wanted = False
                 self._words_lease.release(connection)

@@ -225,12 +225,16 @@ class AsyncWriter:
             self._look_for_rows()
             changed = self._backfill.step(embedder if self._settings.embed_on_write else None)
             self._status.notify()
+        except Exception as error:  # noqa: BLE001 - logged with its problem
+            problem = _problem(error)
+            log.info("rows wait for their vectors: %s", problem)
+            self._backfill.back_off(problem)
+            return False
+        try:
             # Rows of other programs can wait; events cannot.
             return changed or self._maintenance.step()
         except Exception as error:  # noqa: BLE001 - logged with its problem
-            problem = _problem(error)
-            log.info("rows wait for their vectors and words: %s", problem)
-            self._backfill.back_off(problem)
+            log.info("rows wait for their words: %s", _problem(error))
         return False
 
     def _look_for_rows(self) -> None:
@@ -253,7 +257,7 @@ class AsyncWriter:
 
     def _has_vectors(self) -> bool:
         """Whether all rows of this process have their vectors, or do not get them soon."""
-        return bool(self._backfill.problem) or not (self._backfill.wanted or self._batches.unembedded)
+        return self._backfill.waits or not (self._backfill.wanted or self._batches.unembedded)
 
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""

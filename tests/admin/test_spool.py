@@ -14,6 +14,7 @@ import pytest
 from agents import Agent, stored, turn
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Event, Remove
@@ -241,7 +242,8 @@ def test_flush_leaves_the_spool_of_a_running_agent_alone(home: Home, run: Run, a
     outcome = run("flush")
     assert (outcome.code, outcome.document["stored"], outcome.document["living"]) == (0, 0, 3)
     assert "running processes" in outcome.err
-    assert [spool["pid"] for spool in run("list").document["spools"]] == [living.pid]
+    # Its heartbeat, which has the id, is written once its writer has begun.
+    wait_for(lambda: [spool["pid"] for spool in run("list").document["spools"]] == [living.pid])
 
 
 def test_several_commands_at_once_store_everything_once(

@@ -21,6 +21,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.connection.database import Database
 
 THREADS_MAX = 6
 
@@ -151,6 +152,20 @@ def test_a_connection_is_free_for_recall_while_the_writer_waits_for_postgres(
         assert ours(database) <= 2
         blocker.rollback()
     assert runtime.writer.flush(20)
+
+
+def test_an_occasional_connection_is_never_one_more_than_pool_max(database: str, tmp_path: Path) -> None:
+    settings = Settings(dsn=database, pool_max=2)  # type: ignore[arg-type]
+    memory = Database(settings, tmp_path)
+    try:
+        with memory.connection(5), memory.connection(5):
+            pass
+        for _ in range(3):
+            with memory.occasional_connection(5) as connection:
+                connection.execute("select 1")
+                assert ours(database) <= 2
+    finally:
+        memory.close()
 
 
 def test_eight_sessions_at_work_take_three_connections_and_six_threads(

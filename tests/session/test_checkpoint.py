@@ -190,6 +190,21 @@ def test_a_checkpoint_fails_when_the_outbox_refuses_the_turns_or_is_in_memory(
         volatile.checkpoint(talk(volatile), [])
 
 
+def test_a_checkpoint_stores_a_turn_that_the_outbox_refused_when_it_was_handed_over(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start()
+    conversation = talk(runtime)
+    conversation.open_turn(ALPS)
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime._spool, "append", lambda event: False)
+        conversation.take_turn(ALPS, MONT_BLANC)
+        with pytest.raises(CheckpointFailed, match="refuses the turns"):
+            runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+    assert said(runtime, database) == [ALPS, MONT_BLANC]
+
+
 def test_a_checkpoint_fails_on_messages_that_are_none(start: Callable[..., Runtime]) -> None:
     runtime = start()
     wrong: Any = [7]

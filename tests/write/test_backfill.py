@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -49,6 +51,28 @@ class Words:
 
     def close(self) -> None:
         pass
+
+
+class Hanging(Words):
+    """Answers no request while it hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.released.set()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        self.released.clear()
+        try:
+            yield
+        finally:
+            self.released.set()
+
+    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+        vectors = super().embed_passages(texts, timeout_s)
+        self.released.wait(30)
+        return vectors
 
 
 class Filling:
@@ -256,16 +280,71 @@ def test_a_lease_has_one_holder_until_it_expires(ward: Ward) -> None:
 
 def test_one_of_two_processes_requests_the_vectors(ward: Ward) -> None:
     ward.insert(*(f"row {number}" for number in range(20)))
-    first, second, busy, quiet = ward.backfill(), ward.backfill(), Words(), Words()
-    busy.away = True
-    work(first, busy, lambda: bool(busy.requests))
-    idle(second, quiet)
-    assert quiet.requests == []
-    assert ward.lacking()[0] == 20
-    # The first one dies; its lease runs out.
-    ward.run("update hermes_pgvector_leases set expires_at = now() - interval '1 second'")
-    second.run_soon()
-    work(second, quiet, lambda: ward.lacking() == (0, 0))
+    first, second, busy, quiet = ward.backfill(), ward.backfill(), Hanging(), Words()
+    with busy.hanging():
+        work(first, busy, lambda: bool(busy.requests))
+        idle(second, quiet)
+        assert quiet.requests == []
+        assert ward.lacking()[0] == 20
+        # The first one dies; its lease runs out.
+        ward.run("update hermes_pgvector_leases set expires_at = now() - interval '1 second'")
+        second.run_soon()
+        work(second, quiet, lambda: ward.lacking() == (0, 0))
+
+
+def test_a_process_whose_embedder_fails_leaves_the_rows_to_another(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    ward.insert(*(f"row {number}" for number in range(20)))
+    first, second, broken, good = ward.backfill(), ward.backfill(), Words(), Words()
+    broken.away = True
+    work(first, broken, lambda: bool(first.vectors.problem))
+    work(second, good, lambda: ward.lacking() == (0, 0))
+    monkeypatch.setattr(first.vectors, "_next_at", 0.0)
+    work(first, broken, lambda: not first.vectors.problem)
+    assert not first.vectors.wanted, "it has nothing to complain about any more"
+
+
+def test_rows_with_the_same_text_share_the_vector_that_is_late(ward: Ward) -> None:
+    ward.insert("the same", session="one")
+    ward.insert("the same", session="other")
+    queue, embedder = EmbeddingQueue(ward.settings, lambda: None), Words()
+    late = dict(zip(("the same", "forgotten"), queue.submit(embedder, ["the same", "forgotten"]), strict=True))
+    filling = ward.backfill()
+    filling.vectors = Backfill(ward.database, queue, ward.settings, late)
+    filling.run_soon()
+    work(filling, embedder, lambda: ward.lacking() == (0, 0))
+    work(filling, embedder, lambda: not filling.vectors.wanted)
+    assert sum(map(len, embedder.requests)) == 2
+    assert not late, "what no row lacks any more is not kept"
+
+
+def test_no_step_is_due_while_the_queue_is_full(ward: Ward) -> None:
+    ward.insert(*(f"row {number} {'x' * 500}" for number in range(40)))
+    filling, embedder = ward.backfill(), Hanging()
+    with embedder.hanging():
+        idle(filling, embedder, 40)
+        assert filling.queue.room <= 0
+        assert filling.vectors.pause_s > 60
+    work(filling, embedder, lambda: ward.lacking() == (0, 0))
+
+
+def test_a_failure_drops_no_vectors_that_are_on_their_way(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    class HalfAway(Hanging):
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            if "failing" in texts and not self.released.is_set():
+                self.requests.append(list(texts))
+                raise EmbedderUnavailable("the endpoint is away")
+            return super().embed_passages(texts, timeout_s)
+
+    monkeypatch.setattr(backfill, "RETRY_S", 0.05)
+    ward.settings = ward.settings.model_copy(update={"embed_batch_max": 1})
+    ward.insert("failing", session="one")
+    ward.insert("slow", session="other")
+    filling, embedder = ward.backfill(), HalfAway()
+    with embedder.hanging():
+        work(filling, embedder, lambda: bool(filling.vectors.problem) and ["slow"] in embedder.requests)
+        assert filling.vectors.busy
+    work(filling, embedder, lambda: ward.lacking() == (0, 0))
+    assert embedder.requests.count(["slow"]) == 1
 
 
 def test_the_lease_lasts_as_long_as_the_requests_for_a_long_row(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:

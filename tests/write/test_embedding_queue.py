@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.embedding import probe
 from hermes_memory_pgvector.embedding.vectors import TextRefused
-from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.errors import EmbedderFailed, EmbedderMismatch, EmbedderUnavailable
 from hermes_memory_pgvector.model import Vector
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.write import embedding_queue
@@ -110,7 +110,22 @@ def test_requests_shrink_while_the_embedder_is_slow(monkeypatch: pytest.MonkeyPa
     settled(made().submit(embedder, [text] * 60))
     sizes = list(map(len, embedder.requests))
     assert sizes[0] == embedding_queue.CHARS_FIRST / 100
-    assert min(sizes[-5:]) <= embedding_queue.CHARS_MIN / 100
+    assert min(sizes[-5:]) == 1
+
+
+def test_short_texts_go_one_by_one_to_an_embedder_that_has_no_time_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_queue, "REQUEST_S", 0.001)
+
+    def answer(texts: Sequence[str]) -> None:
+        time.sleep(0.002)
+        if len(texts) > 1:
+            raise EmbedderUnavailable("no answer within the time limit")
+
+    queue, texts = made(), ["a short text"] * 40
+    for _ in range(20):
+        found = settled(queue.submit(Scripted(answer), texts))
+        texts = [text for text, each in zip(texts, found, strict=True) if isinstance(each, BaseException)]
+    assert not texts
 
 
 def test_a_refused_text_fails_alone() -> None:
@@ -129,6 +144,25 @@ def test_a_refused_request_is_tried_in_halves() -> None:
 
     found = settled(made().submit(Scripted(answer), ["a", "b", "bad", "c", "d"]))
     assert [isinstance(each, EmbedderMismatch) for each in found] == [False, False, True, False, False]
+
+
+def test_a_text_for_which_the_embedder_fails_does_not_hold_up_the_others() -> None:
+    def answer(texts: Sequence[str]) -> None:
+        if "bad" in texts:
+            raise EmbedderFailed("the endpoint answered 500")
+
+    found = settled(made().submit(Scripted(answer), ["a", "b", "bad", "c", "d"]))
+    assert [isinstance(each, TextRefused) for each in found] == [False, False, True, False, False]
+
+
+def test_texts_wait_for_an_embedder_that_fails_for_all_of_them() -> None:
+    def answer(texts: Sequence[str]) -> None:
+        embedder.away = True
+        raise EmbedderFailed("the endpoint answered 500")
+
+    embedder = Scripted(answer)
+    found = settled(made().submit(embedder, ["a", "b"]))
+    assert {type(each) for each in found} == {EmbedderUnavailable}, "a retry may help; the texts are not at fault"
 
 
 def test_texts_wait_for_an_embedder_that_refuses_everything() -> None:
@@ -154,6 +188,39 @@ def test_after_a_failure_a_probe_goes_before_the_next_request() -> None:
     assert (len(embedder.requests), len(embedder.probes)) == (asked + 1, 2)
 
 
+def test_one_probe_at_a_time_asks_whether_the_embedder_is_back() -> None:
+    class Slow(Scripted):
+        def embed_query(self, text: str, timeout_s: float) -> Vector:
+            time.sleep(0.05)
+            return super().embed_query(text, timeout_s)
+
+    queue, embedder = made(), Slow()
+    embedder.away = True
+    for _ in range(5):
+        settled(queue.submit(embedder, ["a"] * 200))
+    assert embedder.probes == [3, 6, 12, 20]
+    embedder.away = False
+    assert settled(queue.submit(embedder, ["a"] * 200)) == [[1.0]] * 200
+
+
+def test_a_request_after_a_probe_has_the_time_that_the_probe_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_queue, "TIMEOUT_S_FIRST", 0.1)
+
+    class Slow(Scripted):
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            if timeout_s < 0.2:
+                raise EmbedderUnavailable("no answer within the time limit")
+            return super().embed_passages(texts, timeout_s)
+
+        def embed_query(self, text: str, timeout_s: float) -> Vector:
+            time.sleep(0.2)
+            return super().embed_query(text, timeout_s)
+
+    queue, embedder = made(), Slow()
+    assert isinstance(settled(queue.submit(embedder, ["a"]))[0], EmbedderUnavailable)
+    assert settled(queue.submit(embedder, ["a"])) == [[1.0]]
+
+
 def test_an_unexpected_error_fails_the_texts_and_not_the_queue(caplog: pytest.LogCaptureFixture) -> None:
     def answer(texts: Sequence[str]) -> None:
         raise MemoryError("secret text")
@@ -163,6 +230,32 @@ def test_an_unexpected_error_fails_the_texts_and_not_the_queue(caplog: pytest.Lo
     assert all(isinstance(each, EmbedderUnavailable) for each in found)
     assert "secret text" not in caplog.text + "".join(map(str, found))
     assert settled(queue.submit(Scripted(), ["c"])) == [[1.0]]
+
+
+def test_an_unexpected_error_in_one_half_of_a_request_fails_the_other_half_too() -> None:
+    def answer(texts: Sequence[str]) -> None:
+        raise EmbedderMismatch("something in it is refused") if len(texts) > 2 else MemoryError
+
+    queue = made()
+    found = settled(queue.submit(Scripted(answer), ["a", "b", "c", "d"]))
+    assert all(isinstance(each, EmbedderUnavailable) for each in found)
+    assert settled(queue.submit(Scripted(), ["e"])) == [[1.0]]
+
+
+def test_each_text_is_sent_to_the_embedder_it_was_submitted_for() -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def answer(texts: Sequence[str]) -> None:
+        begun.set()
+        release.wait(20)
+
+    queue, first, second = made(), Scripted(answer), Scripted()
+    futures = queue.submit(first, ["a"])
+    assert begun.wait(10)
+    futures += queue.submit(first, ["b", "c"]) + queue.submit(second, ["d", "e"])
+    release.set()
+    settled(futures)
+    assert {text for request in second.requests for text in request} == {"d", "e"}
 
 
 def test_room_is_left_for_two_requests_and_no_more() -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from loopback import Endpoint
 from waiting import wait_for
 
+from hermes_memory_pgvector.errors import BadEvent
+from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.outbox import inspection
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import upkeep
 from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.write import maintenance
+from hermes_memory_pgvector.write import maintenance, writer
 from hermes_memory_pgvector.write.maintenance import Maintenance
 
 
@@ -81,6 +86,27 @@ def test_it_works_for_its_share_of_the_time(
     assert calm.rows_done == maintenance.ROWS_MAX
 
 
+def test_a_step_has_fewer_rows_after_one_that_took_long(
+    made: Callable[..., Maintenance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def add(connection: object, limit: int) -> int:
+        asked.append(limit)
+        return limit
+
+    monkeypatch.setattr(upkeep, "add_words", add)
+    filling = made()
+    monkeypatch.setattr(maintenance, "STEP_S", 0.0)
+    for _ in range(9):
+        filling.step()
+    assert asked == [64, 32, 16, 8, 4, 2, 1, 1, 1]
+    monkeypatch.setattr(maintenance, "STEP_S", 60.0)
+    for _ in range(9):
+        filling.step()
+    assert asked[9:] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+
+
 def test_rows_of_other_programs_are_completed_by_a_running_agent(
     database: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
@@ -101,3 +127,50 @@ def test_rows_of_other_programs_are_completed_by_a_running_agent(
         wait_for(complete, 30)
     finally:
         runtime.close(1)
+
+
+def test_an_error_with_the_words_holds_up_no_vectors(
+    database: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(connection: object, limit: int) -> int:
+        raise BadEvent("Postgres refuses these words")
+
+    monkeypatch.setattr(upkeep, "add_words", failing)
+    monkeypatch.setattr(maintenance, "RETRY_S", 0.01)
+    settings = Settings(
+        dsn=database,
+        embed_url=endpoint.url,
+        embed_model="test",
+        heal_interval_s=1,
+        embed_batch_max=1,  # type: ignore[arg-type]
+    )
+    insert(database, 20)
+    runtime = Runtime(settings, tmp_path / "home")
+    try:
+        assert runtime.wait_ready(10)
+
+        def embedded() -> bool:
+            with psycopg.connect(database) as connection:
+                row = connection.execute("select count(*) from conversations where embedding is not null").fetchone()
+            return row == (20,)
+
+        wait_for(embedded, 30)
+        process = inspection.processes(runtime.home.spool)[0]
+        assert process.heartbeat is not None
+        assert process.heartbeat.embedder_problem == ""
+    finally:
+        runtime.close(1)
+
+
+@pytest.mark.parametrize("changed", [{"embed_on_write": False}, {"embed_url": "", "embed_model": "absent"}])
+def test_the_end_of_a_process_that_embeds_nothing_waits_for_no_vectors(
+    database: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(writer, "VECTORS_S_MAX", 60.0)
+    settings = Settings(**{"dsn": database, "embed_url": endpoint.url, "embed_model": "test", **changed})
+    runtime = Runtime(settings, tmp_path / "home")
+    assert runtime.accept(TurnTaken(theme="ops", session_id="s", user="a question", assistant="an answer"))
+    ending = threading.Thread(target=runtime.close, args=(60,))
+    ending.start()
+    ending.join(20)
+    assert not ending.is_alive()
