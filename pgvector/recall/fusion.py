@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VECTOR_WEIGHT = 0.3
+VECTOR_WEIGHT = 0.4
 NEIGHBOUR_SHARE = 0.3
 CONTEXT_SHARE = 0.4
 STEPS = 3
