@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .background import BackgroundExecutor
 from .errors import BadArgument, CheckpointFailed, PgvectorError
+from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
@@ -105,7 +106,8 @@ class Runtime:
     # Writing
 
     def make_files(self) -> None:
-        """Make what the first event needs on disk, so that its hook need not. Where it fails, the hook tries again."""
+        """Make and look up what the first event needs, so that its hook need not. Where it fails, the hook retries."""
+        scrubber()
         with suppress(OSError):
             self._spool.ensure_folder()
         self.context.home_id()

@@ -92,12 +92,12 @@ class Settings(BaseModel):
     )
     embed_batch_max: int = Field(64, ge=1, le=512, description="Most texts in one embedding request")
     embed_chars_max: int = Field(
-        1200,
+        2000,
         ge=200,
         le=100_000,
         description="A longer text, with what was said before it, is embedded in chunks",
     )
-    embed_piece_chars: int = Field(800, ge=100, le=100_000, description="Longest chunk of a long text, in characters")
+    embed_piece_chars: int = Field(1000, ge=100, le=100_000, description="Longest chunk of a long text, in characters")
     embed_pieces_max: int = Field(
         40, ge=0, le=1000, description="Most chunks of one text; words are found in its first 100,000 characters"
     )

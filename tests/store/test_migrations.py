@@ -346,10 +346,33 @@ def test_the_manual_lists_everything_that_migrate_makes(empty_database: str) -> 
            AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = p.oid AND deptype = 'e')"""
     migrations.migrate(empty_database)
     assert rows(empty_database, ours)
-    manual = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-    (statements,) = re.findall(r"^```sql\n(.*?)^```", manual, re.DOTALL | re.MULTILINE)
-    run(empty_database, *statements.split(";")[:-1])
+    run(empty_database, *from_the_manual("DROP"))
     assert rows(empty_database, ours) == []
+
+
+def from_the_manual(word: str) -> list[str]:
+    """The statements of the one block of SQL in docs/operations.md that has this word."""
+    manual = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    (block,) = (found for found in re.findall(r"^```sql\n(.*?)^```", manual, re.DOTALL | re.MULTILINE) if word in found)
+    return block.split(";")[:-1]
+
+
+def test_the_manual_takes_all_vectors_away_and_nothing_else(database: str) -> None:
+    vector = "array_fill(0.1, array[384])::vector::halfvec"
+    run(
+        database,
+        f"insert into memory_entries (agent_identity, target, content, embedding) values ('ops', 'memory', 'a', {vector})",
+        "insert into conversations (agent_identity, session_id, role, content, embedding) "
+        f"values ('ops', 's', 'user', 'b', {vector})",
+        f"insert into conversation_pieces select agent_identity, id, 0, {vector} from conversations",
+        "insert into hermes_pgvector_settings (name, value) values ('embedding_model', 'old')",
+    )
+    run(database, *from_the_manual("SET embedding = NULL"))
+    for table in ("memory_entries", "conversations"):
+        assert rows(database, f"select count(*) from {table} where embedding is null") == [(1,)]
+    assert rows(database, "select count(*) from conversation_pieces") == [(0,)]
+    assert rows(database, "select count(*) from hermes_pgvector_settings where name = 'embedding_model'") == [(0,)]
+    assert rows(database, "select count(*) from memory_history") == [(0,)]
 
 
 # --- verify and its errors
