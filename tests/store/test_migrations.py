@@ -361,7 +361,8 @@ def test_the_manual_takes_all_vectors_away_and_nothing_else(database: str) -> No
     vector = "array_fill(0.1, array[384])::vector::halfvec"
     run(
         database,
-        f"insert into memory_entries (agent_identity, target, content, embedding) values ('ops', 'memory', 'a', {vector})",
+        "insert into memory_entries (agent_identity, target, content, embedding) "
+        f"values ('ops', 'memory', 'a', {vector})",
         "insert into conversations (agent_identity, session_id, role, content, embedding) "
         f"values ('ops', 's', 'user', 'b', {vector})",
         f"insert into conversation_pieces select agent_identity, id, 0, {vector} from conversations",
