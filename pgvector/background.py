@@ -1,7 +1,8 @@
-"""Daemon threads for calls in the background, which do not delay the exit; their imports, which a fork waits for."""
+"""Daemon threads for calls in the background; what a fork or the exit of the process has to wait for in them."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -19,9 +20,52 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_S_MAX = 10.0
-FORK_WAIT_S_MAX = 5.0
+FORK_WAIT_S_MAX = EXIT_WAIT_S_MAX = 5.0
 
 _import_lock = threading.RLock()
+
+
+class _NativeCalls:
+    """The number of running calls into native code; none begins when `ending` is set."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.running = 0
+        self.ending = False
+
+
+_native = _NativeCalls()
+
+
+@contextmanager
+def native_call() -> Iterator[None]:
+    """A context for a call, on any thread, into a library written in C++.
+
+    The exit of the process waits until it ends, for at most `EXIT_WAIT_S_MAX` seconds: Python ends a thread that
+    returns from C++ while the interpreter is finalized, and C++ then aborts the process. Raises Unavailable during the
+    exit.
+    """
+    calls = _native
+    with calls.changed:
+        if calls.ending:
+            raise Unavailable("the process is ending")
+        calls.running += 1
+    try:
+        yield
+    finally:
+        with calls.changed:
+            calls.running -= 1
+            calls.changed.notify_all()
+
+
+def _end_native_calls() -> None:
+    with _native.changed:
+        _native.ending = True
+        _native.changed.wait_for(lambda: not _native.running, EXIT_WAIT_S_MAX)
+
+
+# Registered first, so it runs after the handlers of modules that import this one, which may still embed.
+atexit.register(_end_native_calls)
 
 
 @contextmanager
@@ -45,8 +89,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _import_lock
-    _import_lock = threading.RLock()
+    global _import_lock, _native
+    _import_lock, _native = threading.RLock(), _NativeCalls()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from ...background import BackgroundExecutor, importing
-from ...errors import EmbedderMismatch, EmbedderUnavailable
+from ...background import BackgroundExecutor, importing, native_call
+from ...errors import EmbedderMismatch, EmbedderUnavailable, Unavailable
 from ...hosts.installation import pip_install
 from ...model import Vector
 from .. import models
@@ -140,7 +140,10 @@ def _done(passage: Future[Vector], deadline: float) -> bool:
 def _run(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a call that may load a model or a part of it."""
     try:
-        return call(*args, **kwargs)
+        with native_call():
+            return call(*args, **kwargs)
+    except Unavailable as error:
+        raise EmbedderUnavailable(str(error)) from None
     except (ImportError, OSError, RuntimeError) as error:
         raise EmbedderMismatch(
             f"the bundled model cannot be loaded ({type(error).__name__}); "

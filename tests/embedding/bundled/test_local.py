@@ -266,3 +266,32 @@ def test_building_an_embedder_loads_neither_httpx_nor_a_model() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+ENDING = """
+import sys, threading, time
+from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
+from hermes_memory_pgvector.errors import EmbedderUnavailable
+
+embedder = LocalEmbedder()
+
+def embed():
+    try:
+        while True:
+            embedder.embed_passages(["a text about the staging server " * 20] * 5, 60)
+    except EmbedderUnavailable:
+        pass
+
+for _ in range(2):
+    threading.Thread(target=embed, daemon=True).start()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@needs_model
+@pytest.mark.parametrize("seconds", [0.2, 0.5, 1.0, 2.0])
+def test_a_process_ends_well_while_texts_are_embedded(seconds: float) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ENDING, str(seconds)], capture_output=True, text=True, cwd="/", timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
