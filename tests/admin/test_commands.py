@@ -412,8 +412,9 @@ def test_backfill_stops_when_the_embedder_fails_and_keeps_finished_batches(
     endpoint.texts_max = 6
     outcome = run("backfill", "--batch", "2")
     assert outcome.code == 1
-    assert "4 rows done, run the command again" in outcome.err
-    assert unembedded(database) == 5
+    left = unembedded(database)
+    assert 0 < left < 9, "two requests run at a time, so the second may be stored or not"
+    assert f"{9 - left} rows done, run the command again" in outcome.err
     assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
     endpoint.status, endpoint.texts_max = 200, 1 << 30
     assert run("backfill").code == 0
