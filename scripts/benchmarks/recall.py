@@ -44,7 +44,7 @@ DIGITS = str.maketrans(LETTERS, "0123456789")
 class QuestionEmbedder:
     """Embedder that returns the vector of a numbered question, else one chosen by the hash of the text."""
 
-    model, dimensions, seconds_per_text = "bench", 0, 1e-4
+    model, dimensions = "bench", 0
 
     def __init__(self, found: Corpus) -> None:
         self.questions = found.questions.astype(np.float32)
