@@ -101,7 +101,7 @@ class Runtime:
         self._batches = BatchProcessor(self._spool, self.dead_letters, database, settings, rename)
         self.writer = writer = AsyncWriter(self._batches, self._embedder)
         self._recaller = Recaller(database, fit.usable, settings)
-        self.prefetch = Prefetch(settings, self.recall, lambda: fit.floor, lambda: bool(writer.health.problem))
+        self.prefetch = Prefetch(settings, self.recall_each, lambda: fit.floor, lambda: bool(writer.health.problem))
 
     # Writing
 
@@ -169,13 +169,17 @@ class Runtime:
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The answer within the budget of the request, with what was just written."""
+        return self.recall_each((kind,), request)[0]
+
+    def recall_each(self, kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]:
+        """As `recall`, for each of these kinds, within one budget."""
         from .recall.deadline import FLUSH_SHARE, READY_SHARE, Deadline
 
         deadline = Deadline(request.budget_s)
         if not self._reached.is_set():
             self.wait_ready(READY_SHARE * request.budget_s)
         self.writer.flush(FLUSH_SHARE * request.budget_s)
-        return self._recaller.recall(kind, replace(request, budget_s=deadline.left_s))
+        return self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""

@@ -18,7 +18,7 @@ from ..text.cleaning import without_recalled
 from . import render
 from .deadline import Deadline
 
-RecallCallable: TypeAlias = Callable[[Kind, RecallRequest], Recall]
+RecallCallable: TypeAlias = Callable[[Sequence[Kind], RecallRequest], Sequence[Recall]]
 
 QUESTIONS_MAX = 6
 QUESTION_CHARS_MAX = 2000
@@ -33,8 +33,8 @@ SHARED_SESSION = re.compile(r"api-[0-9a-f]{16}")
 class Prefetch:
     """Recalls before a turn and before a compression. Safe for any thread.
 
-    `recall` answers a request within its budget, `floor` is the lowest cosine of related texts, None while it is not
-    known, and `database_away` is whether the last use of the database failed.
+    `recall` answers a request for each kind of rows within its budget, `floor` is the lowest cosine of related texts,
+    None while it is not known, and `database_away` is whether the last use of the database failed.
     """
 
     def __init__(
@@ -71,9 +71,8 @@ class Prefetch:
         hits: list[Hit] = []
         degraded: dict[str, None] = {}
         kinds: tuple[Kind, ...] = ("entries", "turns") if settings.prefetch_turns else ("entries",)
-        for kind in kinds:
-            request = RecallRequest(query=query, scope=scope, limit=2 * settings.prefetch_limit, budget_s=due.left_s)
-            recall = self._recall(kind, request)
+        request = RecallRequest(query=query, scope=scope, limit=2 * settings.prefetch_limit, budget_s=due.left_s)
+        for recall in self._recall(kinds, request):
             degraded.update(dict.fromkeys(recall.degraded))
             hits += recall.hits
         return Recall(tuple(relevant(hits, self._floor())[: settings.prefetch_limit]), tuple(degraded))
@@ -94,7 +93,7 @@ class Prefetch:
             limit=settings.prefetch_limit,
             budget_s=settings.prefetch_budget_s,
         )
-        recall = self._recall("entries", request)
+        [recall] = self._recall(("entries",), request)
         floor = self._floor()
         # Whole messages share some word with almost any entry, so similarity alone decides.
         hits = [hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor]

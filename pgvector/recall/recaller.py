@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC
 from functools import partial
@@ -23,7 +23,7 @@ from ..errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
 from ..model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Scope, Vector
 from ..settings import Settings
 from ..store import retrieval
-from ..store.connection.database import Connection, Database
+from ..store.connection.database import Connection, Database, part
 from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import WORDS_MAX, Kind
 from ..store.retrieval import RelatedRows, ScannedRows, Size
@@ -40,6 +40,8 @@ log = logging.getLogger("hermes.pgvector")
 SEARCH_LIMIT = 100
 CACHED_VECTORS_MAX = CACHED_SIZES_MAX = 128
 SIZE_AGE_S_MAX = 60.0
+# A search gets a time limit of its own when its share of the time left is below this share of the first search's.
+LATE_SHARE = 0.8
 QUERY_CHARS_MAX = 4000
 
 
@@ -72,18 +74,26 @@ class Recaller:
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The turns or entries that answer the request. A service that is down degrades the recall and never raises."""
+        return self.recall_each((kind,), request)[0]
+
+    def recall_each(self, kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]:
+        """As `recall`, for each of these kinds, in one transaction."""
         started = time.monotonic()
         deadline = Deadline(request.budget_s)
         query = tokenizer.shortened(request.query, QUERY_CHARS_MAX)
         vector, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
         embed_ms = _ms_since(started)
-        question = _Question(kind, request, tokenizer.query(query, WORDS_MAX), vector, deadline)
+        words = tokenizer.query(query, WORDS_MAX)
+        questions = [_Question(kind, request, words, vector, deadline) for kind in kinds]
+        found: list[Recall] = []
         try:
-            recall = self._search(question)
+            self._search(questions, found)
         except (Unavailable, SchemaNotApplied, Refused) as error:
-            return Recall((), (*degraded, str(error)))
-        explanation = replace(recall.explanation, embed_ms=embed_ms)
-        return Recall(recall.hits, (*degraded, *recall.degraded), explanation)
+            found += [Recall((), (str(error),))] * (len(questions) - len(found))
+        return [
+            Recall(each.hits, (*degraded, *each.degraded), replace(each.explanation, embed_ms=embed_ms))
+            for each in found
+        ]
 
     def _vector(self, query: str, timeout_s: float) -> tuple[Vector | None, tuple[str, ...]]:
         """The vector of a question, or None with the reason."""
@@ -101,19 +111,29 @@ class Recaller:
                 self._vectors[query] = vector
         return vector, ()
 
-    def _search(self, question: _Question, *, whole: bool = True) -> Recall:
-        """Search in one transaction. With `whole`, a small scope is read whole, or searched again if it cannot be."""
-        started = time.monotonic()
+    def _search(self, questions: Sequence[_Question], found: list[Recall], *, whole: bool = True) -> None:
+        """Append the answers that `found` lacks. With `whole`, a small scope is read whole if it can be."""
+        deadline = questions[0].deadline
+        search_s = deadline.search_s
         try:
-            with self._transaction(question.deadline) as connection:
-                rows, nearest, found = self._candidates(connection, question, whole=whole)
-                legs_ms, searched = _ms_since(started), time.monotonic()
-                hits = _hits(connection, question, nearest, found)
+            with self._transaction(deadline) as connection:
+                for question in questions[len(found) :]:
+                    # The limit of the transaction fits until much of the time is used.
+                    late = deadline.search_s < LATE_SHARE * search_s
+                    with part(connection, deadline.search_s) if late else nullcontext():
+                        found.append(self._answer(connection, question, whole=whole))
         except _NotReadWhole as error:
             log.debug("%s", error)
+            unread = questions[len(found)]
             with self._lock:
-                self._sizes.pop((question.kind, question.request.scope), None)
-            return self._search(question, whole=False)
+                self._sizes.pop((unread.kind, unread.request.scope), None)
+            self._search(questions, found, whole=False)
+
+    def _answer(self, connection: Connection, question: _Question, *, whole: bool) -> Recall:
+        started = time.monotonic()
+        rows, nearest, found = self._candidates(connection, question, whole=whole)
+        legs_ms, searched = _ms_since(started), time.monotonic()
+        hits = _hits(connection, question, nearest, found)
         explanation = Explanation(
             rows=rows,
             plan=nearest.plan,

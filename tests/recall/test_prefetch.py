@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,9 +59,9 @@ def test_without_a_floor_or_vectors_everything_stays() -> None:
 def test_a_turn_waits_little_for_a_database_that_does_not_answer(away: bool, most_s: float) -> None:
     waited: list[float] = []
 
-    def recall(kind: Kind, request: RecallRequest) -> Recall:
+    def recall(kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]:
         waited.append(request.budget_s)
-        return Recall()
+        return [Recall() for _ in kinds]
 
     for budget_s in (5.0, 0.2):
         settings = Settings(prefetch_budget_s=budget_s, prefetch_turns=False)

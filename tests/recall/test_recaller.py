@@ -98,6 +98,10 @@ class Memory:
         request = RecallRequest(query=query, scope=scope, limit=limit, budget_s=more.pop("budget_s", 20.0), **more)
         return self.recaller.recall(kind, request)
 
+    def ask_each(self, query: str, budget_s: float) -> list[Recall]:
+        request = RecallRequest(query=query, scope=OPS, limit=10, budget_s=budget_s)
+        return self.recaller.recall_each(("entries", "turns"), request)
+
     def found(self, query: str, scope: Scope = OPS, kind: Kind = "turns", **more: Any) -> list[str]:
         recall = self.ask(query, scope, kind, **more)
         assert recall.degraded == ()
@@ -446,6 +450,43 @@ def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_
     assert recall.degraded == ()
 
 
+def test_both_kinds_are_searched_in_one_transaction(memory: Memory) -> None:
+    memory.add(turn("the kelp"), entry("kelp soup"))
+    began = []
+    transaction = memory.database.transaction
+
+    def counted(*asked: Any, **more: Any) -> Any:
+        began.append(asked)
+        return transaction(*asked, **more)
+
+    memory.database.transaction = counted  # type: ignore[method-assign]
+    entries, turns = memory.ask_each("kelp", budget_s=20.0)
+    assert ([hit.content for hit in entries.hits], [hit.content for hit in turns.hits]) == (["kelp soup"], ["the kelp"])
+    assert len(began) == 1
+
+
+@pytest.mark.parametrize("first_s", [0.0, 0.7], ids=["soon", "late"])
+def test_the_answer_of_the_first_kind_stays_when_there_is_no_time_for_the_second(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, first_s: float
+) -> None:
+    memory.add(turn("the kelp"), entry("kelp soup"))
+    for name in ("entries", "turns"):
+        seconds = first_s if name == "entries" else 5
+        for statement in (f"scan_{name}", f"word_candidates_{name}", f"nearest_{name}_exact"):
+            slow = re.sub(r"(?m)^ *where\b", f"where pg_sleep({seconds}) is not null and", QUERIES[statement], count=1)
+            monkeypatch.setitem(QUERIES, statement, slow)
+    for_words.cache_clear()
+    started = time.monotonic()
+    try:
+        entries, turns = memory.ask_each("kelp", budget_s=2.0)
+    finally:
+        for_words.cache_clear()
+    assert time.monotonic() - started < 4
+    assert [hit.content for hit in entries.hits] == ["kelp soup"]
+    assert entries.degraded == ()
+    assert turns.degraded
+
+
 def test_a_long_text_that_is_stored_while_its_scope_is_searched_is_no_error(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,7 +632,7 @@ def test_the_turns_of_one_session_can_be_left_out_from_a_moment_on(make: Callabl
 
 
 def test_ambient_recall_finds_older_sessions_behind_a_long_running_one(memory: Memory) -> None:
-    prefetch = Prefetch(memory.settings, memory.recaller.recall, lambda: None, lambda: False)
+    prefetch = Prefetch(memory.settings, memory.recaller.recall_each, lambda: None, lambda: False)
     memory.add(turn("kelp lamp frog", session="old"), *(turn("kelp", session="now") for _ in range(150)), entry("kelp"))
     found = prefetch.before_turn("ops", "kelp", "now").hits
     assert {(hit.content, hit.session_id) for hit in found} == {("kelp", ""), ("kelp lamp frog", "old")}
