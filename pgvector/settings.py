@@ -22,6 +22,8 @@ ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
+# The fast YAML loader, in C, overflows the stack where this many of these characters may each begin a level.
+_LEVELS, _LEVELS_MAX = "[{-?", 2000
 
 
 def _from_json_text(value: Any) -> Any:
@@ -197,10 +199,11 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
     Raises SettingsError that names the key, its source and the allowed values, but shows no secret.
     """
     home = Path(hermes_home)
+    config = _host_config(home)
     layers = [
-        ("plugins.pgvector", host_section(home, "plugins").get("pgvector")),
+        ("plugins.pgvector", _section(config, "plugins").get("pgvector")),
         (str(config_file(home)), read_config(home)),
-        ("memory.pgvector", host_section(home, "memory").get("pgvector")),
+        ("memory.pgvector", _section(config, "memory").get("pgvector")),
         ("environment", _environment(home, os.environ if environ is None else environ)),
     ]
     merged: dict[str, Any] = {}
@@ -285,16 +288,25 @@ def _is_on(value: Any) -> bool:
 
 def host_section(home: Path, section: str) -> dict[str, Any]:
     """A section of the host's config.yaml; empty when it has none. Raises SettingsError when it cannot be read."""
+    return _section(_host_config(home), section)
+
+
+def _section(config: Any, section: str) -> dict[str, Any]:
+    values = config.get(section) if isinstance(config, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def _host_config(home: Path) -> Any:
     path = home / "config.yaml"
     if not path.is_file():
-        return {}
+        return None
     import yaml
 
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        fast = getattr(yaml, "CSafeLoader", None) if sum(map(text.count, _LEVELS)) < _LEVELS_MAX else None
+        return yaml.load(text, fast or yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; correct the file") from None
-    values = document.get(section) if isinstance(document, dict) else None
-    return values if isinstance(values, dict) else {}

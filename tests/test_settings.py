@@ -206,6 +206,7 @@ def test_a_secret_in_a_wrong_url_is_not_shown(tmp_path: Path, secret: str) -> No
 
 
 DEEP = pytest.param(b"[" * 100_000, id="nested too deep")
+DEEP_LISTS = pytest.param(b"- " * 100_000, id="lists nested too deep")
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[1]", b'"text"', DEEP])
@@ -215,7 +216,7 @@ def test_a_json_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes
     assert "config.json" in message(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: [", DEEP])
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: [", DEEP, DEEP_LISTS])
 def test_a_yaml_file_that_cannot_be_read_is_named_without_its_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.yaml").write_bytes(content)
     told = message(tmp_path)
