@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import SettingsError
-from hermes_memory_pgvector.store.connection.dsn import check_dsn, describe
+from hermes_memory_pgvector.store.connection.dsn import _PLAIN, check_dsn, describe, parsed
 
 # What tears a URL apart stands often beside what passes for a port, a parameter, a host.
 PIECES = st.sampled_from(["/", "@", ":", "?", "#", "%", "%41", "%cd", ",", "[", "]", "12", "user=", "dbname=", "host="])
@@ -32,6 +32,21 @@ def told(dsn: str) -> str:
 def test_no_part_of_any_password_is_shown(password: str) -> None:
     shown = told(f"postgresql://hermes:{password}@127.0.0.1:5432/memory")
     assert shown in ("hermes@127.0.0.1:5432/memory", told("postgresql://no:address"))
+
+
+@given(st.from_regex(_PLAIN, fullmatch=True) | PASSWORDS | PASSWORDS.map(lambda text: f"postgres://{text}"))
+@example("host='a' port=5432 options='-c x=y'")
+def test_agents_accept_a_string_when_libpq_parses_it_and_it_has_no_options(dsn: str) -> None:
+    accepted = True
+    try:
+        check_dsn(dsn)
+    except SettingsError:
+        accepted = False
+    try:
+        parses = not parsed(dsn).get("options")
+    except SettingsError:
+        parses = False
+    assert accepted == parses
 
 
 @pytest.mark.parametrize("password", ["S3cr3t/Pass", "S3cr3t@Pass", "123/Pass", "S3cr3t%Pass", "12/ab?user=Pass"])

@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-
 from ...errors import SettingsError
 from ...hosts.installation import pip_install
 from ...settings import Settings
-from ..embedded.server import available
 
 _URL = ("postgresql://", "postgres://")
+_PART = r"(?:[\w.~+-]|%[2-7][0-9A-Fa-f])"
+# Some of the connection strings that libpq parses and poolers accept. Libpq is asked about others, and the driver takes
+# long to import.
+_PLAIN = re.compile(
+    rf"postgres(?:ql)?://(?:{_PART}+(?::{_PART}+)?@)?[\w.-]*(?::\d+)?/{_PART}*(?:\?sslmode=[a-z-]+)?"
+    r"|(?:(?:host|hostaddr|port|dbname|user|password|sslmode)=(?:[\w./:@%~+-]+|'[^'\\\0]*')(?: |$))+",
+    re.ASCII,
+)
 
 
 def check_dsn(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> None:
     """Raise SettingsError for a connection string that agents cannot use; the message shows its `name` only."""
-    if parsed(dsn, name).get("options"):
+    if not _PLAIN.fullmatch(dsn) and parsed(dsn, name).get("options"):
         raise SettingsError(f"{name} holds `options=`, which connection poolers refuse: remove it")
 
 
@@ -27,6 +31,9 @@ def parsed(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> dict[str, Any]:
 
     Raises SettingsError when it cannot be parsed, or would be parsed wrongly; the message shows its `name` only.
     """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         values = conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeError):
@@ -64,7 +71,9 @@ def unusable(settings: Settings) -> str:
     """Why these settings give no database and what to do; empty when they give one."""
     dsn = settings.dsn.get_secret_value()
     if not dsn:
-        return "" if available() else no_database()
+        from ..embedded.programs import wheel_folder
+
+        return "" if wheel_folder() else no_database()
     try:
         check_dsn(dsn)
     except SettingsError as error:

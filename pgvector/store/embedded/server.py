@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from psycopg.conninfo import make_conninfo
-
 from ...errors import DatabaseUnavailable, SettingsError
 from . import cluster, system
 from .programs import MAJOR, server_programs, wheel_folder
@@ -83,6 +81,8 @@ class EmbeddedServer:
     @property
     def dsn(self) -> str:
         """The connection string, as libpq's key=value pairs; there is no password."""
+        from psycopg.conninfo import make_conninfo
+
         return make_conninfo(
             host=str(self.paths.sockets),
             hostaddr="",
