@@ -7,13 +7,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model import TARGETS, Add, Hit, Metadata, Recall
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
-from ..store.entries import Entry
 from ..text import times
 from ..text.sanitize import cut_at_word, safe_line, visible
+
+if TYPE_CHECKING:
+    from ..store.entries import Entry
 
 _MATCHED_MAX = 8
 # The characters of an answer that are not its entries.

@@ -1,16 +1,16 @@
-"""The tools that keep, remove and list entries: remember, forget and list_memories."""
+"""The tools that keep, remove and list entries: remember, forget and list_memories.
+
+A host reads the schemas at its start, so the functions import what takes long to import.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..errors import BadArgument, DatabaseUnavailable, Refused
-from ..mirror.home import FILES
 from ..model import TARGETS, Add, Caller, Target, now
 from ..runtime import Runtime
-from ..store.entries import count_by_target, delete, entry_with, newest
 from ..text.cleaning import clean
-from . import answers
 from . import arguments as given
 from .arguments import Arguments
 
@@ -55,6 +55,8 @@ SCHEMAS = (
 
 def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Accept an entry of the caller's theme. Raises BadArgument, Refused off the record, or DatabaseUnavailable."""
+    from . import answers
+
     if caller.off_record:
         raise Refused("nothing is stored, because this session is off the record")
     chars_max = runtime.settings.content_chars_max
@@ -83,6 +85,9 @@ def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str
 
 def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
     """The part of the answer about the stored row; waits for it at most as long as a recall may take."""
+    from ..store.entries import entry_with
+    from . import answers
+
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s):
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
@@ -94,6 +99,10 @@ def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
 
 def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Remove an entry of the caller's theme; the history keeps it. Raises BadArgument, or Unavailable."""
+    from ..mirror.home import FILES
+    from ..store.entries import delete
+    from . import answers
+
     number = given.whole(arguments, "id", 1, ID_MAX)
     if number is None:
         raise BadArgument("id is missing; list_memories and recall_memory show it")
@@ -109,6 +118,9 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 
 def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Count the entries of the caller's theme and list the newest. Raises BadArgument, or Unavailable."""
+    from ..store.entries import count_by_target, newest
+    from . import answers
+
     limit_max, budget_s = runtime.settings.recall_limit_max, runtime.settings.recall_budget_s
     target = given.choice(arguments, "target", TARGETS) or ""
     limit = given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max)

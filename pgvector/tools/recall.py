@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument
 from ..model import TARGETS, Caller, RecallRequest
 from ..runtime import Runtime
-from ..store.queries import Kind
 from ..text import times
 from ..text.cleaning import clean
-from . import answers
 from . import arguments as given
 from .arguments import Arguments
+
+if TYPE_CHECKING:
+    from ..store.queries import Kind
 
 LIMIT_DEFAULT = 10
 CONTEXT_MAX = 3
@@ -70,6 +71,8 @@ SCHEMAS = (
 
 def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Search entries or turns. Raises BadArgument, and what `Runtime.recall` raises."""
+    from . import answers  # which takes long to import: a host reads the schemas at its start
+
     query = clean(given.text(arguments, "query")).strip()
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
