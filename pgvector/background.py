@@ -1,4 +1,4 @@
-"""Daemon threads for calls in the background; what a fork or the exit of the process has to wait for in them."""
+"""Daemon threads for calls in the background: what they wait for, and what a fork or an exit waits for in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 IDLE_S_MAX = 10.0
 FORK_WAIT_S_MAX = EXIT_WAIT_S_MAX = 5.0
+GAP_WAIT_S_MAX = 1.0
 
 _import_lock = threading.RLock()
 
@@ -94,6 +96,29 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+
+
+class HookGap:
+    """The time since the last hook. What a process imports and does at its start waits for a gap between its hooks."""
+
+    def __init__(self) -> None:
+        self.called_at = 0.0
+        self._awaited = threading.Event()
+
+    def called(self) -> None:
+        """Note that a hook is called."""
+        self.called_at = time.monotonic()
+
+    def hurry(self) -> None:
+        """End all waits: somebody waits for the work."""
+        self._awaited.set()
+
+    def wait(self, gap_s: float) -> None:
+        """Wait until no hook has come for `gap_s` seconds, for at most `GAP_WAIT_S_MAX`, or somebody waits."""
+        until = time.monotonic() + GAP_WAIT_S_MAX
+        while (left_s := min(until, self.called_at + gap_s) - time.monotonic()) > 0:
+            if self._awaited.wait(left_s):
+                return
 
 
 class BackgroundExecutor:

@@ -89,7 +89,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if before is not None:
             release(before.runtime)
         runtime.make_files()
-        runtime.writer.wake()
+        runtime.wake()
         if conversation.primary:
             runtime.reconcile(identity, conversation.session_id)
             if identity.platform != "api_server":
@@ -144,7 +144,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002
         """Keep the connection open for the next `prefetch`. Nothing is recalled in advance."""
         if self._session is not None:
-            self._session.runtime.writer.wake()
+            self._session.runtime.wake()
 
     @guarded(nothing)
     def recall_status(self) -> Any:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from .background import BackgroundExecutor
-from .errors import BadArgument, CheckpointFailed, PgvectorError
+from .background import BackgroundExecutor, HookGap, importing
+from .errors import BadArgument, CheckpointFailed, PgvectorError, SettingsError
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
@@ -28,17 +29,23 @@ from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
 
 if TYPE_CHECKING:
-    from .embedding.protocol import Embedder
+    from .embedding.compatibility import EmbedderCompatibility
+    from .outbox.dead_letters import DeadLetters
+    from .recall.recaller import Recaller
     from .session.conversation import Conversation, HomeContext
+    from .store.connection.database import Database
     from .store.queries import Kind
+    from .write.batches import BatchProcessor
+    from .write.readiness import Readiness
+    from .write.writer import AsyncWriter
 
 log = logging.getLogger("hermes.pgvector")
 
 P = ParamSpec("P")
 
 AWAY_DRAIN_S = 0.3
+IMPORT_GAP_S = 0.02
 UNKNOWN_THEMES_MAX = 100
-FIRST_MATCH_S_MAX = 1.0
 STARTING_S_MAX = 1.0
 
 
@@ -49,20 +56,27 @@ class Runtime:
     database to use.
     """
 
+    # Made at the first use: their modules take long to import, and the first hooks of a process need none of them.
+    dead_letters: DeadLetters
+    database: Database
+    compatibility: EmbedderCompatibility
+    writer: AsyncWriter
+    _batches: BatchProcessor
+    _readiness: Readiness
+    _recaller: Recaller
+
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
-        # Hosts execute all top-level modules of a plugin folder, also when no session uses this memory. So modules that
-        # take long to import (psycopg, numpy, httpx) are imported when a runtime is made.
+        # Hosts execute this module also when no session uses this memory.
         from .mirror.home import Home
         from .mirror.reconcile import Reconciler
-        from .outbox.dead_letters import DeadLetters
         from .outbox.spool import open_outbox
-        from .store.connection.database import Database
+        from .store.connection.dsn import unusable
 
+        if reason := unusable(settings):
+            raise SettingsError(reason)
         self.users = 0
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
-        self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
-        self.database = Database(settings, self.home.path)
         self._spool = open_outbox(self.home.spool, settings)
         self.files = Reconciler(self.home, self.accept)
         self.context = self._make_context()
@@ -72,36 +86,55 @@ class Runtime:
     def _make_context(self) -> HomeContext:
         from .session.conversation import HomeContext
 
+        home, change = self.home, self.files.change
         return HomeContext(
-            self.settings,
-            self.home.path,
-            self.home.state,
-            home_id=lambda: self.home.id,
-            accept=self.accept,
-            change_entry=self.files.change,
+            self.settings, home.path, home.state, home_id=lambda: home.id, accept=self.accept, change_entry=change
         )
 
     def _start(self) -> None:
         """Make what a forked child cannot take over: threads, sockets, and locks that a thread of the parent held."""
-        from .embedding.compatibility import EmbedderCompatibility
         from .recall.prefetch import Prefetch
-        from .recall.recaller import Recaller
-        from .write.batches import BatchProcessor
-        from .write.writer import AsyncWriter
 
-        settings, database = self.settings, self.database
+        self._lock, self._hooks, self._woken = threading.Lock(), HookGap(), False
         self._background = BackgroundExecutor("hermes-pgvector-background", 1)
         self._reconciling: dict[str, Future[None]] = {}
         self._starting: list[Future[None]] = []
-        self._matching: Future[None] | None = None
-        self._refile_at = 0.0
-        self._reached = threading.Event()
-        self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
-        rename = self.context.person_key.renamed
-        self._batches = BatchProcessor(self._spool, self.dead_letters, database, settings, rename)
-        self.writer = writer = AsyncWriter(self._batches, self._embedder)
-        self._recaller = Recaller(database, fit.usable, settings)
-        self.prefetch = Prefetch(settings, self.recall_each, lambda: fit.floor, lambda: bool(writer.health.problem))
+        floor, away = lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
+        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in Runtime.__annotations__:
+            raise AttributeError(name)
+        self._import()
+        return self.__dict__[name]
+
+    def _import(self) -> None:
+        with self._lock, importing():
+            if self._imported:
+                return
+            from .embedding.compatibility import EmbedderCompatibility
+            from .outbox.dead_letters import DeadLetters
+            from .recall.recaller import Recaller
+            from .store.connection.database import Database
+            from .write.batches import BatchProcessor
+            from .write.readiness import Readiness
+            from .write.writer import AsyncWriter
+
+            settings, key = self.settings, self.context.person_key
+            self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
+            self.database = database = Database(settings, self.home.path)
+            self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
+            self._batches = BatchProcessor(self._spool, self.dead_letters, database, settings, key.renamed)
+            self._recaller = Recaller(database, fit.usable, settings)
+            refile = partial(key.refile, self.dead_letters, self.accept)
+            self._readiness = ready = Readiness(settings, database, fit, key, self.in_background, refile)
+            self.writer = AsyncWriter(self._batches, ready.embedder, self._hooks)
+            if self._woken:
+                self.writer.wake()
+
+    @property
+    def _imported(self) -> bool:
+        return "writer" in self.__dict__
 
     # Writing
 
@@ -118,6 +151,9 @@ class Runtime:
         An event of a theme that is not in `allowed_themes` becomes a dead letter: a mistyped name makes no theme.
         """
         if allowed(event.theme, self.settings.allowed_themes):
+            if not self._imported and self._spool.append(event):
+                self.wake()
+                return True
             return self.writer.accept(event)
         if event.theme not in self._unknown_themes:
             log.warning(
@@ -126,6 +162,21 @@ class Runtime:
             )
             self._unknown_themes = {event.theme, *list(self._unknown_themes)[:UNKNOWN_THEMES_MAX]}
         return self.writer.divert(event, "the theme is not in allowed_themes")
+
+    def wake(self) -> None:
+        """Have the writer look for work soon. In a new process it is imported first, in the background."""
+        self._hooks.called()
+        before, self._woken = self._woken, True  # set before the writer is looked for: `_import` looks in reverse
+        if self._imported:
+            self.writer.wake()
+        elif not before:
+            self._starting.append(self.in_background(self._begin))
+
+    def _begin(self) -> None:
+        self._hooks.wait(IMPORT_GAP_S)
+        self._import()
+        with importing():
+            import numpy  # noqa: F401 - for the first recall
 
     def checkpoint(self, conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -> None:
         """Have the turns of these messages and all earlier events survive a power loss. Raises CheckpointFailed."""
@@ -176,7 +227,7 @@ class Runtime:
         from .recall.deadline import FLUSH_SHARE, READY_SHARE, Deadline
 
         deadline = Deadline(request.budget_s)
-        if not self._reached.is_set():
+        if not self._readiness.reached.is_set():
             self.wait_ready(READY_SHARE * request.budget_s)
         self.writer.flush(FLUSH_SHARE * request.budget_s)
         return self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
@@ -194,54 +245,12 @@ class Runtime:
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
         self.writer.wake(awaited=True)
-        return self._reached.wait(timeout_s)
-
-    def _embedder(self, *, verify: bool) -> Embedder | None:
-        """For the writer: the embedder whose vectors fit the database; None when there is none now.
-
-        The first time, and with `verify`, this connects, creates or verifies the schema, and matches person key and
-        embedder. What is due in the background is started. Raises Unavailable or SchemaNotApplied.
-        """
-        fit, key = self.compatibility, self.context.person_key
-        if verify or not self._reached.is_set():
-            dimensions = self.database.prepare(fit.wanted_dimensions()).dimensions
-            key.settle(self.database.claim_person_key)
-            self._match(dimensions, FIRST_MATCH_S_MAX)
-            self._reached.set()
-        elif fit.undecided and self.database.state is not None:
-            self._match(self.database.state.dimensions, 0.0)
-        if fit.calibration_due():
-            self.in_background(fit.calibrate)
-        if time.monotonic() >= self._refile_at and key.met():
-            self._refile_at = time.monotonic() + self.settings.adopt_interval_s
-            self.in_background(self._refile)
-        embedder = fit.usable()
-        return None if isinstance(embedder, str) else embedder
-
-    def _match(self, dimensions: int, wait_s: float) -> None:
-        """Match the embedder in the background, because it may take seconds to answer; wait for it a little."""
-        if self._matching is None or self._matching.done():
-            self._matching = self.in_background(self.compatibility.match, dimensions)
-        with suppress(TimeoutError):
-            self._matching.result(wait_s)
-
-    def _refile(self) -> None:
-        """Accept dead letters whose person or room was met since. Other processes may do the same."""
-        from .session.person_key import NOT_MET
-
-        themes = self.context.person_key.met()
-        for letter in self.dead_letters:
-            event = letter.event if letter.reason == NOT_MET else None
-            if event is not None and event.theme in themes and self.accept(event):
-                # The writer may have made it a dead letter again already, for another reason.
-                now = self.dead_letters.read(letter.id)
-                if now is not None and now.reason == NOT_MET:
-                    self.dead_letters.forget(letter.id)
+        return self._readiness.reached.wait(timeout_s)
 
     def close(self, drain_s: float) -> None:
         """Write what is pending for at most `drain_s` seconds and release everything; the rest stays in the spool."""
         until = time.monotonic() + drain_s
-        self.writer.hurry()
+        self._hooks.hurry()
         wait(self._starting, min(drain_s, STARTING_S_MAX))
         left_s = max(0.0, until - time.monotonic())
         # While Postgres is known to be away, waiting for it only delays the person's prompt.
@@ -252,8 +261,12 @@ class Runtime:
 
     def abandon(self) -> None:
         """Start again in a forked child: files, sockets and threads belong to the parent."""
-        self._batches.sources.abandon()
-        self.database.abandon()
+        self._spool.abandon()
+        if self._imported:
+            self._batches.sources.abandon()
+            self.database.abandon()
+        for name in Runtime.__annotations__:
+            self.__dict__.pop(name, None)
         self.context.abandon()
         self.files.abandon()
         self._start()

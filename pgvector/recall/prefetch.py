@@ -6,19 +6,20 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cachetools import LRUCache
 
 from ..hosts.transcript import exchanges
 from ..model import Hit, Recall, RecallRequest, Scope, now
 from ..settings import Settings
-from ..store.queries import Kind
 from ..text.cleaning import without_recalled
-from . import render
 from .deadline import Deadline
 
-RecallCallable: TypeAlias = Callable[[Sequence[Kind], RecallRequest], Sequence[Recall]]
+if TYPE_CHECKING:
+    from ..store.queries import Kind
+
+RecallCallable: TypeAlias = "Callable[[Sequence[Kind], RecallRequest], Sequence[Recall]]"
 
 QUESTIONS_MAX = 6
 QUESTION_CHARS_MAX = 2000
@@ -82,6 +83,8 @@ class Prefetch:
 
         What was recalled for its messages is lost with them, because a summary has only what was said.
         """
+        from . import render
+
         settings = self._settings
         questions = [text for user, _ in exchanges(messages) if (text := without_recalled(user))]
         query = "\n".join(questions[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]

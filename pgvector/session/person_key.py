@@ -10,11 +10,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import BadEvent
 from ..files import append, read_matching, read_or_create
 from ..model import Event
+
+if TYPE_CHECKING:
+    from ..outbox.dead_letters import DeadLetters
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -83,6 +86,17 @@ class PersonKey:
             if not self._provisional or self._key == self._provisional:
                 return frozenset()
             return self._noted().intersection(self._makers)
+
+    def refile(self, letters: DeadLetters, accept: Callable[[Event], bool]) -> None:
+        """Accept dead letters whose person or room was met since. Other processes may do the same."""
+        themes = self.met()
+        for letter in letters:
+            event = letter.event if letter.reason == NOT_MET else None
+            if event is not None and event.theme in themes and accept(event):
+                # The writer may have made it a dead letter again already, for another reason.
+                now = letters.read(letter.id)
+                if now is not None and now.reason == NOT_MET:
+                    letters.forget(letter.id)
 
     def settle(self, agree: Callable[[str], str]) -> None:
         """Agree on the key with a database that answers; does nothing once that has succeeded.

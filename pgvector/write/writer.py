@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..background import HookGap
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Counters, Event
@@ -44,15 +45,16 @@ class AsyncWriter:
     SchemaNotApplied.
     """
 
-    def __init__(self, batches: BatchProcessor, embedder: Callable[..., Embedder | None]) -> None:
-        self._batches, self._embedder = batches, embedder
+    def __init__(
+        self, batches: BatchProcessor, embedder: Callable[..., Embedder | None], hooks: HookGap | None = None
+    ) -> None:
+        self._batches, self._embedder, self._hooks = batches, embedder, hooks or HookGap()
         self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._flushes = self._flush_goal = 0
-        self._log_at = self._called_at = 0.0
-        self._awaited = threading.Event()
+        self._log_at = 0.0
         self._woken = batches.woken
         self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
         self._maintenance = Maintenance(batches.database, self._settings)
@@ -89,7 +91,7 @@ class AsyncWriter:
         Its first work takes long, and would slow down the hooks that come next. So it begins when none has come for
         `START_GAP_S` seconds, or now when somebody waits for it (`awaited`).
         """
-        self._called_at = time.monotonic()
+        self._hooks.called()
         if awaited:
             self.hurry()
         self._woken.set()
@@ -166,14 +168,11 @@ class AsyncWriter:
 
     def hurry(self) -> None:
         """Begin now, also when hooks are coming."""
-        self._awaited.set()
+        self._hooks.hurry()
 
     def wait_for_start(self) -> None:
-        """Wait until no hook has come for `START_GAP_S` seconds, for at most `YIELD_S_MAX`, or somebody waits."""
-        until = time.monotonic() + YIELD_S_MAX
-        while (left_s := min(until, self._called_at + START_GAP_S) - time.monotonic()) > 0:
-            if self._awaited.wait(left_s):
-                return
+        """Wait until no hook has come for `START_GAP_S` seconds, or somebody waits."""
+        self._hooks.wait(START_GAP_S)
 
     def _run(self) -> None:
         pause_s = 0.0
@@ -270,7 +269,7 @@ class AsyncWriter:
         each of its system calls.
         """
         until = time.monotonic() + YIELD_S_MAX
-        while not self._hurried() and (now := time.monotonic()) < until and now < self._called_at + HOOK_GAP_S:
+        while not self._hurried() and (now := time.monotonic()) < until and now < self._hooks.called_at + HOOK_GAP_S:
             time.sleep(HOOK_GAP_S)
 
     def _pause(self, pause_s: float, flushes: int) -> None:
