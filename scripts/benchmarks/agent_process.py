@@ -8,13 +8,14 @@ the Python of the package under test and ends when stdin closes.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,8 @@ def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
     values = {"dsn": dsn, "embed_url": embed_url and f"{embed_url}/v1", **settings}
     os.environ.update({f"HERMES_PGVECTOR_{name.upper()}": str(value) for name, value in values.items()})
     os.environ["HERMES_HOME"] = home
+    # Hosts execute all modules of the plugin folder.
+    from hermes_memory_pgvector import cli, runtime  # noqa: F401
     from hermes_memory_pgvector.provider import PgvectorMemoryProvider
 
     return PgvectorMemoryProvider()
@@ -96,6 +99,33 @@ class Agent:
         """Begin the sessions that were prepared, or one; returns the usage."""
         self._sessions = [self._provider(f"session-{number}") for number in range(len(self._turns) or 1)]
         return self.usage()
+
+    def start(self, loaded: Sequence[str], question: str) -> dict[str, float]:
+        """Begin a session as a host does and ask a first question; returns the milliseconds of each call, and of CPU.
+
+        `loaded` names modules of the host that are imported before. As in a host, the question is asked on a thread of
+        its own. Memories that it waits for are not there.
+        """
+        for name in loaded:
+            importlib.import_module(name)
+        took: dict[str, float] = {}
+
+        def timed(name: str, call: Callable[[], Any]) -> Any:
+            began, cpu_began = time.perf_counter(), time.thread_time()
+            result = call()
+            took[f"{name}_cpu_ms"] = 1000 * (time.thread_time() - cpu_began)
+            took[f"{name}_ms"] = 1000 * (time.perf_counter() - began)
+            return result
+
+        provider = timed("load", lambda: self._make(**self._setup))
+        for name in ("is_available", "get_tool_schemas"):
+            timed(name, getattr(provider, name))
+        timed("initialize", lambda: self._initialize(provider, "session-0"))
+        timed("system_prompt_block", provider.system_prompt_block)
+        timed("on_turn_start", lambda: provider.on_turn_start(1, question))
+        asker = threading.Thread(target=provider.prefetch, args=[question], kwargs={"session_id": "session-0"})
+        timed("prefetch", lambda: (asker.start(), asker.join()))
+        return took
 
     def take_turn(self, question: str, answer: str) -> None:
         self._sessions[0].sync_turn(question, answer, session_id="session-0")
@@ -193,11 +223,14 @@ class Agent:
 
     def _provider(self, session: str, theme: str = "bench") -> Any:
         provider = self._make(**self._setup)
+        self._initialize(provider, session, theme)
+        return provider
+
+    def _initialize(self, provider: Any, session: str, theme: str = "bench") -> None:
         provider.initialize(
             session, hermes_home=self._setup["home"], platform="api_server", agent_context="primary",
             agent_identity="default", agent_workspace="hermes", gateway_session_key=theme,
         )  # fmt: skip
-        return provider
 
     def _send(self, number: int, took: list[int], per_s: float) -> None:
         hook = self._sessions[number].sync_turn

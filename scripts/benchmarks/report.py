@@ -63,6 +63,8 @@ def goals(results: Results) -> list[dict[str, Any]]:
         for name in (hook, f"{hook}_without_gateway"):
             want(f"{name}: first call, ms", "hooks", f"{name}_first_ms", "<=", 5)
             want(f"{name}: 99th percentile, µs", "hooks", f"{name}_p99_us", "<=", 500)
+    for call in ("is_available", "get_tool_schemas", "initialize", "system_prompt_block", "on_turn_start"):
+        want(f"start: {call}, ms", "start", f"{call}_ms", "<=", 5)
     for name in ("later", "from_start"):
         title = f"shutdown while the embedder hangs ({name.replace('_', ' ')}): rows only in the spool"
         want(title, "shutdown", f"{name}_rows_in_spool_only", "<=", 0)

@@ -15,6 +15,8 @@ from texts import turns
 ENTRY_CHARS = 150
 # A package that the host's package `gateway` imports, which cannot be imported without it.
 MISSING = ("yaml",)
+# What hermes-agent has imported when it makes a provider; it imports the packages that it shares with ours.
+HOST = ("run_agent",)
 
 
 def hooks(run: Run) -> Figures:
@@ -34,6 +36,17 @@ def hooks(run: Run) -> Figures:
                 found |= _named("on_memory_write_meanwhile", session.agent("change_entries", entries=entries))
         with run.session(entries=entries, **options) as session:
             found |= _named(f"on_memory_write{name}", session.agent("change_entries", entries=entries))
+    return found
+
+
+def start(run: Run) -> Figures:
+    """The calls of a host at the start of a session, in a process with the modules of a host and in a bare one."""
+    [(question, _)] = turns("start", 1)
+    found: Figures = {}
+    for name, loaded in {"": HOST, "_bare": ()}.items():
+        with run.environment.database(run.package) as dsn, run.environment.agents(run.package, dsn) as [agent]:
+            for call, ms in agent("start", loaded=loaded, question=question).items():
+                found[f"{call.removesuffix('_ms')}{name}_ms"] = ms
     return found
 
 
