@@ -179,10 +179,10 @@ class Settings(BaseModel):
     )
 
     theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
-        default_factory=dict, description="Other names of a theme, as {alias: theme}"
+        {}, description="Other names of a theme, as {alias: theme}"
     )
     allowed_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
-        default_factory=list, description="Themes that may be used; empty: any"
+        [], description="Themes that may be used; empty: any"
     )
     bench_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
         default_factory=lambda: ["bench-*", "hermes-bench*"],

@@ -16,7 +16,7 @@ ENTRY_CHARS = 150
 # A package that the host's package `gateway` imports, which cannot be imported without it.
 MISSING = ("yaml",)
 # What hermes-agent has imported when it makes a provider; it imports the packages that it shares with ours.
-HOST = ("run_agent",)
+HOST = ("run_agent", "openai")
 
 
 def hooks(run: Run) -> Figures:

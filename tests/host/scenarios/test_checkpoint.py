@@ -71,6 +71,27 @@ def test_nothing_is_compressed_without_a_checkpoint_and_the_chat_goes_on(
     assert "set spool_dir" in told
 
 
+@pytest.mark.main_host("b")
+def test_a_plugin_host_keeps_turns_recalls_and_makes_checkpoints(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    # The other host knows no isolation and ignores the setting.
+    hermes.set_up(compression={"checkpoint_required": True}, plugins={"isolation": "host"})
+    model.errand = SUMMARY
+    with hermes.chat() as chat:
+        for prompt in ASKED[:6]:
+            chat.ask(prompt)
+        chat.command("/compress")
+        assert len(model.seen) > len(model.requests), "the host asked for no summary"
+        chat.leave()
+    rows.wait(lambda rows: len(rows.turns()) == 12)
+    hermes.ask(ASKED[6])
+    assert ASKED[0] in "".join(model.requests[-1].recalled)
+    rows.wait(lambda rows: len(rows.turns()) == 14)
+    assert questions(rows) == Counter(ASKED)
+    assert hermes.complaints() == []
+
+
 @pytest.mark.parametrize("required", [None, False, True])
 def test_the_hook_raises_only_when_a_checkpoint_is_required(hermes: Hermes, rows: Rows, required: bool | None) -> None:
     said = [{"role": "user", "content": ASKED[0]}, {"role": "assistant", "content": "Of this bridge nothing is known."}]
