@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ pytestmark = one_server
 HOOK_CALLS = Path(rig.__file__).with_name("hook_calls.py")
 ASKED = [f"Tell me about the history of bridge number {number} over the river Aare" for number in range(7)]
 SUMMARY = "A summary: bridges over the Aare were discussed, and of none is anything known."
+
+
+def keepers(hermes: Hermes) -> set[str]:
+    """The command lines of the processes that have an outbox of this home open."""
+    spool, found = str(hermes.home / "pgvector" / "spool"), set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if str(link.readlink()).startswith(spool):
+                found.add((link.parents[1] / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 def questions(rows: Rows) -> Counter[str]:
@@ -46,10 +57,11 @@ def test_what_was_compressed_is_stored_once_though_the_process_was_killed(
 
 
 @pytest.mark.main_host("b")
+@pytest.mark.parametrize("isolation", ["in_process", "host"])
 def test_nothing_is_compressed_without_a_checkpoint_and_the_chat_goes_on(
-    hermes: Hermes, model: ModelEndpoint, rows: Rows
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, isolation: str
 ) -> None:
-    hermes.set_up(compression={"checkpoint_required": True})
+    hermes.set_up(compression={"checkpoint_required": True}, plugins={"isolation": isolation})
     hermes.set(spool_dir="/dev/null/spool")
     model.errand = SUMMARY
     with hermes.chat() as chat:
@@ -66,7 +78,10 @@ def test_nothing_is_compressed_without_a_checkpoint_and_the_chat_goes_on(
         return
     assert not compressed, "the host asked for a summary"
     assert kept
-    [told] = [line for line in hermes.complaints() if "checkpoint" in line]
+    # What a plugin host logs is in the log of the host as information.
+    lines = hermes.complaints() if isolation == "in_process" else hermes.logs().splitlines()
+    [told] = [line for line in dict.fromkeys(lines) if "no checkpoint before a compression" in line]
+    assert ("plugin host [" in told) == (isolation == "host")
     assert "cannot be written" in told
     assert "set spool_dir" in told
 
@@ -81,9 +96,11 @@ def test_a_plugin_host_keeps_turns_recalls_and_makes_checkpoints(
     with hermes.chat() as chat:
         for prompt in ASKED[:6]:
             chat.ask(prompt)
+        [keeper] = keepers(hermes)
+        assert ("plugin_host_child" in keeper) == (hermes.host == "b")
         chat.command("/compress")
         assert len(model.seen) > len(model.requests), "the host asked for no summary"
-        chat.leave()
+        # Leaving the terminal kills the host.
     rows.wait(lambda rows: len(rows.turns()) == 12)
     hermes.ask(ASKED[6])
     assert ASKED[0] in "".join(model.requests[-1].recalled)
