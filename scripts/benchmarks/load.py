@@ -42,8 +42,9 @@ THEMES = ("smaller", "medium", "sixth")
 SHAPES = ((1, 1), (1, 8), (8, 8))
 PROCESSES, MANY = 8, 64
 POOL_MAX = Settings.model_fields["pool_max"].default
-# The share of the rows that a restore leaves without words, and how long the healing may take to begin.
-UNWORDED_SHARE, BEGIN_S_MAX = 0.85, 60.0
+# The columns that a restore can leave empty, the share of such rows, and how long their healing may take to begin.
+LACKING = {"search": "words", "embedding": "vectors"}
+UNHEALED_SHARE, BEGIN_S_MAX = 0.85, 60.0
 BURST_TURNS = 300
 SETTINGS = {
     "ours": {"embed_model": "m", "embed_api": "openai", "heal_interval_s": 1},
@@ -126,12 +127,15 @@ def ambient(bench: Bench, subject: Subject) -> dict[str, Figures]:
 
 
 def healing(bench: Bench, subject: Subject) -> dict[str, Figures]:
-    """One caller while all processes run, before and after many rows without words were copied into the database."""
+    """One caller while all processes run, before and beside the healing of rows without words or without vectors."""
     idle = bench.ask(subject, "smaller", 1, 1)
-    with _without_words(subject.dsn):
-        beside = bench.ask(subject, "smaller", 1, 1)
-    beside["p50_share_of_idle_p50"] = beside["p50_ms"] / idle["p50_ms"]
-    return {"healing, before": idle, "healing, beside": beside}
+    found = {"healing, before": idle}
+    for column, what in LACKING.items():
+        with _without(column, subject.dsn):
+            beside = bench.ask(subject, "smaller", 1, 1)
+        beside["p50_share_of_idle_p50"] = beside["p50_ms"] / idle["p50_ms"]
+        found[f"healing, beside {what}"] = beside
+    return found
 
 
 PARTS: dict[str, Callable[[Bench, Subject], dict[str, Figures]]] = {
@@ -159,26 +163,26 @@ def _burst(subject: Subject) -> Iterator[None]:
 
 
 @contextmanager
-def _without_words(dsn: str) -> Iterator[None]:
-    """Rows that have no words, as a restore leaves them; the block begins when some were healed."""
-    share = "theme-without-words"
-    columns = "session_id, role, content, ts, embedding"
+def _without(column: str, dsn: str) -> Iterator[None]:
+    """Copies of rows that lack this column, as a restore leaves them; the block begins when some were healed."""
+    theme = f"theme-without-{column}"
+    columns = ", ".join(["session_id, role, content, ts", *(LACKING.keys() - {column})])
     _execute(
         dsn,
-        f"""insert into conversations (agent_identity, {columns}) select '{share}', {columns} from conversations
-        limit (select {UNWORDED_SHARE} * count(*) from conversations)""",
+        f"""insert into conversations (agent_identity, {columns}) select '{theme}', {columns} from conversations
+        limit (select {UNHEALED_SHARE} * count(*) from conversations)""",
     )
     began = time.monotonic()
     try:
-        while not _exists(dsn, f"agent_identity = '{share}' and search is not null"):
+        while not _exists(dsn, f"agent_identity = '{theme}' and {column} is not null"):
             if time.monotonic() > began + BEGIN_S_MAX:
-                raise SystemExit(f"no row got its words within {BEGIN_S_MAX:g} s")
+                raise SystemExit(f"no row got its {LACKING[column]} within {BEGIN_S_MAX:g} s")
             time.sleep(0.2)
         yield
-        if not _exists(dsn, f"agent_identity = '{share}' and search is null"):
-            log("all rows had their words before the measurement ended: raise --rows or lower --seconds")
+        if not _exists(dsn, f"agent_identity = '{theme}' and {column} is null"):
+            log(f"all rows had their {LACKING[column]} before the measurement ended: raise --rows or lower --seconds")
     finally:
-        _execute(dsn, f"delete from conversations where agent_identity = '{share}'")
+        _execute(dsn, f"delete from conversations where agent_identity = '{theme}'")
         _execute(dsn, "vacuum conversations")
 
 
