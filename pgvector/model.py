@@ -42,11 +42,26 @@ class Add(_Accepted):
     """An entry was added to MEMORY.md (`memory`) or USER.md (`user`).
 
     `from_file` marks an entry found by reading the file: it is stored unless a theme of the home has it already.
+    `supersedes` is the id of an entry of the theme whose place it takes, 0 for none. `expires` is a time in ISO 8601 or
+    `never`. An empty one, and `tags` of None, keep what the superseded or the equal entry has.
     """
 
     target: Target
     content: str
     from_file: bool = False
+    supersedes: int = 0
+    expires: str = ""
+    tags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update(_Accepted):
+    """An entry of the theme, known by its id, gets another text. `expires` and `tags` as in `Add`."""
+
+    entry_id: int
+    content: str
+    expires: str = ""
+    tags: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +136,7 @@ class Delegated(_Accepted):
     child_session_id: str = ""
 
 
-Event: TypeAlias = Add | Replace | Remove | TurnTaken | SessionEnded | Withdrawn | Delegated
+Event: TypeAlias = Add | Update | Replace | Remove | TurnTaken | SessionEnded | Withdrawn | Delegated
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +146,8 @@ class Scope:
     `themes` is None for `own` and all themes that do not match the pattern `hidden`; an empty pattern means reserved
     names. `session_id` limits the scope to one session. `without_session` leaves out a session, or its turns from
     `without_since` on. Rows from `since` on and before `until` are in scope; times have a time zone. `role` limits
-    turns to one side, `target` entries to one file.
+    turns to one side, `target` entries to one file. `tags` limits entries to those with one of these, or with all of
+    them, and turns to the sessions in which such an entry was remembered.
     """
 
     own: str
@@ -144,6 +160,8 @@ class Scope:
     until: datetime | None = None
     role: str = ""
     target: str = ""
+    tags: tuple[str, ...] = ()
+    all_tags: bool = False
 
     @property
     def cuts_sessions(self) -> bool:
@@ -191,7 +209,7 @@ class Hit:
     cosine of the vectors of question and row, None when either has none. `words` is the BM25 score of the row, and
     `matched` are the words of the question in it, the rarest first. `target` is set for entries, `role` and
     `session_id` for turns. `said` counts the found rows with the same text. `context` are the turns around the hit, in
-    order, when they were asked for.
+    order, when they were asked for. `tags` and `expires_at` are set for entries that have them.
     """
 
     id: int
@@ -208,6 +226,8 @@ class Hit:
     metadata: Metadata = field(default_factory=dict)
     said: int = 1
     context: tuple[Hit, ...] = ()
+    tags: tuple[str, ...] = ()
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

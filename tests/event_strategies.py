@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from hermes_memory_pgvector.model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Update, Withdrawn
 
 
 def paired(text: str) -> str:
@@ -35,8 +35,14 @@ accepted: dict[str, Any] = {
 targets = st.sampled_from(["memory", "user"])
 old: dict[str, Any] = {"previous": texts, "old_text": texts, "surviving": st.lists(texts, max_size=3).map(tuple)}
 pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
+labels: dict[str, Any] = {
+    "expires": st.sampled_from(["", "never"]) | times.map(lambda at: at.isoformat()) | texts,
+    "tags": st.none() | st.lists(texts, max_size=3).map(tuple),
+}
 events = st.one_of(
     st.builds(Add, target=targets, content=texts_also_huge, from_file=st.booleans(), **accepted),
+    st.builds(Add, target=targets, content=texts, supersedes=st.integers(0, 9), **labels, **accepted),
+    st.builds(Update, entry_id=st.integers(1, 9), content=texts_also_huge, **labels, **accepted),
     st.builds(Replace, target=targets, content=texts, **old, **accepted),
     st.builds(Remove, target=targets, **old, **accepted),
     st.builds(TurnTaken, user=texts_also_huge, assistant=texts, parent_session_id=texts, **accepted),

@@ -26,6 +26,8 @@ HITS = st.lists(
         role=st.sampled_from(["user", "assistant"]),
         session_id=st.text(max_size=30),
         said=st.integers(1, 12),
+        tags=st.lists(NASTY.map(lambda text: text[:64]), max_size=16).map(tuple),
+        expires_at=st.none() | st.just(AT),
         matched=st.lists(NASTY, max_size=3).map(tuple),
         context=st.lists(st.builds(hit, NASTY.map(lambda text: text * 9), role=NASTY), max_size=4).map(tuple),
     ),

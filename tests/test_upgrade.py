@@ -103,9 +103,9 @@ def test_a_database_of_2_0_0_is_used_as_it_is(
             for what in ("unembedded", "unworded"):
                 connection.execute(f"drop index {table}_{what}".encode())
     assert theirs == ours[:8]
-    assert LATEST == 9
+    assert LATEST == 10
     settings = Settings(dsn=dsn, embed_url=endpoint.url, embed_model="test", batch_linger_s=0)
-    assert migrate(dsn, dimensions=8) == ["009_newest_first"]
+    assert migrate(dsn, dimensions=8) == ["009_newest_first", "010_corrections"]
     runtime = Runtime(settings, tmp_path / "home")
     try:
         assert runtime.wait_ready(10)

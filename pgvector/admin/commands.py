@@ -78,6 +78,9 @@ def _add_search(commands: Commands) -> None:
     search.add_argument("--session", default="", metavar="ID", help="the session of scope `session`")
     kinds = ("memory", "turns", "both")
     search.add_argument("--kind", choices=kinds, default="both", help="what to search (default both)")
+    text = "only entries with this tag, or turns of sessions in which one was remembered; give it again for others"
+    search.add_argument("--tag", action="append", default=[], metavar="TAG", help=text)
+    search.add_argument("--all-tags", action="store_true", help="only those with all of the tags, not with any of them")
     side = search.add_mutually_exclusive_group()  # only entries have a target, only turns have a role
     side.add_argument("--target", choices=("memory", "user"), help=TARGET_HELP)
     side.add_argument("--role", choices=("user", "assistant"), default="", help="only turns of this side")
@@ -133,6 +136,12 @@ def _add_history(commands: Commands) -> None:
     history.add_argument("--target", choices=("memory", "user"), default="", help=TARGET_HELP)
     history.add_argument("--limit", type=_number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
     history.add_argument("--since", metavar="TIME", help=f"only changes after {TIME_HELP}")
+    text = "change the text of an entry in $VISUAL or $EDITOR"
+    edit = _add(commands, "edit", text, "edit:edit")
+    edit.add_argument("id", type=_number(1), metavar="ID", help="its id, as `search` shows it")
+    edit.add_argument(
+        "--theme", default="", metavar="T", help="its theme (default: that of the only entry with the id)"
+    )
     undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
     undo.add_argument("id", type=_number(1), metavar="ID", help="its number in the history")
 

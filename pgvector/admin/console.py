@@ -19,10 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import PgvectorError, SettingsError
+from ..text.sanitize import safe_line
 from ..version import __version__
 
 PIPED_COLUMNS = 160
 ANSWERS_MAX = 100
+TAGS_CHARS_MAX = 200
 
 Cell: TypeAlias = str | int | Text | None
 
@@ -164,6 +166,12 @@ def counted(number: int, one: str, many: str = "") -> str:
 def local_time(at: datetime | None) -> str:
     """A time in the time zone of this machine; empty for None."""
     return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else ""
+
+
+def labels(tags: Sequence[str], expires_at: datetime | None) -> str:
+    """The tags and the expiry of an entry, to be added to a line about it; empty when it has none."""
+    shown = f", tags {safe_line(' '.join(tags), TAGS_CHARS_MAX)}" if tags else ""
+    return shown + (f", expires {local_time(expires_at)}" if expires_at else "")
 
 
 def age(at: datetime | None) -> str:

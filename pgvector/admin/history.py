@@ -9,14 +9,16 @@ from pathlib import Path
 from rich.text import Text
 
 from ..errors import BadArgument, Refused
+from ..model import now
 from ..session.themes import aliased
 from ..settings import load
 from ..store.connection.database import Connection
-from ..store.entries import Past, entry_with, past_entries, restore
+from ..store.entries import entry_with
+from ..store.history import Past, past_entries, take_back
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
-from .console import Cell, Console, local_time, rows_table
+from .console import Cell, Console, labels, local_time, rows_table
 from .database import connection
 
 TEXT_CHARS_MAX = 300
@@ -40,21 +42,25 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Restore the entry with this number in the history. Raises Refused when its theme has the same entry now."""
-    with connection(home) as writing:
+    with connection(home) as writing, writing.transaction():
         found = past_entries(writing, 1, number=args.id)
         if not found:
             raise BadArgument(f"the history has no entry {args.id}; see: hermes-pgvector history")
         entry = found[0]
-        restored = restore(writing, entry)
+        restored, replaced = take_back(writing, entry)
         if restored is None:
             existing = _row(writing, entry, entry.content)
             raise Refused(f"theme {entry.theme} has this entry already, as row {existing} of {entry.target}")
-        replacement = _row(writing, entry, entry.replaced_by) if entry.replaced_by else None
-    console.data({"restored": restored, "beside": replacement, "entry": asdict(entry)})
+        beside = _row(writing, entry, entry.replaced_by) if entry.replaced_by and replaced is None else None
+    console.data({"restored": restored, "beside": beside, "replaced": replaced, "entry": asdict(entry)})
     console.show(f"restored in theme {entry.theme}, {entry.target}, as row {restored}:")
     console.show(safe_line(entry.content, TEXT_CHARS_MAX))
-    if replacement is not None:
-        console.say(f"the entry that replaced it stays, as row {replacement}")
+    if replaced is not None:
+        console.show(f"in place of: {safe_line(replaced, TEXT_CHARS_MAX)}")
+    if beside is not None:
+        console.say(f"the entry that replaced it stays, as row {beside}")
+    if entry.expires_at is not None and entry.expires_at <= now():
+        console.say(f"its expiry, {local_time(entry.expires_at)}, is over: it does not expire any more")
     console.say("agents recall the entry; MEMORY.md and USER.md are unchanged")
     return 0
 
@@ -72,7 +78,11 @@ def _row(reading: Connection, entry: Past, content: str) -> int | None:
 def _described(entry: Past) -> Text:
     session = f", session {safe_line(entry.session_id, 36)}" if entry.session_id else ""
     text = Text.assemble(
-        (f"{safe_line(entry.theme, 40)}, {entry.target}, of {local_time(entry.updated_at)}{session}\n", "dim"),
+        (
+            f"{safe_line(entry.theme, 40)}, {entry.target}, of {local_time(entry.updated_at)}{session}"
+            f"{labels(entry.tags, entry.expires_at)}\n",
+            "dim",
+        ),
         safe_line(entry.content, TEXT_CHARS_MAX),
     )
     if entry.replaced_by is not None:

@@ -18,8 +18,9 @@ from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line
+from ..text.tags import normalised as normalised_tags
 from ..text.theme_names import DEFAULT_THEME, normalise
-from .console import Cell, Console, counted, local_time, rows_table
+from .console import Cell, Console, counted, labels, local_time, rows_table
 from .database import running, start_server, wait_ready
 
 BUDGET_S_MIN = 10.0
@@ -36,12 +37,13 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     since = times.since(args.since, "--since", zone=None)
     until = times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")
+    tags = normalised_tags(args.tag, "--tag")
     # Only entries have a target, only turns have a role.
     wanted = "memory" if args.target else "turns" if args.role else args.kind
     _check(args, wanted, theme, settings)
     start_server(Database(settings, home))
     with running(settings, home) as runtime:
-        scope = runtime.scope(theme, args.scope, args.session)
+        scope = replace(runtime.scope(theme, args.scope, args.session), tags=tags, all_tags=args.all_tags)
         request = RecallRequest(
             query=args.query,
             scope=replace(scope, since=since, until=until, role=args.role, target=args.target or ""),
@@ -93,8 +95,10 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
 
 
 def _described(hit: Hit, explain: bool) -> Text:
-    source = hit.target or f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
-    why = f", said {hit.said} times" if hit.said > 1 else ""
+    source = (
+        f"{hit.target} {hit.id}" if hit.target else f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
+    )
+    why = (f", said {hit.said} times" if hit.said > 1 else "") + labels(hit.tags, hit.expires_at)
     if explain:
         similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
         words = f"BM25 {hit.words:.2f} ({safe_line(' '.join(hit.matched), 80)})" if hit.matched else "no words"

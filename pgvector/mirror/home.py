@@ -9,13 +9,19 @@ import re
 import socket
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from ..errors import SettingsError
 from ..files import read, read_matching, read_or_create
 from ..hosts.environment import scrubber
 from ..model import Target
+from ..settings import files_in_use
 from .entries import parse
 from .snapshot import Known, Snapshot, locked
+
+if TYPE_CHECKING:
+    from ..store.entries import Entry
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -67,6 +73,16 @@ class Home:
             reason = type(error).__name__
             log.warning("%s cannot be read (%s); nothing is removed because of it", FILES[target], reason)
             return None
+
+    def file_of(self, entry: Entry) -> str:
+        """The name of the file in which a stored entry stands; empty when in none, or the host uses none."""
+        target: Target = "user" if entry.target == "user" else "memory"
+        try:
+            used = files_in_use(self.path)[target]
+        except SettingsError:
+            used = True
+        held = used and entry.home == self.id and entry.content in (self.entries(target) or ())
+        return FILES[target] if held else ""
 
     def _read_or_make_id(self) -> str:
         path = self.state / "home_id"

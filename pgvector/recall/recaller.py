@@ -238,6 +238,7 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
             role=row.role, session_id=row.session_id, metadata=row.metadata or {}, said=said, score=scores[key],
             similarity=None if isnan(similarity) else similarity, words=-sum([score for score, _ in words]),
             matched=tuple([word for _, word in words]), context=around.get(key, ()),
+            tags=tuple(row.tags or ()), expires_at=row.expires_at and row.expires_at.astimezone(UTC),
         )  # fmt: skip
         hits.append(hit)
     return tuple(hits)

@@ -12,6 +12,7 @@ from ..text.sanitize import cut_at_word, safe_line
 
 HIT_CHARS_MIN = 60
 REASONS_CHARS_MAX = 200
+TAGS_CHARS_MAX = 100
 
 # Words of a question that mark a passage: longer ASCII words, pairs of other letters.
 _QUERY_WORD = re.compile(r"[A-Za-z0-9_]+|[^\W\x00-\x7f]{2}")
@@ -79,7 +80,9 @@ def _provenance(hit: Hit, *, with_theme: bool) -> str:
         what += f" in session {session if len(session) <= 9 else session[:8] + '…'}"
     theme = f", theme {safe_line(hit.theme, 60)}" if with_theme else ""
     said = f", said {hit.said} times" if hit.said > 1 else ""
-    return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}{said}"
+    tags = f", tags {safe_line(' '.join(hit.tags), TAGS_CHARS_MAX)}" if hit.tags else ""
+    expires = f", expires {times.utc(hit.expires_at):%Y-%m-%d}" if hit.expires_at else ""
+    return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}{said}{tags}{expires}"
 
 
 def even_shares(frames: Sequence[int], lengths: Sequence[int], room: int) -> list[int]:

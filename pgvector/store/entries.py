@@ -1,29 +1,33 @@
-"""Memory entries and their history: listed, looked up, changed by events, deleted, restored."""
+"""Memory entries: listed, looked up, changed by events, deleted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from psycopg.rows import DictRow
 
 from pgvector import HalfVector
 
-from ..model import Add, Metadata, Remove, Replace
+from ..errors import BadEvent
+from ..model import Add, Metadata, Remove, Replace, Update
 from ..text import tokenizer
+from ..text.times import NEVER
 from .connection.database import Connection
 from .queries import QUERIES
 
+Change: TypeAlias = Add | Update | Replace | Remove
+REPLACES_MAX = 100
 # What the history says about the rows that an event deletes.
-_HOW = {Add: "moved", Replace: "replaced", Remove: "removed"}
+_HOW = {Add: "moved", Update: "replaced", Replace: "replaced", Remove: "removed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of memory_entries. `home` is empty when the entry is in the file of no home."""
+    """A row of memory_entries. `home` is empty when the entry is in the file of no home, `tags` when it has none."""
 
     theme: str
     id: int
@@ -33,28 +37,22 @@ class Entry:
     created_at: datetime
     updated_at: datetime
     metadata: Metadata
-
-
-@dataclass(frozen=True, slots=True)
-class Past(Entry):
-    """An entry as it was until `gone_at`; `id` is that in the history.
-
-    `how` is replaced, removed, edited (in place) or moved (to another theme). `session_id` is empty when no agent
-    changed it.
-    """
-
-    entry_id: int
-    gone_at: datetime
-    how: str
-    session_id: str
-    replaced_by: str | None
+    tags: Sequence[str]
+    expires_at: datetime | None
 
 
 def newest(
-    connection: Connection, theme: str, limit: int, *, target: str = "", before: int | None = None
+    connection: Connection,
+    theme: str,
+    limit: int,
+    *,
+    target: str = "",
+    before: int | None = None,
+    tags: Sequence[str] = (),
 ) -> list[Entry]:
-    """The `limit` entries with the highest ids, highest first; of one target, or with ids below `before` only."""
-    parameters = {"theme": theme, "target": target, "before": before, "limit": limit}
+    """The `limit` entries with the highest ids, highest first; of one target, with ids below `before`, or with one of
+    `tags` only."""
+    parameters = {"theme": theme, "target": target, "before": before, "tags": list(tags) or None, "limit": limit}
     return [Entry(**row) for row in connection.execute(QUERIES["list_entries"], parameters)]
 
 
@@ -71,35 +69,121 @@ def entry_with(connection: Connection, theme: str, target: str, content: str) ->
     return Entry(**row) if row else None
 
 
-def apply(connection: Connection, event: Add | Replace | Remove, vector: HalfVector | None) -> None:
-    """Apply a change that the ledger does not have yet, in the caller's transaction."""
-    # Each statement takes the fields that it names.
-    values = {
-        **asdict(event), "metadata": json.dumps(dict(event.metadata)), "embedding": vector, "how": _HOW[type(event)],
-        "replaced_by": event.content if isinstance(event, Replace) else None,
-    }  # fmt: skip
+def with_id(connection: Connection, theme: str, number: int) -> Entry | None:
+    """The entry of a theme with this id, or else the one that has replaced it, whose id differs; None without one."""
+    row = connection.execute(QUERIES["entry_with_id"], {"theme": theme, "id": number}).fetchone()
+    return Entry(**row) if row else None
+
+
+def themes_with_id(connection: Connection, number: int) -> list[str]:
+    """The themes that have an entry with this id: one, unless rows were copied by hand."""
+    return [row["theme"] for row in connection.execute(QUERIES["themes_with_id"], {"id": number})]
+
+
+def apply(connection: Connection, event: Change, vector: HalfVector | None) -> None:
+    """Apply a change that the ledger does not have yet, in the caller's transaction.
+
+    Raises BadEvent for an update of an entry that is gone.
+    """
+    values = _values_of(event, vector)
     match event:
+        case Update():
+            if not _correct(connection, event, event.entry_id, values):
+                number = event.entry_id
+                raise BadEvent(f"theme {event.theme} has no entry {number} any more, so its new text is not stored")
+        case Add(supersedes=number) if number and _correct(connection, event, number, values):
+            pass
         case Add():
             if event.metadata.get("origin") == "remember":
                 # An entry that the agent asks to remember is kept when its line is removed from the file.
-                connection.execute(QUERIES["detach_entry"], values)
+                _detach(connection, values)
             elif not event.from_file:
                 moved = connection.execute(QUERIES["delete_entry_of_other_themes"], values).fetchall()
                 _complete_history(connection, moved, values)
-            _add(connection, {**values, "created_at": event.at})
+            _add(connection, values)
         case Replace():
-            kept = _remove(connection, event, values) or {"created_at": event.at}
-            _add(connection, {**values, **kept, "from_file": False})
+            kept = _remove(connection, event, values) or {}
+            _add(connection, {**values, **kept})
         case Remove():
             _remove(connection, event, values)
 
 
+def _values_of(event: Change, vector: HalfVector | None) -> dict[str, Any]:
+    """The named parameters of an event, for all statements: each takes those that it names."""
+    expires, tags = getattr(event, "expires", ""), getattr(event, "tags", None)
+    return {
+        "from_file": False, "created_at": event.at, **asdict(event),
+        "tags": None if tags is None else list(tags), "replaces": None,
+        "metadata": json.dumps(dict(event.metadata)), "embedding": vector, "how": _HOW[type(event)],
+        "expiry_given": bool(expires), "expires_at": None if expires in ("", NEVER) else expires,
+        "replaced_by": event.content if isinstance(event, Replace) else None,
+    }  # fmt: skip
+
+
+def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Keep the entry with this text, if there is one, when a file loses it; it gets the expiry and tags that are given.
+
+    An entry that has expired gets no expiry unless one is given.
+    """
+    connection.execute(QUERIES["detach_entry"], values)
+
+
 def _add(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Insert an entry, unless it is there or was removed later."""
     connection.execute(QUERIES["add_entry"], {**values, "words": tokenizer.document(values["content"])})
 
 
+def _correct(connection: Connection, event: Add | Update, number: int, values: Mapping[str, Any]) -> bool:
+    """Put a new text in the place of the entry with this id; False when there is none to be replaced by the event.
+
+    The new row has an id of its own, so that a vector which is on its way for the old text never gets to it. Its
+    `replaces` are the ids before it, so that a correction which is stored later finds it by any of them. When a later
+    correction is stored already, that one stays: an addition is then stored beside it, and the text of an update goes
+    into the history.
+    """
+    old = to_replace(connection, event.theme, number)
+    if old is None:
+        return False
+    if old["id"] != number and old["updated_at"] > event.at:
+        if isinstance(event, Update):
+            late = {"id": number, "target": old["target"], "replaced_by": old["content"]}
+            connection.execute(QUERIES["add_history"], {**values, **late})
+        return isinstance(event, Update)
+    new = {**values, **_kept(event, old)}
+    delete(connection, event.theme, old["id"], session_id=event.session_id, at=event.at, replaced_by=event.content)
+    # Another entry may have this text already.
+    _detach(connection, {**values, "target": new["target"]})
+    _add(connection, new)
+    return True
+
+
+def to_replace(connection: Connection, theme: str, number: int) -> DictRow | None:
+    """The row of a theme with this id, or else the one that has replaced it, locked; None when there is neither."""
+    return connection.execute(QUERIES["entry_to_replace"], {"theme": theme, "id": number}).fetchone()
+
+
+def successor_ids(old: DictRow) -> list[int]:
+    """The ids that the row in the place of `old` replaces, the last one first."""
+    return [old["id"], *(old["replaces"] or ())][:REPLACES_MAX]
+
+
+def _kept(event: Add | Update, old: DictRow) -> dict[str, Any]:
+    """The parameters of a new row that depend on the one before it."""
+    kept: dict[str, Any] = {"replaces": successor_ids(old), "home": ""}
+    if isinstance(event, Update):
+        metadata = {**event.metadata, **old["metadata"], "origin": "remember"}
+        kept |= {"target": old["target"], "created_at": old["created_at"], "metadata": json.dumps(metadata)}
+    else:
+        kept["target"] = event.target
+    if event.tags is None:
+        kept["tags"] = old["tags"]
+    if not event.expires:
+        kept["expires_at"] = old["expires_at"]
+    return kept
+
+
 def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> DictRow | None:
-    """Delete the row of the old entry; returns its theme, id and creation time, or None when there is none.
+    """Delete the row of the old entry; returns its theme, id, creation time, tags and expiry, or None without one.
 
     A tombstone keeps older adds of its home from storing it again: the processes of a home are not in step.
     """
@@ -134,12 +218,17 @@ def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[st
     return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
 
 
-def delete(connection: Connection, theme: str, number: int, *, session_id: str, at: datetime) -> Entry | None:
+def delete(
+    connection: Connection, theme: str, number: int, *, session_id: str, at: datetime, replaced_by: str | None = None
+) -> Entry | None:
     """Delete an entry in the caller's transaction and return it; None when the theme has no such id.
 
-    The history keeps it, with the session and the time that are given.
+    The history keeps it, with the session, the time and the new text that are given.
     """
-    values = {"theme": theme, "id": number, "session_id": session_id, "at": at, "how": "removed", "replaced_by": None}
+    how = "removed" if replaced_by is None else "replaced"
+    values = {
+        "theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by
+    }  # fmt: skip
     row = connection.execute(QUERIES["delete_entry"], values).fetchone()
     if row is None:
         return None
@@ -151,35 +240,6 @@ def _complete_history(connection: Connection, deleted: Iterable[DictRow], values
     """Add how, when and by which session rows were deleted to the history rows that a trigger has just inserted."""
     for row in deleted:
         connection.execute(QUERIES["complete_history"], {**values, "theme": row["theme"], "id": row["id"]})
-
-
-def past_entries(
-    connection: Connection,
-    limit: int,
-    *,
-    theme: str = "",
-    target: str = "",
-    since: datetime | None = None,
-    number: int | None = None,
-) -> list[Past]:
-    """Up to `limit` past entries, the last change first; narrowed to a theme, a target, a time or an id."""
-    parameters = {"theme": theme, "target": target, "since": since, "id": number, "limit": limit}
-    return [Past(**row) for row in connection.execute(QUERIES["list_history"], parameters)]
-
-
-def restore(connection: Connection, entry: Past) -> int | None:
-    """Insert a past entry into its theme again; returns its new id, or None when the theme has this content already.
-
-    It keeps its creation time. It gets its vector from a running agent, or from `backfill`.
-    """
-    metadata = dict(entry.metadata)
-    if metadata.get("origin") != "remember":
-        # It may be in no file, so a change of a file means it only by its whole text.
-        metadata["origin"] = "undo"
-    words = tokenizer.document(entry.content)
-    parameters = {"theme": entry.theme, "id": entry.id, "words": words, "metadata": json.dumps(metadata)}
-    row = connection.execute(QUERIES["restore_entry"], parameters).fetchone()
-    return int(row["id"]) if row else None
 
 
 def erase(connection: Connection, theme: str, content: str) -> None:

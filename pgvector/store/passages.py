@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Vector, Withdrawn
+from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Update, Vector, Withdrawn
 from ..settings import Settings
 from ..text.chunking import chunks
 
@@ -60,6 +60,8 @@ def prepare(event: Event, answers: str = "") -> PreparedEvent:
     match event:
         case Add() | Replace():
             return PreparedEvent(event, (Passage(event.target, event.content),))
+        case Update():
+            return PreparedEvent(event, (Passage("", event.content),))
         case TurnTaken():
             return PreparedEvent(event, _exchange(event.user, event.assistant, answers))
         case Delegated():

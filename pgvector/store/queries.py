@@ -3,8 +3,8 @@
 A file of `sql/each/` is a template: it becomes one statement for each kind of rows, whose name replaces `kind` in the
 name of the file. In its text `$table`, `$pieces`, `$time`, `$session` and `$kind` are those of the kind. Other names
 after `$` are files of `sql/parts/`, the text that several statements share: above all `$scope`, the themes that a
-recall may see, and `$narrow`, the further conditions of a question. `$held` depends on how many words the question has;
-`for_words` fills it in.
+recall may see, and `$narrow`, the further conditions of a question, which name parts themselves; a count takes
+`$counted` instead. `$held` depends on how many words the question has; `for_words` fills it in.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 def _load() -> dict[str, LiteralString]:
     statements, templates, parts = _texts(FOLDER), _texts(FOLDER / "each"), _texts(FOLDER / "parts")
     for kind, names in KINDS.items():
-        values = {**parts, **names, "kind": kind, "narrow": parts[f"narrow_{kind}"], "held": "$held"}
+        narrow = Template(parts[f"narrow_{kind}"])
+        # A count may have rows that have expired: then it reads an index only.
+        conditions = {"narrow": narrow.substitute(parts), "counted": narrow.substitute({**parts, "live": "true"})}
+        values = {**parts, **names, "kind": kind, **conditions, "held": "$held"}
         for name, text in templates.items():
             statements[name.replace("kind", kind)] = Template(text).substitute(values)
     # The files are part of the package, so their text is as trustworthy as a literal in the code.

@@ -29,7 +29,7 @@ NEAREST_OF_ALL_ROWS = 1500
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The rows of a scope, counted up to a bound.
+    """The rows of a scope, counted up to a bound, with those that have expired since the last upkeep.
 
     `own_index` is whether the scope is one theme that has a graph index of its own, `pieces` whether its themes have
     texts that are matched in chunks because they are long.
@@ -88,7 +88,7 @@ class RelatedRows(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row that may become a hit; its time is in the zone of the server. `metadata` is None when it is empty."""
+    """A row that may become a hit; its times are in the zone of the server. `metadata` is None when it is empty."""
 
     theme: str
     id: int
@@ -98,10 +98,13 @@ class Row(NamedTuple):
     role: str
     session_id: str
     target: str
+    tags: Sequence[str] | None = None
+    expires_at: datetime | None = None
 
 
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """The named parameters that every statement about the rows of a scope takes."""
+    tags = _array(scope.tags) if scope.tags else None
     return {
         "themes": None if scope.themes is None else _array(scope.themes),
         "own": scope.own,
@@ -113,6 +116,10 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
         "since": scope.since,
         "until": scope.until,
         "role": scope.role,
+        "any_tags": None if scope.all_tags else tags,
+        "all_tags": tags if scope.all_tags else None,
+        # In the index of tags the theme of a row is one of them.
+        "tag_themes": None if tags is None or scope.themes is None else _array(f"@{theme}" for theme in scope.themes),
     }
 
 

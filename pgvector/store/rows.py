@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from ..model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from ..model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Update, Withdrawn
 from ..text import tokenizer
 from . import entries, out_of_order
 from .connection.database import Connection, half
@@ -73,15 +73,15 @@ def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, prepared, event)
-        case Add() | Replace() | Remove():
+        case Add() | Update() | Replace() | Remove():
             connection.execute(QUERIES["lock_home"], {"home": event.home})
     logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:
         return 0
+    vector = half(prepared.passages[0].vector) if prepared.passages else None
     match event:
-        case Add() | Replace() | Remove():
-            vector = prepared.passages[0].vector if prepared.passages else None
-            entries.apply(connection, event, half(vector))
+        case Add() | Update() | Replace() | Remove():
+            entries.apply(connection, event, vector)
         case Withdrawn():
             out_of_order.withdraw(connection, event)
     return 1

@@ -185,6 +185,11 @@ def prune_events(connection: Connection, days: int) -> int:
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount
 
 
+def prune_expired(connection: Connection) -> int:
+    """Delete up to 10,000 entries that have expired; the history keeps them. Returns how many."""
+    return connection.execute(QUERIES["prune_expired"]).rowcount
+
+
 def prune_history(connection: Connection, days: int) -> int:
     """Delete up to 10,000 past entries that are older than `days` days; returns how many."""
     return connection.execute(QUERIES["prune_history"], {"days": days}).rowcount

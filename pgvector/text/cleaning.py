@@ -17,6 +17,7 @@ _FENCE = re.compile(r"<\s{0,9}(/?)\s{0,9}memory-context\s{0,9}>", re.IGNORECASE)
 NORMALIZED_CHARS_MAX = 1000
 # Characters compose across no space. A thousand characters without a space are cut where they end.
 _SLICE = re.compile(rf".{{1,{NORMALIZED_CHARS_MAX}}}(?!\S)|.{{1,{NORMALIZED_CHARS_MAX}}}", re.DOTALL)
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _CUT_MARK = "… [cut: {} characters more]"
 
 
@@ -38,6 +39,20 @@ def compatible(text: str) -> str:
     if len(text) <= NORMALIZED_CHARS_MAX:
         return unicodedata.normalize("NFKC", text)
     return "".join(unicodedata.normalize("NFKC", found) for found in _SLICE.findall(text))
+
+
+def label(text: str) -> str:
+    """A name in its normal form: NFKC, case-folded, no hidden characters, `-` for white space. Idempotent."""
+    previous = None
+    # Case folding can undo NFKC. A second round is enough for all but contrived names.
+    for _ in range(4):
+        if text == previous:
+            break
+        previous = text
+        folded = compatible(compatible(text).casefold())
+        seen = (c for c in folded if c.isspace() or unicodedata.category(c) not in _HIDDEN)
+        text = "-".join("".join(seen).split())
+    return text
 
 
 def cut(text: str, max_chars: int) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Collection
 
-from .cleaning import compatible
+from .cleaning import label
 
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
@@ -16,7 +15,6 @@ RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
 # Most names are in their normal form already, and hooks normalise the same ones again and again.
 _NORMAL = re.compile(rf"[!-@\[-~]{{1,{THEME_CHARS_MAX}}}")
 _RESERVED = re.compile(RESERVED_PATTERN)
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 def normalise(name: str) -> str:
@@ -26,15 +24,7 @@ def normalise(name: str) -> str:
     """
     if _NORMAL.fullmatch(name):
         return name
-    previous = None
-    # Case folding can undo NFKC. A second round is enough for all but contrived names.
-    for _ in range(4):
-        if name == previous:
-            break
-        previous = name
-        folded = compatible(compatible(name).casefold())
-        seen = (c for c in folded if c.isspace() or unicodedata.category(c) not in _HIDDEN)
-        name = "-".join("".join(seen).split())
+    name = label(name)
     if len(name) > THEME_CHARS_MAX:
         tail = hashlib.sha256(name.encode()).hexdigest()[:16]
         name = f"{name[: THEME_CHARS_MAX - 17]}-{tail}"

@@ -9,6 +9,17 @@ from ..errors import BadArgument
 
 _AGE = re.compile(r"([0-9]{1,5})([mhd])")
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+NEVER = "never"
+EXPIRY_MIN, EXPIRY_MAX = timedelta(minutes=1), timedelta(days=3660)
+_SPAN = re.compile(r"([0-9]{1,7})\s*([a-z]+)")
+_SPANS = {
+    **dict.fromkeys(("m", "min", "minute", "minutes"), timedelta(minutes=1)),
+    **dict.fromkeys(("h", "hour", "hours"), timedelta(hours=1)),
+    **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
+    **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
+    **dict.fromkeys(("month", "months"), timedelta(days=30)),
+    **dict.fromkeys(("y", "year", "years"), timedelta(days=365)),
+}
 
 
 def since(text: str, name: str = "since", zone: tzinfo | None = UTC) -> datetime | None:
@@ -29,6 +40,37 @@ def check_order(start: datetime | None, end: datetime | None, name: str = "until
     """Raise BadArgument unless `start` is before `end`; either may be missing."""
     if start is not None and end is not None and end <= start:
         raise BadArgument(f"{name} is not after since; swap them or leave one out")
+
+
+def expiry(text: str, at: datetime, name: str = "expires", zone: tzinfo | None = UTC) -> str:
+    """When something ends that is said at `at`: a time in UTC as ISO 8601, `never`, or "" for an empty text.
+
+    `text` is a time span like 14d, 12h or 3 weeks, a date, which counts to its end, a date and a time, or `never`. A
+    month has 30 days, a year 365. Raises BadArgument that names the argument `name`, also for an end that is less than
+    EXPIRY_MIN or more than EXPIRY_MAX away.
+    """
+    wanted = text.strip().lower()
+    if wanted in ("", NEVER):
+        return wanted
+    try:
+        if span := _SPAN.fullmatch(wanted):
+            end = at + int(span[1]) * _SPANS[span[2]]
+        elif len(wanted) <= len("2026-11-21"):
+            end = datetime.combine(date.fromisoformat(wanted), time(), zone) + timedelta(days=1)
+        else:
+            end = datetime.fromisoformat(text.strip())
+        end = (end if end.tzinfo else end.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError, KeyError):
+        raise BadArgument(
+            f"{name} is {text[:40]!r}; it must be a time span like 14d, 12h or 3 weeks, a date like 2026-12-31, a time "
+            "like 2026-12-31T18:00Z, or never"
+        ) from None
+    if not EXPIRY_MIN <= end - at <= EXPIRY_MAX:
+        raise BadArgument(
+            f"{name} is {text[:40]!r}, which ends at {utc_text(end)}; it must end between a minute and "
+            f"{EXPIRY_MAX.days} days from now, or never"
+        )
+    return end.isoformat()
 
 
 def utc(at: datetime) -> datetime:

@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..model import TARGETS, Add, Hit, Metadata, Recall
+from ..model import TARGETS, Add, Hit, Metadata, Recall, Update
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
 from ..text import times
 from ..text.sanitize import cut_at_word, safe_line, visible
+from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
 
 if TYPE_CHECKING:
     from ..store.entries import Entry
@@ -47,25 +48,31 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
     return answer
 
 
-def of_accepted(event: Add) -> dict[str, Any]:
-    """The answer of `remember` about an entry that is in the outbox."""
+def of_accepted(event: Add | Update, old: Entry | None) -> dict[str, Any]:
+    """The answer of `remember` and `update` about an entry that is in the outbox. `old` is the one that it replaces."""
+    tags = event.tags if event.tags is not None else old.tags if old else ()
+    kept_until = old and old.expires_at and old.expires_at.isoformat()
+    expires = event.expires or kept_until or times.NEVER
     return {
         "status": "accepted",
         "theme": event.theme,
         "time": times.utc_text(event.at),
         "source": _source(event.metadata),
-        "target": event.target,
+        **({"target": event.target} if isinstance(event, Add) else {}),
+        **({"replaces": old.id} if old else {}),
+        **_labels(tags, None if expires == times.NEVER else datetime.fromisoformat(expires)),
     }
 
 
-def of_stored(found: Entry, event: Add) -> dict[str, Any]:
-    """What `remember` adds about an entry that is stored."""
-    known = {"already_there": True} if found.created_at != event.at else {}
-    return {"status": "stored", "id": found.id, **known}
+def of_stored(found: Entry, event: Add | Update) -> dict[str, Any]:
+    """What `remember` and `update` add about an entry that is stored, which may have been there before."""
+    there = {"already_there": True} if isinstance(event, Add) and found.created_at != event.at else {}
+    # It may have had tags and an expiry of its own.
+    return {"status": "stored", "id": found.id, **there, **_labels(found.tags, found.expires_at)}
 
 
 def of_unstored(waited_s: float) -> dict[str, Any]:
-    """What `remember` adds when the entry is not stored yet. The cause is for operators only: it may name hosts."""
+    """What is added about an entry that is not stored yet. The cause is for operators only: it may name hosts."""
     return {"degraded": [f"not stored within {waited_s:g} s; it will be stored later"]}
 
 
@@ -96,7 +103,7 @@ def _of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:
     hits = tuple(
         Hit(
             id=entry.id, theme=entry.theme, content=entry.content, at=entry.updated_at, target=entry.target,
-            metadata=entry.metadata,
+            metadata=entry.metadata, tags=tuple(entry.tags), expires_at=entry.expires_at,
         )
         for entry in found
     )  # fmt: skip
@@ -153,12 +160,18 @@ def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str,
     if hit.said > 1:
         frame["said"] = hit.said
     if hit.target:
-        frame |= {"target": hit.target, "source": _source(hit.metadata)}
+        frame |= {"target": hit.target, "source": _source(hit.metadata), **_labels(hit.tags, hit.expires_at)}
     else:
         frame |= {"role": line(hit.role, 20), "session_id": line(hit.session_id, 200)}
     if passage != hit.content:
         frame["cut"] = True
     return frame
+
+
+def _labels(tags: Sequence[str], expires_at: datetime | None) -> dict[str, Any]:
+    """The tags and the expiry of an entry, where it has them."""
+    shown = {"tags": [safe_line(tag, TAG_CHARS_MAX) for tag in tags[:TAGS_MAX]]} if tags else {}
+    return shown | ({"expires": times.utc_text(expires_at)} if expires_at else {})
 
 
 def _source(metadata: Metadata) -> str:

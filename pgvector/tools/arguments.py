@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from ..errors import BadArgument
+from ..text.tags import normalised
 
 Arguments = Mapping[str, Any]
 Name = TypeVar("Name", bound=str)
@@ -93,6 +94,18 @@ def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
     if chars > chars_max:
         raise BadArgument(f"{name} has {chars} characters as JSON; it may have {chars_max}")
     return dict(value)
+
+
+def tags(arguments: Arguments, name: str) -> tuple[str, ...] | None:
+    """Tags in their normal form, also as one text with commas; None when they are missing."""
+    value = arguments.get(name)
+    if isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not all(isinstance(tag, str) for tag in value):
+        raise BadArgument(f"{name} is {_described(value)}; it must be a list of strings")
+    return normalised(value, name)
 
 
 def _described(value: Any) -> str:

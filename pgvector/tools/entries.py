@@ -1,18 +1,22 @@
-"""The tools that keep, remove and list entries: remember, forget and list_memories.
+"""The tools that keep, correct, remove and list entries: remember, update, forget and list_memories.
 
 A host reads the schemas at its start, so the functions import what takes long to import.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import BadArgument, DatabaseUnavailable, Refused
-from ..model import TARGETS, Add, Caller, Target, now
+from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
+from ..model import TARGETS, Add, Caller, Update, now
 from ..runtime import Runtime
+from ..text import times
 from ..text.cleaning import clean
 from . import arguments as given
 from .arguments import Arguments
+
+if TYPE_CHECKING:
+    from ..store.entries import Entry
 
 LIMIT_DEFAULT = 20
 METADATA_CHARS_MAX = 4000
@@ -21,19 +25,38 @@ RESERVED = frozenset({"origin", "session_id", "context", "history_id"})
 ID_MAX = (1 << 63) - 1
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
+_TAGS = {"type": "array", "items": {"type": "string"}}
+_EXPIRES = "A time span (14d, 12h, 3 weeks), a date, a time, or never"
 
 SCHEMAS = (
     given.schema(
         "remember",
         "Keep a fact in the durable memory of this theme, for all its agents on all hosts, without putting it into "
-        "your own notes. It stays until it is forgotten.",
+        "your own notes. It stays until it expires or is forgotten.",
         {
             "content": {"type": "string", "description": "One fact, understandable on its own"},
             "target": {**_TARGET, "description": "memory: about the work (usual); user: about the user"},
+            "supersedes": {
+                "type": "integer",
+                "description": "The id of an entry whose place it takes; its tags and expiry stay unless given",
+            },
+            "expires": {"type": "string", "description": f"When it is not true any more. {_EXPIRES} (default)"},
+            "tags": {**_TAGS, "description": "A few words to find it by"},
             "metadata": {"type": "object", "description": "Anything to keep with it, as JSON"},
             "sync": {"type": "boolean", "description": "true: wait until it is stored, and return its id"},
         },
         required=["content"],
+    ),
+    given.schema(
+        "update",
+        "Change the text of one entry of this theme. It gets a new id. An operator can still bring the old text back.",
+        {
+            "id": {"type": "integer", "description": "Its id in list_memories or recall_memory"},
+            "content": {"type": "string", "description": "Its whole new text"},
+            "expires": {"type": "string", "description": f"{_EXPIRES}; leave out to keep what it has"},
+            "tags": {**_TAGS, "description": "All its tags from now on; leave out to keep what it has"},
+        },
+        required=["id", "content"],
     ),
     given.schema(
         "forget",
@@ -46,6 +69,7 @@ SCHEMAS = (
         "What the memory of this theme holds: how many entries, and the newest of them.",
         {
             "target": {**_TARGET, "description": "memory, user; leave out for both"},
+            "tags": {**_TAGS, "description": "Only those with one of these tags"},
             "limit": {"type": "integer", "minimum": 1, "description": f"Most entries (default {LIMIT_DEFAULT})"},
             "before": {"type": "integer", "description": "Only older ones than this id: the `next` of an answer"},
         },
@@ -55,8 +79,41 @@ SCHEMAS = (
 
 def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Accept an entry of the caller's theme. Raises BadArgument, Refused off the record, or DatabaseUnavailable."""
-    from . import answers
+    content = _content(runtime, arguments, caller)
+    metadata = given.mapping(arguments, "metadata", METADATA_CHARS_MAX)
+    if claimed := RESERVED & metadata.keys():
+        raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
+    target = given.choice(arguments, "target", TARGETS) or "memory"
+    wait = given.switch(arguments, "sync")
+    labels = _labels(arguments)
+    number = given.whole(arguments, "supersedes", 1, ID_MAX)
+    old = _correctable(runtime, caller, "supersedes", number) if number else None
+    event = Add(
+        theme=caller.theme, session_id=caller.session_id, target=target, content=content,
+        metadata={**metadata, **_origin(caller)}, supersedes=number or 0, **labels,
+    )  # fmt: skip
+    answer = _accepted(runtime, event, old, unchecked=bool(number) and old is None)
+    return answer | (_when_stored(runtime, event, target) if wait else {})
 
+
+def update(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Accept another text for an entry of the caller's theme, and wait until it is stored. Raises as `remember`."""
+    content = _content(runtime, arguments, caller)
+    labels = _labels(arguments)
+    number = _id(arguments)
+    old = _correctable(runtime, caller, "id", number)
+    if old is not None and old.content == content and not any(labels.values()) and labels["tags"] is None:
+        return {"status": "unchanged", "id": old.id, "theme": old.theme}
+    event = Update(
+        theme=caller.theme, session_id=caller.session_id, entry_id=number, content=content, metadata=_origin(caller),
+        **labels,
+    )  # fmt: skip
+    answer = _accepted(runtime, event, old, unchecked=old is None)
+    return answer | (_when_stored(runtime, event, old.target) if old is not None else {})
+
+
+def _content(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
+    """The text to keep."""
     if caller.off_record:
         raise Refused("nothing is stored, because this session is off the record")
     chars_max = runtime.settings.content_chars_max
@@ -65,25 +122,69 @@ def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str
         raise BadArgument("content is missing or empty; say what to remember")
     if len(content) > chars_max:
         raise BadArgument(f"content has {len(content)} characters; it may have {chars_max}")
-    metadata = given.mapping(arguments, "metadata", METADATA_CHARS_MAX)
-    if claimed := RESERVED & metadata.keys():
-        raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
-    target = given.choice(arguments, "target", TARGETS) or "memory"
-    wait = given.switch(arguments, "sync")
-    origin = {"origin": "remember", "session_id": caller.session_id, **caller.marks}
-    event = Add(
-        theme=caller.theme,
-        session_id=caller.session_id,
-        target=target,
-        content=content,
-        metadata={**metadata, **origin},
-    )
+    return content
+
+
+def _labels(arguments: Arguments) -> dict[str, Any]:
+    """The fields of an event for expiry and tags."""
+    return {
+        "expires": times.expiry(given.text(arguments, "expires"), now()), "tags": given.tags(arguments, "tags")
+    }  # fmt: skip
+
+
+def _origin(caller: Caller) -> dict[str, Any]:
+    return {"origin": "remember", "session_id": caller.session_id, **caller.marks}
+
+
+def _id(arguments: Arguments) -> int:
+    number = given.whole(arguments, "id", 1, ID_MAX)
+    if number is None:
+        raise BadArgument("id is missing; list_memories and recall_memory show it")
+    return number
+
+
+def _correctable(runtime: Runtime, caller: Caller, name: str, number: int) -> Entry | None:
+    """The entry that is to be corrected; None while the database does not answer.
+
+    Raises BadArgument when the theme has no such entry now, and when it stands in a file of this home: the host's own
+    tool changes both the file and, by its hook, the entry.
+    """
+    from ..store.entries import with_id
+
+    budget_s = runtime.settings.recall_budget_s
+    runtime.writer.flush(budget_s / 2)
+    try:
+        with runtime.database.connection(budget_s, within_s=budget_s) as connection:
+            found = with_id(connection, caller.theme, number)
+    except (Unavailable, SchemaNotApplied):
+        return None
+    if found is None:
+        raise BadArgument(_unknown(caller, name, number))
+    if found.id != number:
+        raise BadArgument(f"{name} is {number}; entry {found.id} has replaced it: recall it, then give its id")
+    if file := runtime.home.file_of(found):
+        raise BadArgument(
+            f"entry {number} stands in {file}: change it there with the memory tool; it then changes here"
+        )
+    return found
+
+
+def _unknown(caller: Caller, name: str, number: int) -> str:
+    return f"{name} is {number}; the memory of theme {caller.theme} has no such entry"
+
+
+def _accepted(runtime: Runtime, event: Add | Update, old: Entry | None, *, unchecked: bool) -> dict[str, Any]:
+    from . import answers
+
     if not runtime.accept(event):
         raise DatabaseUnavailable("nothing is stored: the spool is full or cannot be written")
-    return answers.of_accepted(event) | (_when_stored(runtime, event) if wait else {})
+    notes = {"note": "the database does not answer, so the id was not checked"} if unchecked else {}
+    if old is not None and old.home and old.home != runtime.home.id:
+        notes = {"note": "another host has the old text in its memory file, and keeps it there"}
+    return answers.of_accepted(event, old) | notes
 
 
-def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
+def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str, Any]:
     """The part of the answer about the stored row; waits for it at most as long as a recall may take."""
     from ..store.entries import entry_with
     from . import answers
@@ -91,7 +192,7 @@ def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s):
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = entry_with(connection, event.theme, event.target, event.content)
+            found = entry_with(connection, event.theme, target, event.content)
         if found is not None:
             return answers.of_stored(found, event)
     return answers.of_unstored(budget_s)
@@ -99,21 +200,16 @@ def _when_stored(runtime: Runtime, event: Add) -> dict[str, Any]:
 
 def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Remove an entry of the caller's theme; the history keeps it. Raises BadArgument, or Unavailable."""
-    from ..mirror.home import FILES
     from ..store.entries import delete
     from . import answers
 
-    number = given.whole(arguments, "id", 1, ID_MAX)
-    if number is None:
-        raise BadArgument("id is missing; list_memories and recall_memory show it")
+    number = _id(arguments)
     at, budget_s = now(), runtime.settings.recall_budget_s
     with runtime.database.transaction(budget_s, budget_s, within_s=budget_s) as connection:
         removed = delete(connection, caller.theme, number, session_id=caller.session_id, at=at)
     if removed is None:
-        raise BadArgument(f"id is {number}; the memory of theme {caller.theme} has no such entry")
-    target: Target = "user" if removed.target == "user" else "memory"
-    held = removed.home == runtime.home.id and removed.content in (runtime.home.entries(target) or ())
-    return answers.of_forgotten(removed, runtime.settings.recall_chars_max, file=FILES[target] if held else "")
+        raise BadArgument(_unknown(caller, "id", number))
+    return answers.of_forgotten(removed, runtime.settings.recall_chars_max, file=runtime.home.file_of(removed))
 
 
 def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
@@ -125,8 +221,9 @@ def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dic
     target = given.choice(arguments, "target", TARGETS) or ""
     limit = given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max)
     before = given.whole(arguments, "before", 1, ID_MAX)
+    tags = given.tags(arguments, "tags") or ()
     runtime.writer.flush(budget_s / 2)
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
         counts = count_by_target(connection, caller.theme)
-        found = newest(connection, caller.theme, limit, target=target, before=before)
+        found = newest(connection, caller.theme, limit, target=target, before=before, tags=tags)
     return answers.of_list(caller.theme, counts, found, limit, runtime.settings.recall_chars_max)

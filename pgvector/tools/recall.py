@@ -48,6 +48,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "maximum": CONTEXT_MAX,
         "description": "Turns before and after each hit to bring with it (default 0)",
     },
+    "tags": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Only entries with one of these tags, or only turns of sessions in which such an entry was "
+        "remembered",
+    },
+    "all_tags": {"type": "boolean", "description": "true: only those with all of the tags"},
     "limit": {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"},
 }
 
@@ -56,14 +63,20 @@ SCHEMAS = (
         "recall_memory",
         "Search the durable memory that all agents of this theme share: facts, preferences and notes that were saved "
         "with the memory tool, here or on another host.",
-        {name: _ARGUMENTS[name] for name in ("query", "scope", "target", "since", "until", "limit")},
+        {
+            name: _ARGUMENTS[name]
+            for name in ("query", "scope", "target", "tags", "all_tags", "since", "until", "limit")
+        },
         required=["query"],
     ),
     given.schema(
         "recall_conversation",
         "Search past conversation turns of this theme, of earlier sessions and other hosts too: what was asked, "
         "answered, decided or tried.",
-        {name: _ARGUMENTS[name] for name in ("query", "scope", "since", "until", "role", "context", "limit")},
+        {
+            name: _ARGUMENTS[name]
+            for name in ("query", "scope", "since", "until", "role", "tags", "all_tags", "context", "limit")
+        },
         required=["query"],
     ),
 )
@@ -80,8 +93,9 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
     times.check_order(since, until)
     role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
+    tags, all_tags = given.tags(arguments, "tags") or (), given.switch(arguments, "all_tags")
     scope_name = given.text(arguments, "scope") or settings.scope_default
-    scope = runtime.scope(caller.theme, scope_name, caller.session_id)
+    scope = replace(runtime.scope(caller.theme, scope_name, caller.session_id), tags=tags, all_tags=all_tags)
     limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,

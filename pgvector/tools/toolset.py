@@ -18,6 +18,7 @@ _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]
     "recall_memory": partial(recall.recall, "entries"),
     "recall_conversation": partial(recall.recall, "turns"),
     "remember": entries.remember,
+    "update": entries.update,
     "forget": entries.forget,
     "list_memories": entries.list_memories,
 }

@@ -111,4 +111,5 @@ class Maintenance:
             if self._prune_lease.claim(connection):
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
                 upkeep.prune_history(connection, self._settings.history_days)
+                upkeep.prune_expired(connection)
         return True

@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadEvent
-from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from hermes_memory_pgvector.model import (
+    Add,
+    Delegated,
+    Event,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+    Update,
+    Withdrawn,
+)
 from hermes_memory_pgvector.outbox.codec import MAGIC, decode, encode
 
 
@@ -24,6 +34,8 @@ def test_every_event_comes_back_as_it_was(event: Event) -> None:
 def test_every_kind_of_event_is_covered_by_the_round_trip() -> None:
     examples: list[Event] = [
         Add(theme="t", target="memory", content="a", from_file=True),
+        Add(theme="t", target="memory", content="a", supersedes=7, expires="never", tags=("x", "y")),
+        Update(theme="t", entry_id=7, content="b", expires="2026-12-01T00:00:00+00:00", tags=()),
         Replace(theme="t", target="user", content="b", previous="a", old_text="x", surviving=("c",)),
         Remove(theme="t", target="user", previous="a", old_text="x", surviving=("c", "d")),
         TurnTaken(theme="t", user="u", assistant="a", parent_session_id="p"),

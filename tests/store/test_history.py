@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, TurnTaken
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import entries, rows, statistics, upkeep
+from hermes_memory_pgvector.store import entries, history, rows, statistics, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
@@ -189,7 +189,7 @@ def test_entries_of_times_that_python_does_not_have_are_listed_and_changed(memor
         found = entries.entry_with(connection, "ops", "memory", "c")
         assert found is not None
         assert entries.delete(connection, "ops", found.id, session_id="s", at=datetime.now(UTC)) == found
-        assert {past.content for past in entries.past_entries(connection, 5)} == {"a", "b", "c"}
+        assert {past.content for past in history.past_entries(connection, 5)} == {"a", "b", "c"}
 
 
 def test_old_history_is_pruned(memory: Memory) -> None:
@@ -215,7 +215,16 @@ def test_only_the_process_with_the_lease_prunes_it(memory: Memory) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["add_entry", "find_entry", "delete_entry_of_other_themes", "delete_entry_of_home", "entries_containing"],
+    [
+        "add_entry",
+        "find_entry",
+        "delete_entry_of_other_themes",
+        "delete_entry_of_home",
+        "entries_containing",
+        "entry_to_replace",
+        "entry_with_id",
+        "prune_expired",
+    ],
 )
 def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) -> None:
     memory.psql(
@@ -226,6 +235,7 @@ def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) 
     values = {
         "theme": "theme 7", "home": "home 7", "target": "memory", "content": "text 7", "at": at(1), "from_file": True,
         "embedding": None, "words": "", "created_at": at(1), "metadata": "{}", "old_text": "ext 7", "surviving": [""],
+        "id": 7, "tags": ["x"], "expires_at": None, "replaces": None,
     }  # fmt: skip
     with psycopg.connect(memory.dsn, prepare_threshold=None) as connection:
         plan = connection.execute("explain " + QUERIES[statement], values).fetchall()  # type: ignore[operator]

@@ -168,6 +168,7 @@ def test_every_argument_of_a_schema_is_accepted(runtime: Runtime) -> None:
         arguments = {
             "query": "kelp", "scope": "current", "limit": 5, "target": "memory",
             "since": "2020-01-01", "until": "2999-12-31", "role": "user", "context": 1,
+            "tags": [], "all_tags": True,
         }  # fmt: skip
         assert contents(use(runtime, schema["name"], **{name: arguments[name] for name in properties})) == {"kelp"}
 

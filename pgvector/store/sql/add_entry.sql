@@ -9,9 +9,10 @@ with held as (
   returning 1
 )
 insert into memory_entries
-  (agent_identity, home, target, content, embedding, search, created_at, updated_at, metadata)
+  (agent_identity, home, target, content, embedding, search, created_at, updated_at, metadata, tags, expires_at, replaces)
 select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)b::halfvec, strip(to_tsvector('english', %(words)s)),
-       %(created_at)s, %(at)s, %(metadata)s::jsonb
+       %(created_at)s, %(at)s, %(metadata)s::jsonb, nullif(%(tags)s::text[], '{}'), %(expires_at)s::timestamptz,
+       %(replaces)s::bigint[]
 where not exists (select from held) and not exists (
     select from memory_tombstones t
     where t.home = %(home)s and t.target = %(target)s and t.content_key = content_key(%(content)s) and t.at >= %(at)s

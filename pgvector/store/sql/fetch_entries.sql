@@ -5,7 +5,8 @@ select t.*
 from unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
 cross join lateral (
   select agent_identity, id, content, nullif(metadata, '{}') as metadata,
-         greatest('0001-01-03', least('9999-12-29', updated_at)) as at, '' as role, '' as session_id, target
+         greatest('0001-01-03', least('9999-12-29', updated_at)) as at, '' as role, '' as session_id, target, tags,
+         case when isfinite(expires_at) then greatest('0001-01-03', least('9999-12-29', expires_at)) end as expires_at
   from memory_entries
   where agent_identity = k.agent_identity and id = k.id
   limit 1

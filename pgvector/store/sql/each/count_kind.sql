@@ -6,5 +6,5 @@ select count(*) as rows,
 from (
   select from $table
   where $scope
-  and $narrow
+  and $counted
   limit %(limit)s) as counted

@@ -1,0 +1,1 @@
+(expires_at is null or expires_at > now())

@@ -1,0 +1,346 @@
+"""Entries that take the place of others, expire and have tags."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.errors import BadEvent
+from hermes_memory_pgvector.model import Add, Event, Replace, Scope, Update, now
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import entries, history, retrieval, rows, upkeep
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import prepare
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+class Memory:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def apply(self, *events: Event) -> None:
+        with self.database.transaction(10, 20) as connection:
+            rows.apply(connection, list(map(prepare, events)))
+
+    def sql(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.database.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def live(self, theme: str = "ops") -> dict[str, tuple[str, ...]]:
+        """The contents that a recall may see, with their tags."""
+        with self.database.connection(5) as connection:
+            return {entry.content: tuple(entry.tags) for entry in entries.newest(connection, theme, 1000)}
+
+    def id(self, content: str, theme: str = "ops") -> int:
+        ((number,),) = self.sql(
+            "select id from memory_entries where agent_identity = %s and content = %s", theme, content
+        )
+        return int(number)
+
+    def past(self, theme: str = "ops") -> list[history.Past]:
+        """The history, the oldest change first."""
+        with self.database.connection(5) as connection:
+            return sorted(history.past_entries(connection, 1000, theme=theme), key=lambda past: past.id)
+
+    def undo(self, past: history.Past) -> int | None:
+        with self.database.transaction(10, 20) as connection:
+            return history.take_back(connection, past)[0]
+
+
+@pytest.fixture
+def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
+    opened = Database(Settings(dsn=database), tmp_path)  # type: ignore[arg-type]
+    yield Memory(opened)
+    opened.close()
+
+
+def add(content: str, **more: Any) -> Add:
+    """As the tool `remember` adds it."""
+    return Add(**{"theme": "ops", "target": "memory", "content": content, "metadata": {"origin": "remember"}, **more})
+
+
+def update(number: int, content: str, **more: Any) -> Update:
+    return Update(
+        **{"theme": "ops", "entry_id": number, "content": content, "metadata": {"origin": "remember"}, **more}
+    )
+
+
+def later(**span: float) -> str:
+    return (now() + timedelta(**span)).isoformat()
+
+
+# --- against a model
+
+TEXTS, TAGS = st.sampled_from("abcd"), st.none() | st.sampled_from([(), ("x",), ("x", "y")])
+PLACES = st.integers(0, 30)
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("remember"), PLACES, TEXTS, TAGS),
+        st.tuples(st.just("update"), PLACES, TEXTS, TAGS),
+        st.tuples(st.just("supersede"), PLACES, TEXTS, TAGS),
+        st.tuples(st.just("forget"), PLACES, TEXTS, TAGS),
+        st.tuples(st.just("undo"), PLACES, TEXTS, TAGS),
+    ),
+    max_size=12,
+)
+
+
+class Model:
+    """What the memory of a theme should hold: `leads_to` has the content that each id means now, None for none."""
+
+    def __init__(self, memory: Memory, theme: str) -> None:
+        self.memory, self.theme = memory, theme
+        self.live: dict[str, tuple[str, ...]] = {}
+        self.leads_to: dict[int, str | None] = {}
+        self.past: list[tuple[str, str]] = []
+
+    def remember(self, text: str, tags: tuple[str, ...] | None) -> None:
+        self.memory.apply(add(text, theme=self.theme, tags=tags))
+        self.put(text, tags, self.live.get(text, ()))
+
+    def put(self, text: str, tags: tuple[str, ...] | None, kept: tuple[str, ...]) -> None:
+        self.live[text] = kept if tags is None else tags
+        self.leads_to[self.memory.id(text, self.theme)] = text
+
+    def correct(self, kind: str, number: int, text: str, tags: tuple[str, ...] | None) -> None:
+        old = self.leads_to[number]
+        if kind == "update":
+            event: Event = update(number, text, theme=self.theme, tags=tags)
+        else:
+            event = add(text, theme=self.theme, supersedes=number, tags=tags)
+        if old is None and kind == "update":
+            with pytest.raises(BadEvent, match=f"has no entry {number} any more"):
+                self.memory.apply(event)
+            return
+        self.memory.apply(event)
+        if old is None:
+            self.put(text, tags, self.live.get(text, ()))
+        else:
+            self.replace(old, text, tags, self.live[old])
+
+    def replace(self, old: str, text: str, tags: tuple[str, ...] | None, kept: tuple[str, ...]) -> None:
+        del self.live[old]
+        self.past.append((old, "replaced"))
+        merged = text in self.live
+        self.leads_to |= {id: None if merged else text for id, content in self.leads_to.items() if content == old}
+        self.put(text, tags, self.live.get(text, kept))
+
+    def forget(self, number: int) -> None:
+        content = self.leads_to[number]
+        with self.memory.database.transaction(10, 20) as connection:
+            gone = entries.delete(connection, self.theme, number, session_id="", at=now())
+        if gone is None:
+            return
+        assert gone.content == content
+        del self.live[gone.content]
+        self.past.append((gone.content, "removed"))
+        self.leads_to |= {id: None for id, meant in self.leads_to.items() if meant == content}
+
+    def undo(self, past: history.Past) -> None:
+        successor = self.leads_to[past.entry_id] if past.how == "replaced" else None
+        restored = self.memory.undo(past)
+        taken = past.content in self.live and past.content != successor
+        assert (restored is None) == taken
+        if not taken and successor is not None:
+            self.replace(successor, past.content, tuple(past.tags), ())
+        elif not taken:
+            self.put(past.content, tuple(past.tags), ())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(CHANGES)
+def test_corrections_and_undos_leave_what_a_simple_model_says(
+    memory: Memory, changes: list[tuple[str, int, str, tuple[str, ...] | None]]
+) -> None:
+    model = Model(memory, uuid.uuid4().hex)
+    for kind, place, text, tags in changes:
+        ids, past = list(model.leads_to), memory.past(model.theme)
+        if kind == "undo":
+            if past:
+                model.undo(past[place % len(past)])
+        elif kind == "remember" or not ids:
+            model.remember(text, tags)
+        elif kind == "forget":
+            model.forget(ids[place % len(ids)])
+        else:
+            model.correct(kind, ids[place % len(ids)], text, tags)
+        assert memory.live(model.theme) == model.live
+        assert [(past.content, past.how) for past in memory.past(model.theme)] == model.past
+
+
+# --- corrections
+
+
+def test_an_update_keeps_what_it_is_not_told_to_change(memory: Memory) -> None:
+    until = later(days=14)
+    first = add("port 5433", tags=("db",), expires=until, target="user", metadata={"origin": "remember", "ticket": 7})
+    memory.apply(first)
+    memory.apply(update(memory.id("port 5433"), "port 5440", session_id="s2"))
+    ((target, created, metadata, tags, expires),) = memory.sql(
+        "select target, created_at, metadata, tags, expires_at from memory_entries"
+    )
+    assert (target, created, metadata, tags, expires.astimezone(UTC).isoformat()) == (
+        "user", first.at, {"origin": "remember", "ticket": 7}, ["db"], until
+    )  # fmt: skip
+    (past,) = memory.past()
+    assert (past.content, past.how, past.replaced_by, past.session_id, list(past.tags)) == (
+        "port 5433", "replaced", "port 5440", "s2", ["db"]
+    )  # fmt: skip
+    memory.apply(update(memory.id("port 5440"), "port 5440", tags=(), expires="never"))
+    assert memory.sql("select tags, expires_at from memory_entries") == [(None, None)]
+
+
+def test_a_correction_of_another_theme_changes_nothing_there(memory: Memory) -> None:
+    memory.apply(add("secret"))
+    number = memory.id("secret")
+    with pytest.raises(BadEvent, match="theme billing has no entry"):
+        memory.apply(update(number, "stolen", theme="billing"))
+    memory.apply(add("other", theme="billing", supersedes=number))
+    assert (memory.live("ops"), memory.live("billing")) == ({"secret": ()}, {"other": ()})
+    assert memory.past() == []
+
+
+def test_of_two_corrections_the_later_one_stays_in_whatever_order_they_are_stored(memory: Memory) -> None:
+    memory.apply(add("a"))
+    number, early, late = memory.id("a"), now(), now() + timedelta(seconds=1)
+    memory.apply(update(number, "late", at=late))
+    memory.apply(update(number, "early", at=early), add("beside", supersedes=number, at=early))
+    assert set(memory.live()) == {"late", "beside"}
+    assert sorted((past.content, past.replaced_by) for past in memory.past()) == [("a", "late"), ("early", "late")]
+
+
+def test_a_correction_that_comes_twice_is_applied_once(memory: Memory) -> None:
+    memory.apply(add("a"))
+    event = update(memory.id("a"), "b")
+    memory.apply(event)
+    memory.apply(event)
+    assert memory.live() == {"b": ()}
+    assert len(memory.past()) == 1
+
+
+def test_a_corrected_entry_of_a_file_is_no_longer_of_the_file(memory: Memory) -> None:
+    memory.apply(Add(theme="ops", home="A", target="memory", content="port 5433"))
+    memory.apply(update(memory.id("port 5433"), "port 5440"))
+    memory.apply(
+        Replace(theme="ops", home="A", target="memory", content="port 1", old_text="port", surviving=("port 1",))
+    )
+    assert set(memory.live()) == {"port 5440", "port 1"}
+
+
+# --- expiry
+
+
+def test_an_expired_entry_leaves_at_once_and_its_row_by_the_upkeep(memory: Memory) -> None:
+    memory.apply(add("lasting"), add("over", expires=later(seconds=-1)), add("soon", expires=later(days=1)))
+    assert set(memory.live()) == {"lasting", "soon"}
+    with memory.database.connection(5) as connection:
+        scanned = retrieval.scan(connection, "entries", Scope("ops", ("ops",)), ["over"], None, 10)
+        assert entries.count_by_target(connection, "ops")["memory"][0] == len(scanned.keys) == 2
+        assert entries.entry_with(connection, "ops", "memory", "over") is None
+        assert entries.with_id(connection, "ops", memory.id("over")) is None
+        assert upkeep.prune_expired(connection) == 1
+        assert upkeep.prune_expired(connection) == 0
+    (past,) = memory.past()
+    assert (past.content, past.how) == ("over", "expired")
+    memory.undo(past)
+    assert set(memory.live()) == {"lasting", "soon", "over"}
+
+
+@pytest.mark.parametrize("origin", [{"origin": "remember"}, {}])
+def test_a_text_that_has_expired_can_be_stored_again(memory: Memory, origin: dict[str, str]) -> None:
+    memory.apply(add("tea at four", expires=later(seconds=-1)))
+    assert memory.live() == {}
+    memory.apply(Add(theme="ops", home="A", target="memory", content="tea at four", metadata=origin))
+    assert memory.live() == {"tea at four": ()}
+    with memory.database.connection(5) as connection:
+        assert upkeep.prune_expired(connection) == 0
+
+
+@pytest.mark.parametrize("infinite", ["infinity", "-infinity", "20000-01-01"])
+def test_an_expiry_that_python_does_not_have_can_be_read(memory: Memory, infinite: str) -> None:
+    memory.apply(add("a"), add("b"))
+    memory.sql("update memory_entries set expires_at = %s where content = 'a'", infinite)
+    memory.apply(add("c", supersedes=memory.id("b")))
+    assert set(memory.live()) == ({"c"} if infinite == "-infinity" else {"a", "c"})
+    with memory.database.connection(5) as connection:
+        keys = [("ops", memory.id("a"))]
+        assert len(retrieval.fetch(connection, "entries", keys)) == 1
+        upkeep.prune_expired(connection)
+    assert len(memory.past()) == (2 if infinite == "-infinity" else 1)
+
+
+# --- release 2.0.0 beside it
+
+
+def test_statements_of_2_0_0_store_a_text_whose_row_has_expired(memory: Memory) -> None:
+    statements = (DATA / "entries-2.0.0.sql").read_text(encoding="utf-8").split(";\n")
+    memory.apply(add("tea at four", expires=later(seconds=-1)), add("port 5433", tags=("db",)))
+    values = {
+        "theme": "ops", "home": "A", "target": "memory", "content": "tea at four", "embedding": None, "words": "tea",
+        "created_at": now(), "at": now(), "metadata": '{"origin": "remember"}', "from_file": False, "before": None,
+        "limit": 5, "since": None, "id": None,
+    }  # fmt: skip
+    with psycopg.connect(memory.database.dsn, autocommit=True) as connection:
+        for statement in filter(str.strip, statements):
+            connection.execute(statement.encode(), values)
+    assert memory.live() == {"tea at four": (), "port 5433": ("db",)}
+    assert [(past.content, past.how) for past in memory.past()] == [("tea at four", "expired")]
+
+
+# --- tags
+
+
+def scoped(memory: Memory, *tags: str, both: bool = False, kind: Any = "entries") -> int:
+    with memory.database.connection(5) as connection:
+        scope = Scope("ops", ("ops",), tags=tags, all_tags=both)
+        return len(retrieval.scan(connection, kind, scope, [], None, 100).keys)
+
+
+def test_tags_narrow_entries_to_any_or_all_of_them(memory: Memory) -> None:
+    memory.apply(add("a", tags=("x",)), add("b", tags=("x", "y")), add("c", tags=("z",)), add("d"))
+    memory.apply(add("e", theme="billing", tags=("x", "y")))
+    assert [scoped(memory, *tags) for tags in ((), ("x",), ("x", "z"), ("w",))] == [4, 2, 3, 0]
+    assert [scoped(memory, *tags, both=True) for tags in (("x",), ("x", "y"), ("x", "z"))] == [2, 1, 0]
+    assert scoped(memory, "@ops") == 4 - 1, "the index marks the theme of tagged rows; no tag can begin with @"
+
+
+def test_the_index_of_tags_finds_few_of_many_rows(memory: Memory) -> None:
+    memory.sql(
+        "insert into memory_entries (agent_identity, target, content, tags) "
+        "select 'ops', 'memory', 'text ' || n, array['common', 'tag ' || n / 10] "
+        "from generate_series(1, 20000) as n"
+    )
+    memory.sql("analyze memory_entries")
+    scope = Scope("ops", ("ops",), tags=("tag 7",))
+    with memory.database.connection(5) as connection:
+        assert retrieval.count(connection, "entries", scope, 100).rows == 10
+        parameters = {**retrieval.parameters_of(scope), "limit": 100, "own_index": None}
+        plan = connection.execute("explain " + retrieval.QUERIES["count_entries"], parameters).fetchall()  # type: ignore[operator]
+    assert "memory_entries_tags" in str(plan), plan
+
+
+def test_turns_have_the_tags_of_what_was_remembered_in_their_session(memory: Memory) -> None:
+    memory.apply(add("port 5433", tags=("db",), metadata={"origin": "remember", "session_id": "s1"}))
+    memory.sql(
+        "insert into conversations (agent_identity, session_id, role, content) values "
+        "('ops', 's1', 'user', 'which port?'), ('ops', 's1', 'assistant', '5433'), ('ops', 's2', 'user', 'lunch?'), "
+        "('billing', 's1', 'user', 'not mine')"
+    )
+    assert [scoped(memory, *tags, kind="turns") for tags in ((), ("db",), ("x",))] == [3, 2, 0]
+    memory.sql("update memory_entries set expires_at = now() - interval '1 second'")
+    assert scoped(memory, "db", kind="turns") == 0
+
+
+def test_a_row_without_them_is_as_short_as_before(memory: Memory) -> None:
+    memory.apply(add("plain"))
+    assert memory.sql("select tags, expires_at, replaces from memory_entries") == [(None, None, None)]
