@@ -121,10 +121,7 @@ def _values_of(event: Change, vector: HalfVector | None) -> dict[str, Any]:
 
 
 def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Keep the entry with this text, if there is one, when a file loses it; it gets the expiry and tags that are given.
-
-    An entry that has expired gets no expiry unless one is given.
-    """
+    """Have the entry with this text, if there is one, stay when a file loses it; it gets the expiry and tags given."""
     connection.execute(QUERIES["detach_entry"], values)
 
 

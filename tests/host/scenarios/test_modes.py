@@ -17,7 +17,7 @@ pytestmark = one_server
 FACT = "The staging database listens on port 5433 of alpha."
 QUESTION = "On which port of alpha does the staging database listen?"
 RECALL = {"recall_memory", "recall_conversation"}
-CARE = {"remember", "forget", "list_memories"}
+CARE = {"remember", "update", "forget", "list_memories"}
 
 
 @pytest.mark.parametrize(
