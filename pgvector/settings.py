@@ -112,7 +112,7 @@ class Settings(BaseModel):
         "hybrid", description="context: memories come before a turn only; tools: by tools only; hybrid: both"
     )
     tools: Literal["recall", "all"] = Field(
-        "recall", description="all: agents may also remember, forget and list entries by tools"
+        "recall", description="all: agents may also remember, update, forget and list entries by tools"
     )
     prefetch_limit: int = Field(5, ge=0, le=20, description="Most memories put before a turn; 0 turns it off")
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")

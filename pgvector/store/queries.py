@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -24,6 +25,9 @@ KINDS: dict[Kind, dict[str, str]] = {
     },
     "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id"},
 }  # fmt: skip
+# A statement about the rows of a scope has another form for a scope with tags, whose name ends in this: without tags,
+# the server need not read their conditions.
+TAGGED = "_tagged"
 # A bit of a bigint tells whether a row holds a word.
 WORDS_MAX = 64
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
@@ -32,14 +36,21 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 def _load() -> dict[str, LiteralString]:
     statements, templates, parts = _texts(FOLDER), _texts(FOLDER / "each"), _texts(FOLDER / "parts")
     for kind, names in KINDS.items():
-        narrow = Template(parts[f"narrow_{kind}"])
-        # A count may have rows that have expired: then it reads an index only.
-        conditions = {"narrow": narrow.substitute(parts), "counted": narrow.substitute({**parts, "live": "true"})}
-        values = {**parts, **names, "kind": kind, **conditions, "held": "$held"}
-        for name, text in templates.items():
-            statements[name.replace("kind", kind)] = Template(text).substitute(values)
+        for suffix, tagged in (("", ""), (TAGGED, f"\n  and {parts[f'tagged_{kind}']}")):
+            narrow = Template(f"{parts[f'narrow_{kind}']}{tagged}")
+            # A count may have rows that have expired: then it reads an index only.
+            conditions = {"narrow": _filled(narrow, parts), "counted": _filled(narrow, {**parts, "live": "true"})}
+            values = {**parts, **names, "kind": kind, **conditions, "held": "$held"}
+            for name, text in templates.items():
+                if not tagged or "$narrow" in text or "$counted" in text:
+                    statements[name.replace("kind", kind) + suffix] = Template(text).substitute(values)
     # The files are part of the package, so their text is as trustworthy as a literal in the code.
     return statements
+
+
+def _filled(text: Template, parts: Mapping[str, LiteralString]) -> str:
+    """A text with the parts that it names, and with those that they name."""
+    return Template(text.substitute(parts)).substitute(parts)
 
 
 def _texts(folder: Path) -> dict[str, LiteralString]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from ..model import Hit, Metadata, Scope, Vector
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
-from .queries import QUERIES, Kind, for_words, index_name
+from .queries import QUERIES, TAGGED, Kind, for_words, index_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +104,6 @@ class Row(NamedTuple):
 
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """The named parameters that every statement about the rows of a scope takes."""
-    tags = _array(scope.tags) if scope.tags else None
     return {
         "themes": None if scope.themes is None else _array(scope.themes),
         "own": scope.own,
@@ -116,11 +115,22 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
         "since": scope.since,
         "until": scope.until,
         "role": scope.role,
-        "any_tags": None if scope.all_tags else tags,
-        "all_tags": tags if scope.all_tags else None,
-        # In the index of tags the theme of a row is one of them.
-        "tag_themes": None if tags is None or scope.themes is None else _array(f"@{theme}" for theme in scope.themes),
+        **(_tag_parameters(scope) if scope.tags else {}),
     }
+
+
+def _tag_parameters(scope: Scope) -> dict[str, Any]:
+    tags = _array(scope.tags)
+    # In the index of tags the theme of a row is one of them.
+    themes = None if scope.themes is None else _array(f"@{theme}" for theme in scope.themes)
+    return {
+        "any_tags": None if scope.all_tags else tags, "all_tags": tags if scope.all_tags else None, "tag_themes": themes
+    }  # fmt: skip
+
+
+def _named(statement: str, scope: Scope) -> str:
+    """The name of the form of a statement for this scope."""
+    return statement + TAGGED if scope.tags else statement
 
 
 def count(connection: Connection, kind: Kind, scope: Scope, limit: int) -> Size:
@@ -128,7 +138,7 @@ def count(connection: Connection, kind: Kind, scope: Scope, limit: int) -> Size:
     themes = scope.themes or ()
     own_index = index_name(kind, themes[0]) if len(themes) == 1 else None
     parameters = {**parameters_of(scope), "limit": limit, "own_index": own_index}
-    row = connection.execute(QUERIES[f"count_{kind}"], parameters).fetchone() or {}
+    row = connection.execute(QUERIES[_named(f"count_{kind}", scope)], parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"])
 
 
@@ -141,7 +151,7 @@ def scan(
     a term none.
     """
     parameters = {**parameters_of(scope), "words": _array(words), "vector": half(vector), "limit": limit}
-    themes = tuples(connection, for_words(f"scan_{kind}", len(words)), parameters, binary=True)
+    themes = tuples(connection, for_words(_named(f"scan_{kind}", scope), len(words)), parameters, binary=True)
     keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
     places = _with_own_term(themes[0][-1] or ()) if themes else []
     kept = [words[place] for place in places]
@@ -158,7 +168,9 @@ def word_candidates(
     import numpy as np
 
     parameters = {**parameters_of(scope), "words": _array(words), "rows": rows, "candidates": candidates}
-    themes = tuples(connection, for_words(f"word_candidates_{kind}", len(words)), parameters, binary=True)
+    themes = tuples(
+        connection, for_words(_named(f"word_candidates_{kind}", scope), len(words)), parameters, binary=True
+    )
     keys, (ids, lengths, bits) = _columns(themes, ("i8", "i4", "i8"))
     total, terms, expected = themes[0][4:] if themes else (0.0, (), ())
     places = _with_own_term(terms)
@@ -179,7 +191,7 @@ def nearest(
     of_rows = f"nearest_{kind}_{way}"
     of_pieces = f"nearest_pieces_{kind}_{'exact' if way == 'exact' else 'of_scope'}"
     for name in (of_rows, of_pieces) if pieces else (of_rows,):
-        for theme, number, cosine in tuples(connection, QUERIES[name], parameters):
+        for theme, number, cosine in tuples(connection, QUERIES[_named(name, scope)], parameters):
             # A vector of zeros, which this program never stores, has no cosine.
             if cosine is not None and not math.isnan(cosine):
                 found[theme, number] = max(cosine, found.get((theme, number), -1.0))

@@ -325,7 +325,7 @@ def test_the_index_of_tags_finds_few_of_many_rows(memory: Memory) -> None:
     with memory.database.connection(5) as connection:
         assert retrieval.count(connection, "entries", scope, 100).rows == 10
         parameters = {**retrieval.parameters_of(scope), "limit": 100, "own_index": None}
-        plan = connection.execute("explain " + retrieval.QUERIES["count_entries"], parameters).fetchall()  # type: ignore[operator]
+        plan = connection.execute("explain " + retrieval.QUERIES["count_entries_tagged"], parameters).fetchall()  # type: ignore[operator]
     assert "memory_entries_tags" in str(plan), plan
 
 

@@ -47,7 +47,15 @@ def as_server_sees(statement: str) -> tuple[str, list[str]]:
 
 def test_every_file_is_a_statement_and_every_statement_is_a_file() -> None:
     folder = Path(queries.__file__).parent / "sql"
-    each = {path.stem.replace("kind", kind) for path in (folder / "each").glob("*.sql") for kind in TABLES}
+    templates = {path.stem: path.read_text(encoding="utf-8") for path in (folder / "each").glob("*.sql")}
+    each = {name.replace("kind", kind) for name in templates for kind in TABLES}
+    scoped = re.compile(r"\$(narrow|counted)\b")
+    each |= {
+        f"{name.replace('kind', kind)}_tagged"
+        for name in templates
+        for kind in TABLES
+        if scoped.search(templates[name])
+    }
     assert set(QUERIES) == {path.stem for path in folder.glob("*.sql")} | each
     assert len(QUERIES) > 20
     for name, statement in STATEMENTS.items():

@@ -89,3 +89,72 @@ def test_nothing_lies_between_an_end_and_a_later_start() -> None:
     times.check_order(start, None)
     with pytest.raises(BadArgument, match="until is not after since"):
         times.check_order(start, start)
+
+
+# --- expiry
+
+SAID = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("14d", SAID + timedelta(days=14)),
+        ("12h", SAID + timedelta(hours=12)),
+        ("90 min", SAID + timedelta(minutes=90)),
+        (" 3 Weeks ", SAID + timedelta(weeks=3)),
+        ("1w", SAID + timedelta(weeks=1)),
+        ("2 months", SAID + timedelta(days=60)),
+        ("1 year", SAID + timedelta(days=365)),
+        ("2026-12-31", datetime(2027, 1, 1, tzinfo=UTC)),
+        ("2026-11-21", datetime(2026, 11, 22, tzinfo=UTC)),
+        ("2026-12-31T18:00Z", datetime(2026, 12, 31, 18, tzinfo=UTC)),
+        ("2026-12-31 18:00+02:00", datetime(2026, 12, 31, 16, tzinfo=UTC)),
+    ],
+)
+def test_an_expiry_is_a_span_a_date_or_a_time(text: str, end: datetime) -> None:
+    assert times.expiry(text, SAID) == end.isoformat()
+
+
+def test_an_expiry_can_be_left_open_and_taken_away() -> None:
+    assert [times.expiry(text, SAID) for text in ("", "  ", "never", "Never ")] == ["", "", "never", "never"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["soon", "14", "d", "14 fortnights", "-3d", "1.5h", "2026-13-01", "2026-11-21T25:00", "9" * 4000, "14d\0", "１４d"],
+)
+def test_no_expiry_is_guessed(text: str) -> None:
+    with pytest.raises(
+        BadArgument, match=r"^expires is .*; it must be a time span like 14d, 12h or 3 weeks"
+    ) as refused:
+        times.expiry(text, SAID)
+    assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize(
+    "text", ["0d", "2026-11-20", "2026-11-21T09:30Z", "2026-11-21T09:30:59Z", "3661d", "9999-01-01"]
+)
+def test_an_expiry_has_bounds(text: str) -> None:
+    with pytest.raises(BadArgument, match="it must end between a minute and 3660 days from now, or never"):
+        times.expiry(text, SAID)
+
+
+@given(st.integers(1, 9_999_999), st.sampled_from(["m", " minutes", "h", " Hours", "d", " day", "w", " weeks"]))
+def test_a_span_ends_so_long_after_it_is_said_or_is_out_of_bounds(number: int, unit: str) -> None:
+    seconds = {"m": 60, "h": 3600, "d": 86400, "w": 604800}[unit.strip().lower()[0]] * number
+    try:
+        end = datetime.fromisoformat(times.expiry(f"{number}{unit}", SAID))
+    except BadArgument:
+        assert not 60 <= seconds <= times.EXPIRY_MAX.total_seconds()
+    else:
+        assert (end - SAID).total_seconds() == seconds
+
+
+@given(st.text(st.characters(exclude_categories=())) | st.from_regex(r"[0-9]{0,3} ?[a-z]{0,6}", fullmatch=True))
+def test_any_text_is_an_expiry_that_reads_back_or_is_refused(text: str) -> None:
+    try:
+        found = times.expiry(text, SAID)
+    except BadArgument:
+        return
+    assert found in ("", "never") or times.expiry(found, SAID) == found
