@@ -80,7 +80,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             label="Tools",
             kind=KIND_SELECT,
             default="recall",
-            description="all: agents may also remember, forget and list entries by tools",
+            description="all: agents may also remember, update, forget and list entries by tools",
             options=_options(recall="Recall", all="Recall, remember, forget, list"),
             group="Recall",
         ),

@@ -73,7 +73,7 @@ def _store(home: Path, console: Console, seen: Entry, content: str) -> Entry | N
         kept = labels(changed.tags, changed.expires_at)
         console.show(f"entry {seen.id} of theme {seen.theme} is entry {changed.id} now{kept}:")
     console.show(safe_line(content, TEXT_CHARS_MAX))
-    console.say(f"to take it back: hermes-pgvector undo {past or 'N, with N from hermes-pgvector history'}")
+    console.say(f"to take it back: hermes-pgvector undo {past or 'N, as hermes-pgvector history shows it'}")
     return None
 
 
