@@ -251,6 +251,23 @@ class Recall:
     degraded: tuple[str, ...] = ()
     explanation: Explanation = Explanation()
 
+    @property
+    def searched(self) -> bool:
+        """Whether the database answered."""
+        return self.explanation != Explanation()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether a part of the memory works now: neither `problem` nor `works` means that this is not known yet.
+
+    A model may read the problem. `since` is when it began, as far as this process knows.
+    """
+
+    problem: str = ""
+    since: datetime | None = None
+    works: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Counters:

@@ -16,6 +16,7 @@ from agent.memory_provider import MemoryProvider
 from .errors import CheckpointFailed, SettingsError
 from .hosts.environment import hermes_home, host_module
 from .hosts.guard import failed_call, guarded, log, nothing
+from .hosts.notices import Notifier
 from .settings import Settings, load
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ NEEDED_PACKAGES = ("cachetools", "psycopg", "psycopg_pool", "pgvector", "httpx",
 class _Session(NamedTuple):
     runtime: Runtime
     conversation: Conversation
+    notifier: Notifier
 
 
 class PgvectorMemoryProvider(MemoryProvider):
@@ -85,7 +87,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         before, identity = self._session, Identity.of(kwargs)
         context = str(kwargs.get("agent_context") or "primary")
         conversation = Conversation(runtime.context, identity, session_id or "", context)
-        self._session = _Session(runtime, conversation)
+        self._session = _Session(runtime, conversation, Notifier(kwargs))
         if before is not None:
             release(before.runtime)
         runtime.make_files()
@@ -120,16 +122,20 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(str)
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """The memories for this question, within `prefetch_budget_s`; empty for small talk."""
+        """News of an outage, and the memories for this question, within `prefetch_budget_s`; none for small talk."""
+        self._recalled = 0
+        if self._session is None:
+            return ""
+        runtime, conversation, notifier = self._session
+        memories = self._memories(runtime, conversation, query, session_id)
+        return "\n\n".join(filter(None, (notifier.tell(conversation.notices(runtime.conditions())), memories)))
+
+    def _memories(self, runtime: Runtime, conversation: Conversation, query: str, session_id: str) -> str:
         from .recall import render
         from .session.capture import small_talk
         from .session.off_record import notice
         from .text.cleaning import clean
 
-        self._recalled = 0
-        if self._session is None:
-            return ""
-        runtime, conversation = self._session
         settings = runtime.settings
         if switched := notice(query, always_off=settings.off_record):
             return switched
@@ -166,7 +172,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
         if self._session is None:
             return json.dumps({"error": self.unavailable_reason() or "the memory is not initialized"})
-        runtime, conversation = self._session
+        runtime, conversation, _ = self._session
         theme = conversation.theme()
         if theme is None:
             return json.dumps({"error": "this theme is not in allowed_themes"})
@@ -219,7 +225,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Note that a turn began, and who speaks. Its message may switch the session off or on the record."""
         if self._session is None:
             return
-        runtime, conversation = self._session
+        runtime, conversation, _ = self._session
         theme = conversation.open_turn(message, str(kwargs.get("author_id") or ""))
         if turn_number == 1:
             runtime.prefetch.begin(theme, conversation.session_id)
@@ -237,7 +243,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Continue under another session id, or withdraw the turns that were taken back."""
         if self._session is None:
             return
-        runtime, conversation = self._session
+        runtime, conversation, _ = self._session
         if rewound:
             conversation.take_back()
             return
@@ -256,7 +262,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             self._checkpoint(messages or (), required=require_checkpoint)
         if self._session is None:
             return ""
-        runtime, conversation = self._session
+        runtime, conversation, _ = self._session
         theme = conversation.theme()
         return "" if theme is None else runtime.prefetch.before_compression(theme, messages or ())
 

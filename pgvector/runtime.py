@@ -23,7 +23,7 @@ from .background import BackgroundExecutor, HookGap, importing
 from .errors import BadArgument, CheckpointFailed, PgvectorError, SettingsError
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
-from .model import Event, Recall, RecallRequest, Scope
+from .model import Condition, Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
 from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .outbox.dead_letters import DeadLetters
     from .recall.recaller import Recaller
     from .session.conversation import Conversation, HomeContext
+    from .session.outages import Part
     from .store.connection.database import Database
     from .store.queries import Kind
     from .write.batches import BatchProcessor
@@ -120,14 +121,17 @@ class Runtime:
             from .write.readiness import Readiness
             from .write.writer import AsyncWriter
 
-            settings, key = self.settings, self.context.person_key
+            settings, key, outages = self.settings, self.context.person_key, self.context.outages
             self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
             self.database = database = Database(settings, self.home.path)
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
-            self._batches = BatchProcessor(self._spool, self.dead_letters, database, settings, key.renamed)
+            self._batches = BatchProcessor(
+                self._spool, self.dead_letters, database, settings, key.renamed, outages.stored
+            )
             self._recaller = Recaller(database, fit.usable, settings)
             refile = partial(key.refile, self.dead_letters, self.accept)
-            self._readiness = ready = Readiness(settings, database, fit, key, self.in_background, refile)
+            answered = partial(outages.over, "database")
+            self._readiness = ready = Readiness(settings, database, fit, key, self.in_background, refile, answered)
             self.writer = AsyncWriter(self._batches, ready.embedder, self._hooks)
             if self._woken:
                 self.writer.wake()
@@ -230,7 +234,10 @@ class Runtime:
         if not self._readiness.reached.is_set():
             self.wait_ready(READY_SHARE * request.budget_s)
         self.writer.flush(FLUSH_SHARE * request.budget_s)
-        return self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
+        recalls = self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
+        if not any(recall.searched for recall in recalls):
+            self.writer.doubt()
+        return recalls
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""
@@ -241,6 +248,13 @@ class Runtime:
         return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
     # State
+
+    def conditions(self) -> dict[Part, Condition]:
+        """What works now of the memory; nothing is known at the start of a process."""
+        if not self._imported:
+            return {}
+        events, status = self.writer.condition, self._batches.status
+        return {"database": events, "outbox": status.spool_condition, "embedder": self.compatibility.condition}
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""

@@ -164,6 +164,9 @@ class Settings(BaseModel):
     stuck_after_s: float = Field(
         180.0, ge=3, le=3600, description="A writer that stores nothing for this time is reported as stuck"
     )
+    outage_after_s: float = Field(
+        10.0, ge=0, le=3600, description="A person is told of an outage of the memory that lasts longer"
+    )
     adopt_interval_s: float = Field(
         30.0, ge=1, le=3600, description="Time between searches for spools of dead processes"
     )

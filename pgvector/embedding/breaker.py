@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..errors import EmbedderUnavailable, Refused
-from ..model import Vector
+from ..model import Condition, Vector, now
 from .protocol import Embedder
 from .vectors import TextRefused
 
@@ -35,6 +35,12 @@ class Breaker:
         self._open_until: float | None = None
         self._trial_running = False
         self._cause = ""
+        self._condition = Condition()
+
+    @property
+    def condition(self) -> Condition:
+        """Whether the last call that reached the inner embedder succeeded, else since when calls fail."""
+        return self._condition
 
     @property
     def model(self) -> str:
@@ -69,6 +75,7 @@ class Breaker:
             raise
         except Refused as error:
             with self._lock:
+                self._note_failure(str(error))
                 self._open(str(error), REFUSED_S)
             raise
         else:
@@ -94,14 +101,20 @@ class Breaker:
     def _succeeded(self) -> None:
         with self._lock:
             self._failures, self._wait_s, self._open_until = 0, 0.0, None
+            self._condition = Condition(works=True)
 
     def _failed(self, cause: str, trial: bool) -> None:
         with self._lock:
             self._failures += 1
+            self._note_failure(cause)
             # Calls that began before it opened may fail later. Only the trial may extend the wait.
             if not trial and (self._open_until is not None or self._failures < FAILURES_MAX):
                 return
             self._open(cause, min(OPEN_S_MAX, self._wait_s * 2 or OPEN_S_FIRST))
+
+    def _note_failure(self, cause: str) -> None:
+        """The caller holds the lock."""
+        self._condition = Condition(cause, self._condition.since or now())
 
     def _open(self, cause: str, wait_s: float) -> None:
         """Open for `wait_s` seconds from now. The caller holds the lock."""

@@ -7,15 +7,17 @@ import json
 import logging
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
 from ..files import make_private, overwrite
-from ..model import WORDS_ONLY
+from ..model import WORDS_ONLY, Condition, now
 from ..settings import Settings
 from ..store.connection.database import Database
 from . import factory
+from .breaker import Breaker
 from .calibration import noise_floor
 from .probe import Probe
 from .protocol import Embedder
@@ -23,6 +25,7 @@ from .protocol import Embedder
 log = logging.getLogger("hermes.pgvector")
 
 DEFAULT_DIMENSIONS = 768
+STARTING = "the memory is starting"
 REMATCH_S = 5.0
 CALIBRATION_WAIT_S_MIN = 30.0
 CALIBRATION_WAIT_S_MAX = 3600.0
@@ -42,7 +45,8 @@ class EmbedderCompatibility:
         self._embedder: Embedder | None = None
         self._no_embedder_reason = ""
         self._held: str | None = None
-        self._mismatch = "the memory is starting"
+        self._mismatch = STARTING
+        self._mismatched_since: datetime | None = None
         self._unanswered, self._claimed = True, False
         self._rematch_at = 0.0
         self._probe = Probe(settings.embed_timeout_s)
@@ -71,6 +75,19 @@ class EmbedderCompatibility:
         if not self._mismatch or self._embedder is None:
             return False
         return self._unanswered or time.monotonic() >= self._rematch_at
+
+    @property
+    def condition(self) -> Condition:
+        """Whether questions get vectors. Settings without an embedder are a problem if stored rows have vectors."""
+        mismatch, state = self._mismatch, self._database.state
+        if mismatch == STARTING:
+            return Condition()
+        if mismatch == self._no_embedder_reason and not (state and state.embedding_model):
+            return Condition()
+        if mismatch:
+            return Condition(mismatch, self._mismatched_since)
+        with self._lock:
+            return self._embedder.condition if isinstance(self._embedder, Breaker) else Condition()
 
     @property
     def floor(self) -> float | None:
@@ -108,6 +125,7 @@ class EmbedderCompatibility:
         mismatch = self._find_mismatch(stored, answered=answered)
         if mismatch and mismatch != self._mismatch and not self._unanswered:
             log.warning("%s", mismatch)
+        self._mismatched_since = (self._mismatched_since or now()) if mismatch else None
         self._mismatch, self._rematch_at = mismatch, time.monotonic() + REMATCH_S
         return not mismatch
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import overwrite
-from ..model import Counters, now
+from ..model import Condition, Counters, now
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -24,6 +24,7 @@ FILE = "state.json"
 NEW_OWNER_FILE = "adopter"
 WRITE_INTERVAL_S = 1.0
 HEARTBEAT_S = 10.0
+UNEXPECTED = "nothing can be stored; the log says why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class WriterStatus:
 
     def __init__(self, stuck_after_s: float) -> None:
         self.counts, self.health = Counters(), Health()
+        self._public_problem = ""
+        self._refusing_since: datetime | None = None
         self._changed = threading.Condition()
         self._stuck_after_s = stuck_after_s
         self._started = self._progress = now()
@@ -128,11 +131,33 @@ class WriterStatus:
             log.warning("events are stored again")
         self.health = Health(last_success=now())
 
-    def failed(self, problem: str) -> None:
-        """Note a failed round; the first of several is logged."""
+    def failed(self, problem: str, public: str) -> None:
+        """Note a failed round; the first of several is logged. A model may read `public`, which may be empty."""
         if not self.health.problem:
             log.warning("events stay in the spool for now: %s", problem)
+        self._public_problem = public
         self.health = replace(self.health, failing_since=self.health.failing_since or now(), problem=problem)
+
+    def refused(self, *, refused: bool) -> None:
+        """Note whether the spool refused the last event."""
+        if refused != bool(self._refusing_since):
+            self._refusing_since = now() if refused else None
+
+    @property
+    def condition(self) -> Condition:
+        """Whether events are stored."""
+        health = self.health
+        if health.problem:
+            return Condition(self._public_problem or UNEXPECTED, health.failing_since)
+        if self._warned:
+            return Condition("the writer is stuck", self._progress)
+        return Condition(works=health.last_success is not None)
+
+    @property
+    def spool_condition(self) -> Condition:
+        """Whether new events are kept."""
+        since = self._refusing_since
+        return Condition("the outbox is full or cannot be written", since) if since else Condition(works=True)
 
     def start(self) -> None:
         """Count the time without progress from now: the writer's thread starts."""

@@ -12,11 +12,25 @@ from ..files import Marks, mark_name
 from ..hosts import state_db
 from ..hosts.environment import running
 from ..hosts.transcript import exchanges, finished, is_compressed
-from ..model import Add, Caller, Delegated, Event, Metadata, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
+from ..model import (
+    Add,
+    Caller,
+    Condition,
+    Delegated,
+    Event,
+    Metadata,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+    Withdrawn,
+    now,
+)
 from ..settings import Settings, person_key
 from ..text.theme_names import reserved
 from . import off_record, withdrawal
 from .capture import kept
+from .outages import Notice, Outages, Part
 from .person_key import PersonKey
 from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
 from .themes import ROOM, Identity, allowed, author_of, theme_of
@@ -49,6 +63,7 @@ class HomeContext:
         self.person_key = PersonKey(state, person_key(home))
         self.off_record = Marks(state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it")
         self.turn_lock = threading.Lock()
+        self.outages = Outages(state / "outages", settings.outage_after_s)
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now, as `theme_of`. Raises BadArgument for a reserved name."""
@@ -64,6 +79,7 @@ class HomeContext:
         self.turn_lock = threading.Lock()
         self.person_key.abandon()
         self.off_record.abandon()
+        self.outages.abandon()
 
 
 class Conversation:
@@ -88,6 +104,11 @@ class Conversation:
         theme = self._theme()
         return theme if allowed(theme, self._settings.allowed_themes) else None
 
+    def notices(self, conditions: Mapping[Part, Condition]) -> list[Notice]:
+        """What the person has to be told of an outage now. A job has nobody to tell."""
+        theme = self.theme() if self.primary else None
+        return [] if theme is None else self._home.outages.notices(conditions, theme, self.session_id)
+
     def caller(self, theme: str) -> Caller:
         """On whose behalf a tool runs that the agent calls now."""
         marks = {} if self.primary else {"context": self._agent_context}
@@ -106,6 +127,8 @@ class Conversation:
         if off or opened_off:
             # First of all: a hook on another thread may ask for the new session at once.
             self._home.off_record.change([self._mark(theme, session_id)], marked=True)
+        if continues:
+            self._home.outages.go_on(theme, self.session_id, session_id)
         self.session_id, self._turns.withdrawn = session_id, frozenset()
         self._lineage = self._lineage.after(before, new=anew, reason=reason)
 

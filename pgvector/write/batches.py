@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 
 from cachetools import LRUCache
@@ -44,7 +44,8 @@ class BatchProcessor:
     for HURRIED_WAIT_S_MAX when somebody waits for its rows. Then it is stored with those that came. The others are
     `late`, by their text: the backfill stores them. Until the embedder has caught up, batches request no vectors.
 
-    `rename` gives an event the final names of its theme and author, or raises BadEvent. `woken` is set when vectors
+    `rename` gives an event the final names of its theme and author, or raises BadEvent. `stored` is called with the
+    events of each batch. `woken` is set when vectors
     have come. `unembedded` is set when rows were stored without a vector.
     """
 
@@ -55,9 +56,10 @@ class BatchProcessor:
         database: Database,
         settings: Settings,
         rename: Callable[[Event], Event],
+        stored: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         self.spool, self.dead_letters, self.database, self.settings = spool, dead_letters, database, settings
-        self._rename = rename
+        self._rename, self._stored = rename, stored
         self.woken = threading.Event()
         self.queue = EmbeddingQueue(settings, self.woken.set)
         self.late: LRUCache[str, Future[Vector]] = LRUCache(LATE_MAX)
@@ -98,6 +100,7 @@ class BatchProcessor:
         self.unembedded |= batch.unembedded
         self.status.add(**batch.counts, adopted=0 if batch.source is self.spool else len(batch.records))
         batch.source.acknowledge(batch.records)
+        self._stored([record.event for record in batch.records if record.event])
         self.status.notify()
         return True
 

@@ -26,7 +26,7 @@ class Readiness:
     """What the writer of a home needs before a batch. `reached` is set when the database was usable.
 
     `in_background` runs a job on another thread. `refile` is such a job, for dead letters of persons that were met
-    since. For the writer thread alone, but `reached` is for any thread.
+    since. `answered` is called each time the database has become usable. For the writer thread alone, but `reached` is for any thread.
     """
 
     def __init__(
@@ -37,10 +37,11 @@ class Readiness:
         key: _PersonKey,
         in_background: Callable[..., Future[None]],
         refile: Callable[[], None],
+        answered: Callable[[], None],
     ) -> None:
         self.reached = threading.Event()
         self._settings, self._database, self._fit, self._key = settings, database, compatibility, key
-        self._in_background, self._refile = in_background, refile
+        self._in_background, self._refile, self._answered = in_background, refile, answered
         self._matching: Future[Any] | None = None
         self._refile_at = 0.0
 
@@ -54,6 +55,8 @@ class Readiness:
         if verify or not self.reached.is_set():
             dimensions = database.prepare(fit.wanted_dimensions()).dimensions
             key.settle(database.claim_person_key)
+            database.check()
+            self._answered()
             self._match(dimensions, FIRST_MATCH_S_MAX)
             self.reached.set()
         elif fit.undecided and database.state is not None:

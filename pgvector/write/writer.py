@@ -15,7 +15,7 @@ from dataclasses import replace
 from ..background import HookGap
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
-from ..model import Counters, Event
+from ..model import Condition, Counters, Event
 from ..outbox.codec import encode
 from ..outbox.heartbeat import Embedding, Health
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
@@ -59,11 +59,13 @@ class AsyncWriter:
         self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
         self._maintenance = Maintenance(batches.database, self._settings)
         self._look_at = 0.0
+        self._doubted, self._failure_goal = False, 0
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
         self._status.warn_if_stuck(self._spool.pending)
         accepted = self._spool.append(event)
+        self._status.refused(refused=not accepted)
         if not accepted:
             self._status.add(offered=1, refused=1)
         self.wake()
@@ -162,6 +164,17 @@ class AsyncWriter:
         """Whether the writer works."""
         return self._status.health
 
+    @property
+    def condition(self) -> Condition:
+        """Whether the database stores and answers, as far as known; `works` once what waited for it is stored."""
+        found = self._status.condition
+        return replace(found, works=found.works and self._caught_up)
+
+    def doubt(self) -> None:
+        """Check the database soon: somebody could not use it, and there may be nothing to store."""
+        self._doubted = True
+        self.wake()
+
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
@@ -208,7 +221,8 @@ class AsyncWriter:
             return False
 
     def _step(self) -> bool:
-        embedder = self._embedder(verify=bool(self._status.health.problem))
+        embedder = self._embedder(verify=self._doubted or bool(self._status.health.problem))
+        self._doubted = False
         busy = self._batches.step(embedder, self._hurried)
         if busy:
             self._maintenance.rows_changed()
@@ -254,6 +268,12 @@ class AsyncWriter:
             embedding = Embedding(backfill.rows_done, round(backfill.rows_per_s, 1), backfill.problem)
             self._status.beat(self._spool.ensure_folder, self.counters, embedding)
 
+    @property
+    def _caught_up(self) -> bool:
+        """Whether the events are settled that had waited at the last failure, and those of dead processes."""
+        settled = self._spool.appended - self._spool.pending
+        return settled >= self._failure_goal and self._batches.sources.orphans_done
+
     def _has_vectors(self) -> bool:
         """Whether all rows of this process have their vectors, or do not get them soon."""
         return self._backfill.waits or not (self._backfill.wanted or self._batches.unembedded)
@@ -282,7 +302,8 @@ class AsyncWriter:
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note the problem; returns the seconds to wait before the next try."""
-        self._status.failed(_problem(error))
+        self._failure_goal = self._spool.appended
+        self._status.failed(_problem(error), str(error) if isinstance(error, PgvectorError) else "")
         base = SCHEMA_RETRY_S_MIN if isinstance(error, SchemaNotApplied) else RETRY_S_MIN
         return min(self._settings.retry_max_s, max(base, pause_s * 2)) * random.uniform(0.8, 1.0)
 

@@ -98,6 +98,10 @@ class Database:
         """Check the schema as `verification.verify` does; its error names the command for this kind of server."""
         return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
 
+    def check(self) -> None:
+        """Read a row. Raises DatabaseUnavailable or SchemaNotApplied."""
+        self._claim_setting("person_key", "")
+
     def claim_model(self, model: str) -> str:
         """The embedding model of the stored vectors; it is set to `model` when the database has none."""
         return self._claim_setting("embedding_model", model)
