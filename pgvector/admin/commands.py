@@ -25,6 +25,7 @@ def add_commands(parser: Parser) -> None:
     status.add_argument("--themes", type=_number(0), default=20, metavar="N", help="list the N largest (default 20)")
     _add_search(commands)
     _add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
+    _add_watch(commands)
     _add_spool(commands)
     _add_maintenance(commands)
     _add_history(commands)
@@ -89,6 +90,27 @@ def _add_search(commands: Commands) -> None:
     text = "turns to show before and after each turn found (default 0)"
     search.add_argument("--context", type=_number(0, 3), default=0, metavar="N", help=text)
     search.add_argument("--explain", action="store_true", help="show how the answer came about")
+
+
+def _add_watch(commands: Commands) -> None:
+    text = "for cron: exit with 3 when the memory is silent or degraded, and say why"
+    watch = _add(commands, "watch", text, "watch.report:watch")
+    text = "compare turns of the last N hours (default 24)"
+    watch.add_argument("--hours", type=_number(1, 8760), default=24, metavar="N", help=text)
+    text = "compare the newest N turns that should be stored (default 20)"
+    watch.add_argument("--turns", type=_number(1, 1000), default=20, metavar="N", help=text)
+    text = "alarm only when N turns or more should be stored, and none is (default 3)"
+    watch.add_argument("--turns-min", type=_number(1, 1000), default=3, metavar="N", help=text)
+    text = "a turn may be on its way for S seconds (default 60)"
+    watch.add_argument("--settle", type=_number(0, 3600), default=60, metavar="S", help=text)
+    text = "events may wait in a spool for N minutes (default 10)"
+    watch.add_argument("--wait", type=_number(1, 10_080), default=10, metavar="N", help=text)
+    text = "write the result to FILE in the text format of Prometheus; without FILE to stdout"
+    watch.add_argument("--metrics", nargs="?", const="-", metavar="FILE", help=text)
+    host = watch.add_mutually_exclusive_group()
+    text = "the `hermes` command of the host (default: the one on the PATH)"
+    host.add_argument("--hermes", default="", metavar="PATH", help=text)
+    host.add_argument("--skip-host", action="store_true", help="do not load the plugin as the host does")
 
 
 def _add_spool(commands: Commands) -> None:

@@ -99,15 +99,19 @@ def by_entry_point(home: Path) -> bool:
 def other_python() -> Path | None:
     """The Python of the `hermes` command when it is not this one; None when it is, or is unknown."""
     hermes = shutil.which("hermes")
-    if hermes is None:
-        return None
+    found = python_of(Path(hermes)) if hermes else None
+    return found if found and found.parent != Path(sys.executable).parent else None
+
+
+def python_of(command: Path) -> Path | None:
+    """The Python that the first lines of a command name; None when it cannot be read or names none."""
     try:
-        with open(hermes, encoding="utf-8", errors="replace") as script:
+        with open(command, encoding="utf-8", errors="replace") as script:
             start = script.read(1000)
     except OSError:
         return None
     found = re.match(r"#!\s*(/\S*python[\d.]*)", start) or re.search(r"exec' '?\"?(/[^'\"\s]*python[\d.]*)", start)
-    return Path(found[1]) if found and Path(found[1]).parent != Path(sys.executable).parent else None
+    return Path(found[1]) if found else None
 
 
 def _replaceable(link: Path) -> bool:

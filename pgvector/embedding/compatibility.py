@@ -80,12 +80,9 @@ class EmbedderCompatibility:
     def condition(self) -> Condition:
         """Whether questions get vectors. Settings without an embedder are a problem if stored rows have vectors."""
         mismatch, state = self._mismatch, self._database.state
-        if mismatch == STARTING:
-            return Condition()
-        if mismatch == self._no_embedder_reason and not (state and state.embedding_model):
-            return Condition()
+        wanted = mismatch != self._no_embedder_reason or (state and state.embedding_model)
         if mismatch:
-            return Condition(mismatch, self._mismatched_since)
+            return Condition(mismatch, self._mismatched_since) if mismatch != STARTING and wanted else Condition()
         with self._lock:
             return self._embedder.condition if isinstance(self._embedder, Breaker) else Condition()
 

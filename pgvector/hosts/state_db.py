@@ -6,6 +6,7 @@ neither active nor compacted.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import sqlite3
@@ -26,22 +27,30 @@ _ENCODED = "\0json:"
 _MESSAGES = """
     select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
+_NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _PARENTS = """
     with recursive line (id, depth) as (
       select parent_session_id, 1 from sessions where id = ?
       union all
       select s.parent_session_id, depth + 1 from sessions s join line on s.id = line.id where depth < ?)
     select id from line where id <> ''"""
+_RECENT = """
+    select s.id, s.source, max(m.timestamp) as latest
+    from messages m join sessions s on s.id = m.session_id
+    where m.timestamp >= ? and m.role in ('user', 'assistant')
+      and coalesce(s.model_config, '') not like '%"_delegate_from"%'
+    group by s.id order by latest desc limit ?"""
 
 
-def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
-    """The messages of a session in order, at most 20,000; empty when there is no record.
+def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[str, Any]]:
+    """The first messages of a session, or the `newest`, in order, at most 20,000; empty when there is no record.
 
     Each has `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, and when it was `written`, in
     seconds since 1970.
     """
     found = []
-    for role, content, calls, gone, compacted, written in _read(home, _MESSAGES, (session_id, MESSAGES_MAX)):
+    rows = _read(home, _NEWEST_MESSAGES if newest else _MESSAGES, (session_id, MESSAGES_MAX))
+    for role, content, calls, gone, compacted, written in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at}
         found.append({"role": role, "content": _text(content), "tool_calls": calls, **marks})
@@ -51,6 +60,19 @@ def messages(home: Path, session_id: str) -> list[dict[str, Any]]:
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that a session continues, the nearest last; at most `limit`."""
     return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
+
+
+def recent_sessions(home: Path, since: float, limit: int) -> list[tuple[str, str]]:
+    """The sessions with messages since a time, in seconds since 1970, and their platforms; the newest `limit` of them.
+
+    Sessions of child agents are left out. Empty when there is no record. Raises OSError when it cannot be read.
+    """
+    if not (home / "state.db").exists():
+        return []
+    try:
+        return [(str(row[0]), str(row[1] or "")) for row in _select(home, _RECENT, (since, limit))]
+    except sqlite3.Error as error:
+        raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
 
 
 def _text(content: Any) -> str:
@@ -64,10 +86,14 @@ def _text(content: Any) -> str:
 
 
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
-    path = home / "state.db"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=WAIT_S_MAX)) as record:
-            return record.execute(statement, values).fetchall()
+        return _select(home, statement, values)
     except sqlite3.Error as error:
         log.debug("state.db of the host cannot be read: %s", type(error).__name__)
         return []
+
+
+def _select(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
+    path = f"file:{quote(str(home / 'state.db'))}?mode=ro"
+    with closing(sqlite3.connect(path, uri=True, timeout=WAIT_S_MAX)) as record:
+        return record.execute(statement, values).fetchall()

@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..model import Counters, now
+from ..model import Counters, SessionEnded, TurnTaken, now
 from . import heartbeat
 from .codec import MAGIC
 from .heartbeat import HEARTBEAT_S, Heartbeat
 from .segments import END, read_acknowledged, read_records, segments
+
+# Of one process: a bound of what `watch` reads.
+RECORDS_MAX = 50_000
 
 Condition: TypeAlias = Literal["well", "failing", "stuck", "dead"]
 
@@ -92,6 +95,18 @@ def processes(folder: Path) -> list[Process]:
             last, owner = heartbeat.read(path), heartbeat.new_owner(path)
             found.append(Process(path, _locked(path), _waiting(path), last, changed, owner))
     return sorted(found, key=lambda process: process.changed)
+
+
+def waiting_sessions(folder: Path) -> dict[str, datetime]:
+    """The sessions whose turns wait in the spools of the folder, each with the time of the newest."""
+    newest: dict[str, datetime] = {}
+    for path in folder.glob("[!.]*/"):
+        with contextlib.suppress(OSError):  # a living process may remove the folder meanwhile
+            for record in read_records(path, read_acknowledged(path), END, RECORDS_MAX):
+                event = record.event
+                if isinstance(event, TurnTaken | SessionEnded):
+                    newest[event.session_id] = max(event.at, newest.get(event.session_id, event.at))
+    return newest
 
 
 def total(parts: Iterable[Backlog]) -> Backlog:

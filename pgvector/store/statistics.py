@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -72,3 +73,12 @@ def totals(connection: Connection) -> Totals:
 def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
     """The `limit` largest themes, largest first."""
     return [ThemeTotals(**row) for row in connection.execute(QUERIES["largest_themes"], {"limit": limit})]
+
+
+def newest_of_sessions(
+    connection: Connection, sessions: Sequence[str], since: datetime, limit: int
+) -> list[tuple[str, bytes, datetime]]:
+    """The newest rows of these sessions since a time: session, hash of the text, and time."""
+    values = {"sessions": list(sessions), "since": since, "limit": limit}
+    rows = connection.execute(QUERIES["newest_of_sessions"], values)
+    return [(row["session_id"], bytes(row["key"]), row["at"]) for row in rows]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
+import select
+import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from typing import Any
 
 ACCOUNT = "+15550001111"
 ANSWER_S_MAX = 60
+LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,24 @@ class Messenger:
                 self.wfile.write(b": hello\n\n")
                 self.wfile.flush()
                 messenger._connected.set()
-                while (event := messenger._news.get()) is not None:
-                    self.wfile.write(event)
-                    self.wfile.flush()
+                while True:
+                    with contextlib.suppress(queue.Empty):
+                        event = messenger._news.get(timeout=LOOK_S)
+                        if event is None:
+                            return
+                        if self._left():
+                            # For the next gateway.
+                            messenger._news.put(event)
+                            return
+                        self.wfile.write(event)
+                        self.wfile.flush()
+                    if self._left():
+                        return
+
+            def _left(self) -> bool:
+                """Whether the gateway has closed the connection."""
+                readable, _, _ = select.select([self.connection], [], [], 0)
+                return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
             def _send(self, document: Any) -> None:
                 payload = json.dumps(document).encode()

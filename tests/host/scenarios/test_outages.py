@@ -1,4 +1,4 @@
-"""An outage of the database or of the embedder: nothing is lost, and each person is told once of it and once of its end."""
+"""An outage of the database or of the embedder: nothing is lost, and each session is told once of it and of its end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def role(server: Server) -> Iterator[str]:
 @pytest.fixture
 def locked_out(database: str, role: str) -> Callable[[], object]:
     """`with locked_out():` the role of the agent cannot log in, and its connections are closed."""
-    migrations.migrate(database, runtime_role=role)
 
     @contextmanager
     def lock_out() -> Iterator[None]:
@@ -72,6 +71,7 @@ def locked_out(database: str, role: str) -> Callable[[], object]:
 @pytest.fixture
 def agent(make_hermes: Callable[..., Hermes], database: str, role: str) -> Hermes:
     """A host whose memory logs in as the role."""
+    migrations.migrate(database, runtime_role=role)
     dsn = make_conninfo(database, user=role, password="for-tests")
     return make_hermes(dsn=dsn, outage_after_s=AFTER_S, retry_max_s=1.0)
 
@@ -104,3 +104,73 @@ def test_a_chat_shows_an_outage_of_four_turns_once_and_its_end_once_and_all_turn
     assert told(model.requests, BEGAN) == told(model.requests, ENDED) == []
     assert [turn.content for turn in rows.turns() if turn.role == "user"] == [about(n) for n in range(7)]
     assert len(rows.turns()) == 14
+
+
+def test_each_session_of_a_gateway_is_told_once_although_the_gateway_starts_again_during_the_outage(
+    agent: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger, locked_out: Callable[..., object]
+) -> None:
+    def write(person: Person, n: int) -> None:
+        messenger.write(person, about(n), until="understood")
+
+    with agent.gateway(**messenger.environment) as gateway:
+        write(ANN, 0)
+        write(BEN, 1)
+        rows.wait(lambda rows: len(rows.turns()) == 4)
+        with locked_out():
+            for n in range(2, 5):
+                write(ANN, n)
+                time.sleep(AFTER_S)
+            gateway.stop()
+            with agent.gateway(**messenger.environment) as gateway:
+                write(ANN, 5)
+                write(BEN, 6)
+                time.sleep(AFTER_S)
+                write(ANN, 7)
+                write(BEN, 8)
+                gateway.stop()
+                assert len(rows.turns()) == 4
+    with agent.gateway(**messenger.environment) as gateway:
+        for n in range(9, 13):
+            write(ANN, n)
+            write(BEN, n + 10)
+        gateway.stop()
+    began = [model.requests[n] for n in told(model.requests, BEGAN)]
+    ended = [model.requests[n] for n in told(model.requests, ENDED)]
+    assert [len(began), len(ended)] == [2, 2]
+    assert {request.user.count(BEGAN) for request in began} == {request.user.count(ENDED) for request in ended} == {1}
+    # Ann said five turns meanwhile, Ben two; each reads of his own only.
+    assert sorted(int(found) for request in ended for found in STORED.findall(request.user)) == [2, 5]
+    assert len({turn.content for turn in rows.turns() if turn.role == "user"}) == 17
+    assert len(rows.turns()) == 2 * 17
+
+
+def test_an_outage_of_the_embedder_is_told_once_and_its_end_once(
+    agent: Hermes, model: ModelEndpoint, rows: Rows, embedder: Endpoint
+) -> None:
+    with agent.gateway() as gateway:
+        gateway.ask(about(0), key="ops", session="one")
+        rows.wait(lambda rows: len(rows.turns()) == 2 and all(turn.embedded for turn in rows.turns()))
+        embedder.status = 503
+        for n in range(1, 5):
+            gateway.ask(about(n), key="ops", session="one")
+            time.sleep(AFTER_S)
+        embedder.status = 200
+        rows.wait(lambda rows: len(rows.turns()) == 10 and all(turn.embedded for turn in rows.turns()), timeout_s=60)
+        for n in range(5, 7):
+            gateway.ask(about(n), key="ops", session="one")
+        gateway.stop()
+    assert len(told(model.requests, BEGAN)) == len(told(model.requests, ENDED)) == 1
+    assert told(model.requests, BEGAN)[0] < 5 <= told(model.requests, ENDED)[0]
+
+
+def test_a_blip_is_not_told(agent: Hermes, model: ModelEndpoint, rows: Rows, locked_out: Callable[..., object]) -> None:
+    agent.set(outage_after_s=600)
+    with agent.gateway() as gateway:
+        gateway.ask(about(0), key="ops", session="one")
+        with locked_out():
+            gateway.ask(about(1), key="ops", session="one")
+            gateway.ask(about(2), key="ops", session="one")
+        gateway.ask(about(3), key="ops", session="one")
+        rows.wait(lambda rows: len(rows.turns()) == 8)
+        gateway.stop()
+    assert told(model.requests, BEGAN) == told(model.requests, ENDED) == []

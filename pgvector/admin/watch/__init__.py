@@ -1,0 +1,1 @@
+"""watch: for cron, whether the memory of a home is silent or degraded, and why."""

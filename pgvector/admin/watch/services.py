@@ -1,0 +1,90 @@
+"""Whether what the memory needs works: the database, its schema, the embedder, and the processes that store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from ...embedding import factory
+from ...errors import PgvectorError, SchemaNotApplied, SettingsError, explained
+from ...model import now
+from ...outbox.inspection import Backlog, Process
+from ...settings import Settings
+from ...store.connection.database import Connection, Database
+from ...store.schema.verification import SchemaState
+from .. import processes
+from ..console import counted, duration
+from ..database import start_server
+from ..embedder import MISMATCH_REMEDY, PROBE, mismatch
+from .finding import Finding
+
+RETRY_S = 3.0
+DOCTOR = "hermes-pgvector doctor"
+
+
+T = TypeVar("T")
+
+
+def patiently(check: Callable[[], tuple[Finding | None, T]]) -> tuple[Finding | None, T]:
+    """The result of a check. One that found something is tried again after `RETRY_S` seconds: it may be a blip."""
+    result = check()
+    if result[0] is not None:
+        time.sleep(RETRY_S)
+        result = check()
+    return result
+
+
+def database(
+    settings: Settings, home: Path, use: Callable[[Connection], None]
+) -> tuple[Finding | None, SchemaState | None]:
+    """Connect, verify the schema and `use` the connection. A server of the home that is stopped is started."""
+    try:
+        opened = Database(settings, home)
+    except SettingsError as error:
+        return Finding("settings", str(error), DOCTOR), None
+    try:
+        start_server(opened)
+        with opened.connection(settings.connect_timeout_s) as connection:
+            state = opened.verify(connection)
+            use(connection)
+        return None, state
+    except SchemaNotApplied as error:
+        what, _, command = explained(error).partition("; run: ")
+        return Finding("schema", what, command or DOCTOR), None
+    except PgvectorError as error:
+        remedy = "start Postgres, or correct HERMES_PGVECTOR_DSN; what is said waits in the spool"
+        return Finding("database", f"{opened.label}: {explained(error)}", remedy), None
+    finally:
+        opened.close()
+
+
+def embedder(settings: Settings, schema: SchemaState | None) -> tuple[Finding | None, None]:
+    """Ask the endpoint for a vector; the bundled model only has to be installed, if stored rows have vectors."""
+    held = schema.embedding_model if schema else None
+    try:
+        chosen = factory.build(settings, held=held)
+    except SettingsError as error:
+        return (Finding("embedder", f"recall searches by words only: {error}", DOCTOR) if held else None), None
+    try:
+        if settings.embed_url:
+            chosen.embed_query(PROBE, settings.embed_timeout_s)
+        problem = mismatch(chosen.model, chosen.dimensions, schema) if chosen.dimensions else ""
+        return (Finding("embedder", problem, MISMATCH_REMEDY) if problem else None), None
+    except PgvectorError as error:
+        found = f"{chosen.model}: {error}; recall searches by words only"
+        return Finding("embedder", found, "start it, or correct embed_url and embed_model"), None
+    finally:
+        chosen.close()
+
+
+def stores(running: list[Process], waiting: Backlog, settings: Settings, *, wait_s_max: float) -> Iterator[Finding]:
+    """Processes that are stuck, and events that have waited for longer than `wait_s_max` seconds."""
+    for check in processes.troubled(running, settings.stuck_after_s):
+        if check.verdict == "problem":
+            yield Finding("writer", check.found, check.remedy)
+    age_s = (now() - waiting.oldest).total_seconds() if waiting.oldest else 0.0
+    if age_s > wait_s_max:
+        found = f"{counted(waiting.events, 'event')} waiting, the oldest for {duration(age_s)}"
+        yield Finding("spool", found, "hermes-pgvector spool flush")
