@@ -148,6 +148,16 @@ def test_the_manifest_names_the_dependencies_of_the_project() -> None:
     assert {name for name, _ in wanted} >= LEFT_OUT
 
 
+def test_the_manifest_repeats_the_versions_of_the_dependencies_for_the_host_that_compares_them() -> None:
+    assert manifest()["python_dependencies"] == tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+
+
+def test_the_manifest_admits_the_oldest_host_of_the_tests_and_none_before() -> None:
+    hosts = (PROJECT.parent / "scripts" / "environment").read_text()
+    oldest = min(tuple(map(int, found.split("."))) for found in re.findall(r"==(\d+\.\d+)", hosts))
+    assert manifest()["requires_hermes"] == f">={'.'.join(map(str, oldest))}"
+
+
 def test_what_the_package_imports_it_depends_on() -> None:
     """Another dependency may bring a library today, and no more tomorrow."""
     with PROJECT.open("rb") as file:

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 NAME = "hermes-memory-pgvector"
+PACKAGE = "hermes_memory_pgvector"
 UNKNOWN = "in a clone of its repository, as the README says"
 
 
@@ -14,6 +15,23 @@ def pip_install(extra: str = "", python: str = "") -> str:
     pip = f"{shlex.quote(python)} -m pip install" if python else "pip install"
     folder, wanted = _source(), f"[{extra}]" if extra else ""
     return f"{pip} {shlex.quote(f'{folder}{wanted}')}" if folder else f"{pip} {shlex.quote(f'.{wanted}')}, {UNKNOWN}"
+
+
+def namesake() -> str:
+    """The version of the other project of this name, when pip has installed that one in this Python; else empty."""
+    from importlib import metadata
+
+    try:
+        found = metadata.distribution(NAME)
+    except metadata.PackageNotFoundError:
+        return ""
+    return "" if any(point.module.startswith(PACKAGE) for point in found.entry_points) else found.version
+
+
+def replacement(python: str = "") -> str:
+    """The commands that put this package in the place of the other project, for another `python` if one is given."""
+    pip = f"{shlex.quote(python)} -m pip" if python else "pip"
+    return f"{pip} uninstall -y {NAME}; then: {pip_install(python=python)}; then: hermes-pgvector install"
 
 
 def _source() -> Path | None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,15 @@ class Host:
 @pytest.fixture(scope="session", params=["a", "b"], ids=lambda name: f"host-{name}")
 def host(request: pytest.FixtureRequest) -> Host:
     """A host whose environment holds this package as an editable installation."""
-    made = subprocess.run([ROOT / "scripts" / "environment", f"host-{request.param}"], capture_output=True, text=True)
+    return _host_named(request.param)
+
+
+def _host_named(name: str) -> Host:
+    """The host `a` or `b`, whose environment is made if need be."""
+    made = subprocess.run([ROOT / "scripts" / "environment", f"host-{name}"], capture_output=True, text=True)
     if made.returncode:
         pytest.fail(f"the environment of the host cannot be made: {made.stderr}")
-    return Host(request.param, Path(made.stdout.strip()))
+    return Host(name, Path(made.stdout.strip()))
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +80,24 @@ def wheel_host(host: Host, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def users_host(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Host:
     """The same host without this package, as a user has it: with programs `hermes` and `pip`, which change only it."""
-    layer = _layer(host, tmp_path_factory.mktemp(f"users-{host.name}"))
+    return _environment_of_user(host, tmp_path_factory.mktemp(f"users-{host.name}"))
+
+
+@pytest.fixture
+def make_environment() -> Callable[..., Host]:
+    """`make_environment(host, folder, without=())`: such an environment in a folder, without some packages."""
+    return _environment_of_user
+
+
+@pytest.fixture
+def newer_host() -> Host:
+    """Host B, as what host A is upgraded to."""
+    return _host_named("b")
+
+
+def _environment_of_user(host: Host, folder: Path, *, without: Collection[str] = ()) -> Host:
+    """Make such an environment in a folder. It also lacks the packages whose names begin with one of `without`."""
+    layer = _layer(host, folder, without)
     for name in ("hermes", "pip"):
         program = layer.python.with_name(name)
         program.write_text(host.python.with_name(name).read_text().replace(str(host.python), str(layer.python)))
@@ -134,11 +156,18 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def _layer(host: Host, folder: Path) -> Host:
-    """An environment that sees the packages of the host but not those that it has as editable ones."""
+def _layer(host: Host, folder: Path, without: Collection[str] = ()) -> Host:
+    """An environment that sees the packages of the host, but not those that it has as editable ones, nor `without`."""
     subprocess.run([host.python, "-m", "venv", "--without-pip", folder], check=True, timeout=RUN_S_MAX)
     (own,) = folder.glob("lib/python*/site-packages")
     (theirs,) = host.python.parents[1].glob("lib/python*/site-packages")
+    if without:
+        links = folder / "packages"
+        links.mkdir()
+        for path in theirs.iterdir():
+            if not path.name.startswith((*without, "__editable__")):
+                (links / path.name).symlink_to(path)
+        theirs = links
     # Python reads .pth files only in the folders of the environment itself, and an editable installation is one.
     (own / "host.pth").write_text(f"{theirs}\n")
     return Host(host.name, folder / "bin" / "python")

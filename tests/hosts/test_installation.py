@@ -50,3 +50,15 @@ def test_without_a_source_the_command_names_the_readme(
 ) -> None:
     install(monkeypatch, tmp_path, url)
     assert installation.pip_install("embedded") == f"pip install '.[embedded]', {installation.UNKNOWN}"
+
+
+@pytest.mark.parametrize(("module", "told"), [("hermes_pgvector", "1.0.0"), ("hermes_memory_pgvector", "")])
+def test_the_other_project_of_the_same_name_is_told_from_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str, told: str
+) -> None:
+    described = tmp_path / "hermes_memory_pgvector-1.0.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: hermes-memory-pgvector\nVersion: 1.0.0\n")
+    (described / "entry_points.txt").write_text(f"[hermes_agent.memory_providers]\npgvector = {module}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert installation.namesake() == told

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...embedding import factory
 from ...errors import PgvectorError
 from ...session.person_key import PersonKey
 from ...settings import Settings
+from ...store.embedded import identity
 from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
@@ -17,8 +19,11 @@ from ..overview import Overview
 from .files import disk
 
 
-def database(found: Overview) -> Iterator[Check]:
-    """The server, its versions, the schema, and the privileges of the role."""
+def database(found: Overview, state: Path) -> Iterator[Check]:
+    """The server, its versions, the schema, the privileges of the role, and whether its data are those of before.
+
+    `state` is the folder of the home for files of this package.
+    """
     if found.server and not found.server.running:
         what, _, remedy = found.problem.partition("; ")
         yield Check("database", "warning", f"{what}: {found.where}", remedy)
@@ -48,6 +53,8 @@ def database(found: Overview) -> Iterator[Check]:
         yield Check("rows", "ok", found.rows)
     if found.server:
         yield disk("server's disk", found.server.data_dir)
+        if lost := identity.replaced(state, found.server.data_dir):
+            yield Check("data folder", "warning", lost, identity.remedy(state))
 
 
 def person_key(key: PersonKey, found: Overview) -> Iterator[Check]:

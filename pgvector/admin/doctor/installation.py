@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ...errors import SettingsError
-from ...hosts.installation import pip_install
+from ...hosts.installation import namesake, pip_install, replacement
 from ...version import __version__
 from .. import link
 from ..check import Check
@@ -34,6 +34,9 @@ def packages() -> Iterator[Check]:
     versions = {name: _version(name) for name in (*PACKAGES, *EXTRAS)}
     missing = [name for name in PACKAGES if not versions[name]]
     yield Check("package", "ok", f"hermes-memory-pgvector {__version__} on Python {platform.python_version()}")
+    if other := namesake():
+        found = f"pip has installed another project of the same name, hermes-memory-pgvector {other} of PyPI"
+        yield Check("namesake", "problem", found, replacement())
     if missing:
         yield Check("dependencies", "problem", f"missing: {', '.join(missing)}", pip_install())
     else:

@@ -60,7 +60,7 @@ def _checks(home: Path) -> list[Check]:
         return [*found, Check("settings", "problem", str(error), "fix it; the other checks need valid settings")]
     found.append(Check("settings", "ok", "valid"))
     found += files.local_files(here, settings)
-    found += database.database(seen)
+    found += database.database(seen, here.state)
     found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)
     return found

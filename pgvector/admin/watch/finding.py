@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 Reason: TypeAlias = Literal[
-    "settings", "provider", "host", "plugin", "package", "database", "schema", "embedder", "writer", "spool", "turns"
+    "settings",
+    "provider",
+    "host",
+    "plugin",
+    "package",
+    "database",
+    "data",
+    "schema",
+    "embedder",
+    "writer",
+    "spool",
+    "turns",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SettingsError
-from ...hosts.installation import pip_install
+from ...hosts.installation import NAME, PACKAGE, pip_install, replacement
 from ...text.sanitize import safe_line
 from .. import link
 from ..configuration import ACTIVATE, PROVIDER, active_provider
@@ -71,17 +71,36 @@ def load(home: Path, python: Path) -> dict[str, Any]:
 
 
 def _loaded(home: Path, python: Path, answer: dict[str, Any]) -> Iterator[Finding]:
-    if answer.get("available"):
-        return
+    folder, modules = str(answer.get("folder") or ""), answer.get("modules") or []
     reason = safe_line(str(answer.get("reason") or "the host's log says why"), REASON_CHARS_MAX)
-    install = f"{pip_install(python=str(python))}, then: {INSTALL}"
-    if not answer.get("host"):
+    ours = [module for module in modules if module.startswith(PACKAGE)]
+    install = INSTALL if ours else f"{pip_install(python=str(python))}; then: {INSTALL}"
+    if folder and not _is_ours(Path(folder)):
+        yield Finding("package", f"the host loads another plugin of this name, {folder}", _replace(home, python))
+    elif answer.get("available"):
+        return
+    elif not answer.get("host"):
         yield Finding("host", f"{python} has no working host: {reason}", "install hermes-agent there")
-    elif not answer["folder"]:
+    elif modules and not ours:
+        found = f"pip has installed another project of the same name there, {NAME} {answer['version']} of PyPI"
+        yield Finding("package", found, _replace(home, python))
+    elif not folder:
         place = link.place(home)
         state = f"{place} is a broken link" if place.is_symlink() else f"{place} is missing"
         yield Finding("plugin", f"the host finds no plugin: {state}", install)
-    elif "missing packages" in reason or not link.linked(home):
-        yield Finding("package", f"{python}: {reason}", install)
+    elif "missing packages" in reason:
+        yield Finding("package", f"{python}: {reason.partition('; run: ')[0]}", pip_install(python=str(python)))
     else:
         yield Finding("settings", reason, "correct it, then: hermes-pgvector doctor")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a plugin folder is this package, of any version."""
+    return (folder / "admin" / "link.py").is_file()
+
+
+def _replace(home: Path, python: Path) -> str:
+    place = link.place(home)
+    if place.exists() and not _is_ours(place.resolve()):
+        return f"move {place} away; then: {replacement(str(python))}"
+    return replacement(str(python))

@@ -95,7 +95,11 @@ def _compare(seen: _Seen, home: Home, settings: Settings, args: argparse.Namespa
         seen.known |= turns.stored(connection, seen.expected)
 
     problem, schema = services.patiently(partial(services.database, settings, home.path, look_up))
-    problems = [problem, services.patiently(partial(services.embedder, settings, schema))[0]]
+    problems = [
+        problem,
+        services.data(settings, home),
+        services.patiently(partial(services.embedder, settings, schema))[0],
+    ]
     seen.findings += filter(None, problems)
     if len(seen.expected) >= args.turns_min and not seen.known:
         found = f"of the newest {counted(len(seen.expected), 'turn')} of the host none is stored or waits"

@@ -9,10 +9,13 @@ from typing import TypeVar
 
 from ...embedding import factory
 from ...errors import PgvectorError, SchemaNotApplied, SettingsError, explained
+from ...mirror.home import Home
 from ...model import now
 from ...outbox.inspection import Backlog, Process
 from ...settings import Settings
 from ...store.connection.database import Connection, Database
+from ...store.embedded import identity
+from ...store.embedded.server import EmbeddedServer
 from ...store.schema.verification import SchemaState
 from .. import processes
 from ..console import counted, duration
@@ -58,6 +61,18 @@ def database(
         return Finding("database", f"{opened.label}: {explained(error)}", remedy), None
     finally:
         opened.close()
+
+
+def data(settings: Settings, home: Home) -> Finding | None:
+    """Whether the embedded database is the one of before."""
+    if settings.dsn.get_secret_value():
+        return None
+    try:
+        folder = EmbeddedServer(home.path, settings.data_dir).paths.data
+    except SettingsError:
+        return None  # `database` tells it
+    lost = identity.replaced(home.state, folder)
+    return Finding("data", lost, identity.remedy(home.state)) if lost else None
 
 
 def embedder(settings: Settings, schema: SchemaState | None) -> tuple[Finding | None, None]:

@@ -21,6 +21,7 @@ from pgvector.psycopg import register_vector
 from ...errors import DatabaseUnavailable, SettingsError
 from ...model import Vector
 from ...settings import Settings
+from ..embedded import identity
 from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
 from ..schema import migrations, verification
@@ -71,6 +72,7 @@ class Database:
         if reason:
             raise SettingsError(reason)
         dsn = settings.dsn.get_secret_value()
+        self._home = hermes_home
         self.server = None if dsn else EmbeddedServer(hermes_home, settings.data_dir)
         self.dsn = self.server.dsn if self.server else dsn
         """The connection string; it may contain a password."""
@@ -90,6 +92,7 @@ class Database:
         if self.state is None:
             if self.server is not None:
                 migrations.migrate(self.dsn, dimensions=dimensions)
+                identity.note(self._home / "pgvector", self.server.paths.data)
             with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
                 self.state = self.verify(connection)
         return self.state

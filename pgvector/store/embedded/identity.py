@@ -1,0 +1,48 @@
+"""Which database a home uses: when its data folder is lost, the server makes a new one, which must not go unnoticed."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from ...files import read_matching, read_or_create
+
+log = logging.getLogger("hermes.pgvector")
+
+FILE = "embedded_database"
+_ID = re.compile(r"\d{1,20}")
+
+
+def note(state: Path, data: Path) -> None:
+    """Remember, in the home's folder `state`, the database in the data folder; log when it is not that of before."""
+    with suppress(OSError):
+        if identifier := _identifier(data):
+            read_or_create(state / FILE, identifier, _ID)
+        if lost := replaced(state, data):
+            log.warning("%s; see: hermes-pgvector doctor", lost)
+
+
+def replaced(state: Path, data: Path) -> str:
+    """That the database in the data folder is not the one that this home used before; empty when it is."""
+    with suppress(OSError):
+        before, identifier = read_matching(state / FILE, _ID), _identifier(data)
+        if before and identifier and before != identifier:
+            return f"the database in {data} was made anew, and what this home stored before it is not in it"
+    return ""
+
+
+def remedy(state: Path) -> str:
+    """What to do about a database that was made anew."""
+    return (
+        "restore a backup (docs/hosts.md), and set data_dir to a folder that is kept; to go on with the new one: "
+        f"rm {state / FILE}"
+    )
+
+
+def _identifier(data: Path) -> str:
+    """The number that Postgres gave the database when it made it; empty when it cannot be read."""
+    with suppress(OSError), (data / "global" / "pg_control").open("rb") as file:
+        return str(int.from_bytes(file.read(8), "little"))
+    return ""
