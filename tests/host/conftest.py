@@ -162,15 +162,21 @@ def _layer(host: Host, folder: Path, without: Collection[str] = ()) -> Host:
     (own,) = folder.glob("lib/python*/site-packages")
     (theirs,) = host.python.parents[1].glob("lib/python*/site-packages")
     if without:
-        links = folder / "packages"
-        links.mkdir()
-        for path in theirs.iterdir():
-            if not path.name.startswith((*without, "__editable__")):
-                (links / path.name).symlink_to(path)
-        theirs = links
+        # A host adds the real folder of its own packages to the path, so links to folders would bring all of them back.
+        copy = folder / "packages"
+        ignored = [f"{name}*" for name in (*without, "__editable__", "hermes_memory_pgvector")]
+        shutil.copytree(theirs, copy, ignore=shutil.ignore_patterns(*ignored), copy_function=_link_or_copy)
+        theirs = copy
     # Python reads .pth files only in the folders of the environment itself, and an editable installation is one.
     (own / "host.pth").write_text(f"{theirs}\n")
     return Host(host.name, folder / "bin" / "python")
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _pip(host: Host, *arguments: str) -> None:

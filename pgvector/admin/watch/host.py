@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,5 +103,6 @@ def _is_ours(folder: Path) -> bool:
 def _replace(home: Path, python: Path) -> str:
     place = link.place(home)
     if place.exists() and not _is_ours(place.resolve()):
-        return f"move {place} away; then: {replacement(str(python))}"
+        away = shlex.join(["mv", str(place), str(home / "plugin-pgvector-before")])
+        return f"{away}; then: {replacement(str(python))}"
     return replacement(str(python))
