@@ -10,6 +10,7 @@ import pytest
 from hermes_memory_pgvector.embedding.breaker import FAILURES_MAX, OPEN_S_FIRST, REFUSED_S, Breaker
 from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.model import Condition
 
 DOWN = EmbedderUnavailable("the endpoint answered 503")
 WRONG = EmbedderMismatch("the endpoint answered 401")
@@ -172,3 +173,27 @@ def test_only_one_call_at_a_time_is_the_trial() -> None:
         trial.join(10)
     inner.error = None
     assert breaker.embed_passages(["x"], 1) == [[1.0]]
+
+
+def test_the_condition_tells_since_when_calls_fail_until_one_succeeds() -> None:
+    clock, inner = Clock(), Scripted()
+    breaker = Breaker(inner, clock)
+    assert breaker.condition == Condition()
+    breaker.embed_query("x", 1)
+    assert breaker.condition == Condition(works=True)
+    inner.error = DOWN
+    for _ in range(FAILURES_MAX + 1):
+        with pytest.raises(EmbedderUnavailable):
+            breaker.embed_query("x", 1)
+    failing = breaker.condition
+    assert failing.problem == "the endpoint answered 503"
+    assert failing.since is not None
+    clock.now += REFUSED_S
+    inner.error = WRONG
+    with pytest.raises(EmbedderMismatch):
+        breaker.embed_query("x", 1)
+    assert breaker.condition == Condition("the endpoint answered 401", failing.since)
+    clock.now += REFUSED_S
+    inner.error = None
+    breaker.embed_query("x", 1)
+    assert breaker.condition == Condition(works=True)

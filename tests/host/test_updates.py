@@ -19,7 +19,7 @@ from loopback import Endpoint
 if TYPE_CHECKING:
     from conftest import Host
 
-pytestmark = [one_server, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 INSTALL_S_MAX = 300
 DRIVERS = ("psycopg", "pgvector")
@@ -95,6 +95,7 @@ def assert_works(hermes: Hermes, model: ModelEndpoint, rows: Rows, watcher: Path
     assert watch(watcher, hermes) == []
 
 
+@one_server
 @pytest.mark.parametrize("upgraded", [False, True], ids=["rebuilt", "upgraded"])
 def test_after_the_environment_of_the_host_was_made_anew_watch_says_what_to_type(
     upgraded: bool,
@@ -125,6 +126,7 @@ def test_after_the_environment_of_the_host_was_made_anew_watch_says_what_to_type
     assert unheard not in stored(rows)
 
 
+@one_server
 def test_after_the_drivers_are_gone_watch_names_them(
     host: Host,
     source: Path,
@@ -156,6 +158,7 @@ def test_after_the_drivers_are_gone_watch_names_them(
     assert_works(after, model, rows, watcher, said)
 
 
+@one_server
 def test_in_a_new_container_with_the_old_home_the_memory_works_or_watch_says_what_to_type(
     host: Host,
     source: Path,
@@ -209,6 +212,7 @@ def test_an_embedded_database_that_was_lost_with_its_container_is_told(
         hermes.run("server", "stop", "--mode", "immediate", program="hermes-pgvector")
 
 
+@one_server
 @pytest.mark.parametrize("linked", [False, True], ids=["installed", "linked"])
 def test_another_project_of_the_same_name_is_named_and_replaced(
     linked: bool,

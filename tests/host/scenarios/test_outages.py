@@ -83,6 +83,7 @@ def messenger() -> Iterator[Messenger]:
     network.close()
 
 
+@pytest.mark.main_host("a")
 def test_a_chat_shows_an_outage_of_four_turns_once_and_its_end_once_and_all_turns_are_stored(
     agent: Hermes, model: ModelEndpoint, rows: Rows, locked_out: Callable[..., object]
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_chat_shows_an_outage_of_four_turns_once_and_its_end_once_and_all_turn
     assert len(rows.turns()) == 14
 
 
+@pytest.mark.main_host("b")
 def test_each_session_of_a_gateway_is_told_once_although_the_gateway_starts_again_during_the_outage(
     agent: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger, locked_out: Callable[..., object]
 ) -> None:
@@ -144,6 +146,7 @@ def test_each_session_of_a_gateway_is_told_once_although_the_gateway_starts_agai
     assert len(rows.turns()) == 2 * 17
 
 
+@pytest.mark.slow
 def test_an_outage_of_the_embedder_is_told_once_and_its_end_once(
     agent: Hermes, model: ModelEndpoint, rows: Rows, embedder: Endpoint
 ) -> None:
@@ -163,6 +166,7 @@ def test_an_outage_of_the_embedder_is_told_once_and_its_end_once(
     assert told(model.requests, BEGAN)[0] < 5 <= told(model.requests, ENDED)[0]
 
 
+@pytest.mark.slow
 def test_a_blip_is_not_told(agent: Hermes, model: ModelEndpoint, rows: Rows, locked_out: Callable[..., object]) -> None:
     agent.set(outage_after_s=600)
     with agent.gateway() as gateway:

@@ -51,6 +51,7 @@ def choose(hermes: Hermes, provider: str) -> None:
     path.write_text(yaml.safe_dump(document))
 
 
+@pytest.mark.main_host("b")
 def test_a_memory_that_works_needs_no_attention_and_small_talk_is_not_missed(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_memory_that_works_needs_no_attention_and_small_talk_is_not_missed(
     assert watch(hermes)[1]["turns_expected"] == TURNS
 
 
+@pytest.mark.main_host("a")
 def test_a_host_that_was_set_to_another_memory_is_named(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     choose(hermes, "")
     talk(hermes, "bridge")
@@ -83,7 +85,7 @@ def test_a_host_that_was_set_to_another_memory_is_named(hermes: Hermes, model: M
     assert reasons(hermes) == []
 
 
-@pytest.mark.main_host("a")
+@pytest.mark.slow
 def test_services_that_are_away_are_named_and_what_waits_in_the_spool_is_not_missed(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, embedder: Endpoint
 ) -> None:
@@ -105,7 +107,7 @@ def test_services_that_are_away_are_named_and_what_waits_in_the_spool_is_not_mis
     assert reasons(hermes) == []
 
 
-@pytest.mark.main_host("a")
+@pytest.mark.slow
 def test_a_lost_link_and_the_metrics_of_it_are_told(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     shutil.move(hermes.home / "plugins" / "pgvector", hermes.home / "elsewhere")
     talk(hermes, "bridge")
