@@ -146,7 +146,7 @@ class Marks:
             problem = self._write()
         if changed and problem:
             log.warning(
-                "other processes do not know yet %s, and may store it (%s): make %s writable",
+                "other processes do not know yet %s (%s): make %s writable",
                 self._meaning,
                 problem,
                 self.folder,

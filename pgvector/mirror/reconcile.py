@@ -32,7 +32,9 @@ class Reconciler:
         self._home, self._accept = home, accept
         # Entries written off the record that are still in the files. The snapshot has them too, but is updated later
         # than the files and may be lost.
-        self._off_record = Marks(home.state / "unrecorded", OFF_RECORD_MAX, "which entries are off the record")
+        self._off_record = Marks(
+            home.state / "unrecorded", OFF_RECORD_MAX, "which entries are off the record, and may store them"
+        )
         self._ahead, self._last = False, NEVER
 
     def change(self, event: Add | Replace | Remove, *, stored: bool = True) -> bool:

@@ -61,7 +61,9 @@ class HomeContext:
         self.settings, self.home = settings, home
         self.home_id, self.accept, self.change_entry = home_id, accept, change_entry
         self.person_key = PersonKey(state, person_key(home))
-        self.off_record = Marks(state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it")
+        self.off_record = Marks(
+            state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it, and may store it"
+        )
         self.turn_lock = threading.Lock()
         self.outages = Outages(state / "outages", settings.outage_after_s)
 

@@ -15,6 +15,7 @@ from hostrig.marks import one_server
 from hostrig.model import ModelEndpoint
 from hostrig.rows import Rows
 from loopback import Endpoint
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -199,11 +200,13 @@ def test_an_embedded_database_that_was_lost_with_its_container_is_told(
         assert watch(watcher, hermes) == []
         hermes.run("server", "stop", program="hermes-pgvector")
         shutil.rmtree(outdoors / "image")
-        talk(hermes, "garden")
+        with hermes.gateway() as gateway:
+            gateway.ask("Please keep in mind what I tell you about the garden of our house")
+            wait_for(lambda: any("made anew" in line for line in hermes.complaints()))
+            gateway.stop()
         (found,) = watch(watcher, hermes)
         assert found["reason"] == "data"
         assert "made anew" in found["found"]
-        assert any("made anew" in line for line in hermes.complaints())
         shown = hermes.run("doctor", program="hermes-pgvector").stdout
         assert "data folder" in shown
         type_in(found["remedy"].partition("; to go on with the new one: ")[2], hermes)
