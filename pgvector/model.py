@@ -251,11 +251,6 @@ class Recall:
     degraded: tuple[str, ...] = ()
     explanation: Explanation = Explanation()
 
-    @property
-    def searched(self) -> bool:
-        """Whether the database answered."""
-        return self.explanation != Explanation()
-
 
 @dataclass(frozen=True, slots=True)
 class Condition:

@@ -23,7 +23,7 @@ from .background import BackgroundExecutor, HookGap, importing
 from .errors import BadArgument, CheckpointFailed, PgvectorError, SettingsError
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
-from .model import Condition, Event, Recall, RecallRequest, Scope
+from .model import Event, Recall, RecallRequest, Scope
 from .session.themes import Identity, allowed, home_theme, readable
 from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .outbox.dead_letters import DeadLetters
     from .recall.recaller import Recaller
     from .session.conversation import Conversation, HomeContext
-    from .session.outages import Part
     from .store.connection.database import Database
     from .store.queries import Kind
     from .write.batches import BatchProcessor
@@ -122,17 +121,15 @@ class Runtime:
             from .write.writer import AsyncWriter
 
             settings, key, outages = self.settings, self.context.person_key, self.context.outages
-            self.dead_letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
+            self.dead_letters = letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
             self.database = database = Database(settings, self.home.path)
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
-            self._batches = BatchProcessor(
-                self._spool, self.dead_letters, database, settings, key.renamed, outages.stored
-            )
+            self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = Recaller(database, fit.usable, settings)
-            refile = partial(key.refile, self.dead_letters, self.accept)
-            answered = partial(outages.over, "database")
-            self._readiness = ready = Readiness(settings, database, fit, key, self.in_background, refile, answered)
-            self.writer = AsyncWriter(self._batches, ready.embedder, self._hooks)
+            refile = partial(key.refile, letters, self.accept)
+            self._readiness = ready = Readiness(settings, database, fit, key, self.in_background, refile, outages.over)
+            self.writer = writer = AsyncWriter(self._batches, ready.embedder, self._hooks)
+            outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:
                 self.writer.wake()
 
@@ -206,7 +203,6 @@ class Runtime:
 
     def in_background(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
         """Run a job that no hook waits for; a failure is logged."""
-
         return self._background.submit(guarded(nothing)(job), *args, **kwargs)
 
     def after_start(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
@@ -234,10 +230,7 @@ class Runtime:
         if not self._readiness.reached.is_set():
             self.wait_ready(READY_SHARE * request.budget_s)
         self.writer.flush(FLUSH_SHARE * request.budget_s)
-        recalls = self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
-        if not any(recall.searched for recall in recalls):
-            self.writer.doubt()
-        return recalls
+        return self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""
@@ -248,13 +241,6 @@ class Runtime:
         return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
     # State
-
-    def conditions(self) -> dict[Part, Condition]:
-        """What works now of the memory; nothing is known at the start of a process."""
-        if not self._imported:
-            return {}
-        events, status = self.writer.condition, self._batches.status
-        return {"database": events, "outbox": status.spool_condition, "embedder": self.compatibility.condition}
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""

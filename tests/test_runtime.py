@@ -189,28 +189,28 @@ def test_a_database_that_is_away_is_noticed_by_a_recall_although_nothing_is_to_b
 ) -> None:
     runtime, name = start(prefetch_budget_s=0.2), conninfo_to_dict(database)["dbname"]
     request = RecallRequest(query="the bridge", scope=Scope("default", ("default",)), limit=5, budget_s=0.5)
-    wait_for(lambda: runtime.conditions()["database"].works)
+    wait_for(lambda: runtime.context.outages.parts["database"]().works)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
         connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
         runtime.recall("entries", request)
-        wait_for(lambda: bool(runtime.conditions()["database"].problem))
-        assert "role" not in runtime.conditions()["database"].problem
+        wait_for(lambda: bool(runtime.context.outages.parts["database"]().problem))
+        assert "role" not in runtime.context.outages.parts["database"]().problem
         connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
-    wait_for(lambda: runtime.conditions()["database"].works)
+    wait_for(lambda: runtime.context.outages.parts["database"]().works)
 
 
 def test_an_outbox_that_refuses_events_is_noticed_until_it_keeps_them_again(start: Callable[..., Runtime]) -> None:
     runtime = start(spool_max_mb=1)
-    assert runtime.conditions()["outbox"].works
+    assert runtime.context.outages.parts["outbox"]().works
     large = [TurnTaken(user="x" * 600_000, assistant="y", theme="default", session_id="s") for _ in range(4)]
     with psycopg.connect(runtime.database.dsn) as connection:
         connection.execute("LOCK TABLE conversations IN EXCLUSIVE MODE")
         assert False in list(map(runtime.accept, large))
-        assert runtime.conditions()["outbox"].problem
+        assert runtime.context.outages.parts["outbox"]().problem
     assert runtime.writer.flush(20)
     assert runtime.accept(large[0])
-    assert runtime.conditions()["outbox"].works
+    assert runtime.context.outages.parts["outbox"]().works
 
 
 def test_a_background_job_that_fails_is_in_the_log(

@@ -76,7 +76,6 @@ class EmbedderCompatibility:
             return False
         return self._unanswered or time.monotonic() >= self._rematch_at
 
-    @property
     def condition(self) -> Condition:
         """Whether questions get vectors. Settings without an embedder are a problem if stored rows have vectors."""
         mismatch, state = self._mismatch, self._database.state

@@ -89,6 +89,7 @@ class Recaller:
         try:
             self._search(questions, found)
         except (Unavailable, SchemaNotApplied, Refused) as error:
+            self._database.doubted = True
             found += [Recall((), (str(error),))] * (len(questions) - len(found))
         return [
             Recall(each.hits, (*degraded, *each.degraded), replace(each.explanation, embed_ms=embed_ms))

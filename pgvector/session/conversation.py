@@ -15,7 +15,6 @@ from ..hosts.transcript import exchanges, finished, is_compressed
 from ..model import (
     Add,
     Caller,
-    Condition,
     Delegated,
     Event,
     Metadata,
@@ -30,7 +29,7 @@ from ..settings import Settings, person_key
 from ..text.theme_names import reserved
 from . import off_record, withdrawal
 from .capture import kept
-from .outages import Notice, Outages, Part
+from .outages import Notice, Outages
 from .person_key import PersonKey
 from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
 from .themes import ROOM, Identity, allowed, author_of, theme_of
@@ -106,10 +105,10 @@ class Conversation:
         theme = self._theme()
         return theme if allowed(theme, self._settings.allowed_themes) else None
 
-    def notices(self, conditions: Mapping[Part, Condition]) -> list[Notice]:
+    def notices(self) -> list[Notice]:
         """What the person has to be told of an outage now. A job has nobody to tell."""
         theme = self.theme() if self.primary else None
-        return [] if theme is None else self._home.outages.notices(conditions, theme, self.session_id)
+        return [] if theme is None else self._home.outages.notices(theme, self.session_id)
 
     def caller(self, theme: str) -> Caller:
         """On whose behalf a tool runs that the agent calls now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -45,21 +45,22 @@ class Outages:
 
     An outage that is shorter than `after_s` seconds is not told. Its beginning, and the sessions that were told, are
     files in `folder`: all processes of a home, and those that come later, know them. At most TOLD_MAX sessions are
-    remembered, those that were told last.
+    remembered, those that were told last. `parts` tell whether they work; empty while nothing is known.
     """
 
     def __init__(self, folder: Path, after_s: float) -> None:
         self._folder, self._after_s = folder, after_s
         self._told = Marks(folder / "told", TOLD_MAX, "that a session was told of an outage")
         self._lock = threading.Lock()
+        self.parts: Mapping[Part, Callable[[], Condition]] = {}
         self._since: dict[Part, datetime] = {}
         # The end of the last outage of the database, and how many turns of each session were stored late.
         self._ended: datetime | None = None
         self._late: LRUCache[str, int] = LRUCache(SESSIONS_MAX)
 
-    def notices(self, conditions: Mapping[Part, Condition], theme: str, session_id: str) -> list[Notice]:
+    def notices(self, theme: str, session_id: str) -> list[Notice]:
         """What this session has to be told now; each notice is returned once."""
-        session = f"{theme}:{session_id}"
+        session, conditions = f"{theme}:{session_id}", {part: condition() for part, condition in self.parts.items()}
         with self._lock:
             found = [self._notice(part, condition, session) for part, condition in conditions.items()]
         return [notice for notice in found if notice]
@@ -90,7 +91,7 @@ class Outages:
 
     def abandon(self) -> None:
         """Renew the locks in a forked child, where the threads that held them do not exist."""
-        self._lock = threading.Lock()
+        self._lock, self.parts = threading.Lock(), {}
         self._told.abandon()
 
     def _notice(self, part: Part, condition: Condition, session: str) -> Notice | None:

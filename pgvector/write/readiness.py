@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
@@ -26,7 +26,7 @@ class Readiness:
     """What the writer of a home needs before a batch. `reached` is set when the database was usable.
 
     `in_background` runs a job on another thread. `refile` is such a job, for dead letters of persons that were met
-    since. `answered` is called each time the database has become usable. For the writer thread alone, but `reached` is for any thread.
+    since. `over` notes the end of an outage. For the writer thread alone, but `reached` is for any thread.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Readiness:
         key: _PersonKey,
         in_background: Callable[..., Future[None]],
         refile: Callable[[], None],
-        answered: Callable[[], None],
+        over: Callable[[Literal["database"]], None],
     ) -> None:
         self.reached = threading.Event()
         self._settings, self._database, self._fit, self._key = settings, database, compatibility, key
-        self._in_background, self._refile, self._answered = in_background, refile, answered
+        self._in_background, self._refile, self._over = in_background, refile, over
         self._matching: Future[Any] | None = None
         self._refile_at = 0.0
 
@@ -56,7 +56,7 @@ class Readiness:
             dimensions = database.prepare(fit.wanted_dimensions()).dimensions
             key.settle(database.claim_person_key)
             database.check()
-            self._answered()
+            self._over("database")
             self._match(dimensions, FIRST_MATCH_S_MAX)
             self.reached.set()
         elif fit.undecided and database.state is not None:

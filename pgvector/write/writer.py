@@ -59,7 +59,7 @@ class AsyncWriter:
         self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
         self._maintenance = Maintenance(batches.database, self._settings)
         self._look_at = 0.0
-        self._doubted, self._failure_goal = False, 0
+        self._failure_goal = 0
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""
@@ -164,16 +164,14 @@ class AsyncWriter:
         """Whether the writer works."""
         return self._status.health
 
-    @property
     def condition(self) -> Condition:
         """Whether the database stores and answers, as far as known; `works` once what waited for it is stored."""
         found = self._status.condition
         return replace(found, works=found.works and self._caught_up)
 
-    def doubt(self) -> None:
-        """Check the database soon: somebody could not use it, and there may be nothing to store."""
-        self._doubted = True
-        self.wake()
+    def spool_condition(self) -> Condition:
+        """Whether events are kept."""
+        return self._status.spool_condition
 
     def alive(self) -> bool:
         """Whether the thread runs."""
@@ -221,8 +219,7 @@ class AsyncWriter:
             return False
 
     def _step(self) -> bool:
-        embedder = self._embedder(verify=self._doubted or bool(self._status.health.problem))
-        self._doubted = False
+        embedder = self._embedder(verify=self._batches.database.doubted or bool(self._status.health.problem))
         busy = self._batches.step(embedder, self._hurried)
         if busy:
             self._maintenance.rows_changed()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,8 @@ UNKNOWN = Condition()
 
 
 def told(outages: Outages, condition: Condition, session: str = "s", part: Part = "database") -> list[str]:
-    return [notice.text for notice in outages.notices({part: condition}, "theme", session)]
+    outages.parts = {part: lambda: condition}
+    return [notice.text for notice in outages.notices("theme", session)]
 
 
 def turns(session: str, count: int) -> list[TurnTaken]:
@@ -141,8 +142,8 @@ def test_beginnings_and_ends_alternate_in_each_session(
     outages, seen = Outages(folder, 0), {"a": [True], "b": [True]}
     for session, condition, restarts in steps:
         outages = Outages(folder, 0) if restarts else outages
-        conditions: Mapping[Part, Condition] = {"embedder": condition}
-        for notice in outages.notices(conditions, "theme", session):
+        outages.parts = {"embedder": partial(Condition, condition.problem, condition.since, condition.works)}
+        for notice in outages.notices("theme", session):
             assert notice.over == bool(condition.works)
             assert notice.over != seen[session][-1]
             seen[session].append(notice.over)

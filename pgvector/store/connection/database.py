@@ -64,6 +64,8 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
+        self.doubted = False
+        """Whether somebody could not read since the last `check`."""
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
         self.state: verification.SchemaState | None = None
@@ -102,8 +104,9 @@ class Database:
         return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
 
     def check(self) -> None:
-        """Read a row. Raises DatabaseUnavailable or SchemaNotApplied."""
+        """Read a row; nobody doubts the database then. Raises DatabaseUnavailable or SchemaNotApplied."""
         self._claim_setting("person_key", "")
+        self.doubted = False
 
     def claim_model(self, model: str) -> str:
         """The embedding model of the stored vectors; it is set to `model` when the database has none."""
