@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from . import runtime_messages
+
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
 SUMMARY = re.compile(r"\s*(\[\d+ images?\] )?\[CONTEXT (COMPACTION|SUMMARY\])")
@@ -36,18 +38,24 @@ def text_of(content: Any) -> str:
 
 
 def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The (question, last answer) pairs of a transcript, without tool calls, their results and texts beside them."""
+    """The (question, last answer) pairs of a transcript, without tool calls, their results and texts beside them.
+
+    Turns that the host began by itself are left out.
+    """
     pairs: list[tuple[str, str]] = []
+    by_host: set[int] = set()
     for message in messages:
         role, text = message.get("role"), text_of(message.get("content"))
-        if _is_summary(message, text):
+        if _is_summary(message, text) or runtime_messages.is_left_by_compression(text):
             text = ""
-        if role == "user":
+        if role == "user" and not runtime_messages.is_inserted(text):
+            if text and runtime_messages.is_written_by_host(message, text):
+                by_host.add(len(pairs))
             # A message without words begins an exchange too: its answer is not the one of the question before.
             pairs.append((text, ""))
         elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
-    return pairs
+    return [pair for place, pair in enumerate(pairs) if place not in by_host]
 
 
 def finished(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..hosts.runtime_messages import SPEAKER
+
 # What the agent is told of a switch.
 SWITCHED_OFF = "Nothing of this session is stored from now on, until the user says: on the record."
 SWITCHED_ON = "What is said in this session is stored again."
 STAYS_OFF = "Nothing of this session is stored: the operator has set off_record."
 _OFF = re.compile(r"(?:go |we are |this is )?off (?:the )?record")
 _ON = re.compile(r"(?:go |we are |this is )?(?:back )?on (?:the )?record")
-# In a chat room, hosts put the name of the speaker before a message.
-_SPEAKER = re.compile(r"\s*\[[^\[\]\n]{1,100}\]\s*")
 
 
 def switch(message: object) -> bool | None:
@@ -22,7 +22,7 @@ def switch(message: object) -> bool | None:
     """
     if not isinstance(message, str):
         return None
-    speaker = _SPEAKER.match(message)
+    speaker = SPEAKER.match(message)
     said = message[speaker.end() :] if speaker else message
     if len(said) > 60:
         return None

@@ -1,0 +1,74 @@
+"""Run in a host's Python: the messages with which the host begins turns by itself, and how its strings begin.
+
+Prints `made`, what the functions and templates of the host make, by where it comes from, and `strings`, all strings of
+its source that begin like a notice.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+FOLDERS = ("agent", "cron", "gateway", "hermes_cli", "tools", "tui_gateway")
+LIKE_A_NOTICE = re.compile(
+    r"\[(?:IMPORTANT|SYSTEM|System|INTERNAL|ASYNC|Background|Heartbeat|Continuing|Goal|Session was|/loop|kanban)\b"
+    r"|\[The work looks|\[Your active task"
+)
+
+
+def module(*names: str) -> Any:
+    for name in names:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+def templates(found: Any) -> dict[str, str]:
+    names = ("_TEMPLATE", "_KICK")
+    return {
+        name: text for name, text in vars(found or object).items() if name.endswith(names) and isinstance(text, str)
+    }
+
+
+def made() -> dict[str, str]:
+    registry = module("tools.process_registry_notifications", "tools.process_registry")
+    common = {"session_id": "p1", "command": "make", "output": "[ok]\n\ndone", "exit_code": 0, "pattern": "x"}
+    delegation = {"delegation_id": "d1", "goal": "read", "summary": "It is read.", "status": "completed"}
+    events = {
+        "completion": common, "watch_match": common,
+        "watch_disabled": {"message": "Watch patterns disabled for process p1 — too many."},
+        "async_delegation": delegation,
+    }  # fmt: skip
+    found = {kind: registry.format_process_notification({"type": kind, **event}) for kind, event in events.items()}
+    batch = {"type": "async_delegation", **delegation, "is_batch": True, "results": [{"task_index": 0, "summary": "x"}]}
+    found["batch"] = registry.format_process_notification(batch)
+    for name in ("hermes_cli.goals", "hermes_cli.heartbeat", "hermes_cli.loops"):
+        found |= {f"{name} {key}": text for key, text in templates(module(name)).items()}
+    cron = module("cron.scheduler_prompt", "cron.scheduler")
+    found["cron"] = cron._build_job_prompt({"id": "j1", "prompt": "Look at the mail"})
+    for catalog in sorted((Path(sysconfig.get_path("data")) / "locales").glob("*.yaml")):
+        translated = module("agent.i18n").t("gateway.kanban.wake.message", lang=catalog.stem)
+        found[f"kanban {catalog.stem}"] = translated.replace("{task_id}", "7").replace("{title}", "Paint")
+    return {name: str(text) for name, text in found.items()}
+
+
+def strings() -> list[str]:
+    root = Path(importlib.import_module("agent").__file__ or "").parents[1]
+    found: set[str] = set()
+    files = [*root.glob("*.py"), *(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))]
+    for path in files:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if LIKE_A_NOTICE.search(text):
+            constants = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+            found |= {value[:80] for value in constants if isinstance(value, str) and LIKE_A_NOTICE.match(value)}
+    return sorted(found)
+
+
+print(json.dumps({"made": made(), "strings": strings()}))

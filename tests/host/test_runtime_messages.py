@@ -1,0 +1,32 @@
+"""The marks of the messages that a host writes in the place of a person are those of the installed hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes_memory_pgvector.hosts.runtime_messages import mark_of
+
+if TYPE_CHECKING:
+    from conftest import Host
+
+# Instructions to the judge of a goal, which no agent with a memory gets.
+JUDGE = "JUDGE_"
+# How strings of the hosts begin that look like a notice and are none: words of a person stand in such a message, or no
+# agent gets it. `[IMPORTANT: ` is followed by a text that `made` has.
+NO_NOTICES = {
+    '[IMPORTANT: ', '[IMPORTANT: The "', "[IMPORTANT: The user has invoked the ",
+    '[IMPORTANT: The user has invoked the "', '[IMPORTANT: The user launched this CLI session with the "',
+    "[SYSTEM]", "[kanban-worker-exit] rc=", "[kanban] in-place recovery skipped for ", "[kanban] provider failure on ",
+}  # fmt: skip
+# Beginnings with which a host compares messages.
+SHORTER = {"[ASYNC DELEGATION", "[IMPORTANT: Background", "[Your active task list"}
+
+
+def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, tmp_path: Path) -> None:
+    found = host.script("runtime_messages.py", home=tmp_path)
+    made: dict[str, str] = {name: text for name, text in found["made"].items() if JUDGE not in name}
+    assert len(made) > 10
+    assert [name for name, text in made.items() if not mark_of(text)] == []
+    unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
+    assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"
