@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from .errors import SettingsError
+from .policy.rules import Rules
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
@@ -138,6 +139,16 @@ class Settings(BaseModel):
         default_factory=lambda: ["primary"],
         description="Agent contexts whose turns are stored; of other contexts, only saved entries are stored",
     )
+    keep: Rules = Field(
+        default_factory=list,
+        description="What is kept: all, owner, asked, or rules, the first of which that applies decides",
+    )
+    owner_accounts: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+        default_factory=list,
+        description="Accounts of the owner, as platform:id, or a platform for all its users; terminals are the owner's",
+    )
+    pending_max: int = Field(200, ge=1, le=10_000, description="Most writes of agents that wait for approval")
+    pending_days: int = Field(30, ge=1, le=3650, description="Writes that nobody approves are deleted after this time")
     off_record: bool = Field(False, description="true: nothing is stored, the memory is only read")
     turn_min_chars: int = Field(
         40, ge=0, le=10_000, description="Shorter turns are not stored; a wide character counts as two"
@@ -252,6 +263,11 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
         key = str(problem["loc"][0])
         given = "(hidden)" if key == "dsn" else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
         where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == "environment" else f"{key} in {origin.get(key)}"
+        if len(problem["loc"]) > 1:
+            where += "".join(
+                f", {f'rule {part + 1}' if isinstance(part, int) else part}" for part in problem["loc"][1:]
+            )
+            given = repr(problem["input"])
         lines.append(f"{where} is {given[:80]}: {problem['msg']}")
     return "; ".join(dict.fromkeys(lines))
 

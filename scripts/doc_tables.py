@@ -61,7 +61,7 @@ def layers() -> str:
     contract = next(contract for contract in contracts if contract["name"] == "Imports point down")
     rows = ["| layer | folders and modules |", "|---|---|"]
     for number, layer in enumerate(contract["layers"], 1):
-        names = (name.strip() for name in layer.split("|"))
+        names = (name.strip() for name in re.split("[|:]", layer))
         rows.append(f"| {number} | {', '.join(f'`{label(name)}`' for name in names)} |")
     return "\n".join(rows)
 

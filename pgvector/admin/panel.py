@@ -29,6 +29,7 @@ DUMP_S_MAX = 120.0
 # The settings that decide on themes, on what is stored, and on the tools.
 DECIDING = {
     "theme_aliases", "allowed_themes", "cross_theme_recall", "bench_themes", "off_record", "recall_mode", "tools",
+    "keep", "owner_accounts",
 }  # fmt: skip
 
 

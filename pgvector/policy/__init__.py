@@ -1,0 +1,1 @@
+"""The operator's policy: what is kept of what is said, by whom and where. Pure."""
