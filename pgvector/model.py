@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -179,12 +179,16 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls a tool. `marks` are stored with new entries; with `off_record` the tool stores nothing."""
+    """Who calls a tool. `marks` are stored with new entries; with `off_record` the tool stores nothing.
+
+    `refusal` returns why a text is not stored; empty when it may be.
+    """
 
     theme: str
     session_id: str = ""
     marks: Metadata = field(default_factory=dict)
     off_record: bool = False
+    refusal: Callable[[str], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(nothing)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Start a session. Returns at once; the database is connected in the background."""
+        from .outbox.pending_writes import pending_writes
         from .runtime import acquire, release
         from .session.conversation import Conversation
         from .session.themes import Identity
@@ -94,6 +95,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         runtime.wake()
         if conversation.primary:
             runtime.reconcile(identity, conversation.session_id)
+            runtime.after_start(pending_writes(runtime.home.state, runtime.settings).delete_expired)
             if identity.platform != "api_server":
                 # No hook is called for turns that were taken back while no agent was running.
                 runtime.after_start(conversation.take_back)
@@ -122,7 +124,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(str)
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """News of an outage, and the memories for this question, within `prefetch_budget_s`; none for small talk."""
+        """News of an outage, and the memories for this question, within `prefetch_budget_s`; none where none are recalled."""
         self._recalled = 0
         if self._session is None:
             return ""
@@ -132,14 +134,13 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     def _memories(self, runtime: Runtime, conversation: Conversation, query: str, session_id: str) -> str:
         from .recall import render
-        from .session.capture import small_talk
         from .session.off_record import notice
         from .text.cleaning import clean
 
         settings = runtime.settings
         if switched := notice(query, always_off=settings.off_record):
             return switched
-        theme = None if small_talk(query) else conversation.theme()
+        theme = None if conversation.why_no_recall(query) else conversation.theme()
         if theme is None or not runtime.prefetch.enabled:
             return ""
         recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id)
@@ -190,13 +191,16 @@ class PgvectorMemoryProvider(MemoryProvider):
         assistant_content: str,
         *,
         session_id: str = "",
-        messages: Sequence[Mapping[str, Any]] | None = None,  # noqa: ARG002
+        messages: Sequence[Mapping[str, Any]] | None = None,
         turn_author: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store a turn, if it is substantive."""
+        """Store a turn, if a person began it and it is substantive."""
+        from .hosts.runtime_messages import recorded_kind
+
         if self._session is not None:
             author = str((turn_author or {}).get("id") or "")
-            self._session.conversation.take_turn(user_content, assistant_content, session_id, author)
+            kind = recorded_kind(messages or (), user_content)
+            self._session.conversation.take_turn(user_content, assistant_content, session_id, author, kind=kind)
 
     @guarded(nothing)
     def on_memory_write(

@@ -78,7 +78,7 @@ class Runtime:
         self.settings = settings
         self.home = Home(hermes_home, settings.spool_dir)
         self._spool = open_outbox(self.home.spool, settings)
-        self.files = Reconciler(self.home, self.accept)
+        self.files = Reconciler(self.home, self.accept, lambda entry: self.context.capture.keeps_of_file(entry))
         self.context = self._make_context()
         self._unknown_themes: set[str] = set()
         self._start()

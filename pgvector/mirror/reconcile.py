@@ -26,10 +26,15 @@ OFF_RECORD_MAX = 1000
 
 
 class Reconciler:
-    """Gives the changes of the memory files of a home to `accept`. Safe for any thread and several processes."""
+    """Gives the changes of the memory files of a home to `accept`. Safe for any thread and several processes.
 
-    def __init__(self, home: Home, accept: Callable[[Event], bool]) -> None:
-        self._home, self._accept = home, accept
+    An entry that is found in a file is stored if `keeps` says so when it is found.
+    """
+
+    def __init__(
+        self, home: Home, accept: Callable[[Event], bool], keeps: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        self._home, self._accept, self._keeps = home, accept, keeps
         # Entries written off the record that are still in the files. The snapshot has them too, but is updated later
         # than the files and may be lost.
         self._off_record = Marks(
@@ -144,7 +149,7 @@ class Reconciler:
             "at": self._next_time(snapshot),
         }  # fmt: skip
         removals: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in removed]
-        return removals + [Add(content=entry, from_file=True, **common) for entry in added]
+        return removals + [Add(content=entry, from_file=True, **common) for entry in added if self._keeps(entry)]
 
     def _with_previous(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
         """A replace or remove with its whole old entry, or with the entries of the file when that is not known."""

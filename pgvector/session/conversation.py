@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ..model import (
 from ..settings import Settings, person_key
 from ..text.theme_names import reserved
 from . import off_record, withdrawal
-from .capture import kept
+from .capture import Capture
 from .outages import Notice, Outages
 from .person_key import PersonKey
 from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
@@ -59,6 +60,7 @@ class HomeContext:
     ) -> None:
         self.settings, self.home = settings, home
         self.home_id, self.accept, self.change_entry = home_id, accept, change_entry
+        self.capture = Capture(settings)
         self.person_key = PersonKey(state, person_key(home))
         self.off_record = Marks(
             state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it, and may store it"
@@ -113,7 +115,13 @@ class Conversation:
     def caller(self, theme: str) -> Caller:
         """On whose behalf a tool runs that the agent calls now."""
         marks = {} if self.primary else {"context": self._agent_context}
-        return Caller(theme=theme, session_id=self.session_id, marks=marks, off_record=self._is_off(theme))
+        refusal = partial(self._home.capture.why_no_entry, source=self.identity.source(self._speaker()))
+        off = self._is_off(theme)
+        return Caller(theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal)
+
+    def why_no_recall(self, query: str) -> str:
+        """Why nothing is recalled before this message; empty when memories are."""
+        return self._home.capture.why_no_recall(query, self._agent_context)
 
     def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
         """Continue under another session id. Unless it begins `anew`, it goes on with the transcript so far."""
@@ -142,13 +150,13 @@ class Conversation:
             # A process without this setting may continue the session, and would store it from its transcript.
             self._switch(theme, off=True)
         off = switched is not None or self._is_off(theme)
-        author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.user_id
+        author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.only_author
         with self._home.turn_lock:
             self._turns.open(Turn(str(message), author_id, off_record=off, began=began))
         return theme
 
-    def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "") -> None:
-        """Store a turn, if it is substantive and no replay has stored it already."""
+    def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "") -> None:
+        """Store a turn that is to be kept and that no replay has stored already. `kind` is as for `Capture.turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
         with self._home.turn_lock:
             opened, off = turns.find(question), turns.hand_over(question)
@@ -158,9 +166,8 @@ class Conversation:
         if self._is_off(theme) if off is None else off:
             turns.in_doubt.append((question, str(assistant)))
             return
-        if not self._stores_turns:
-            return
-        said, answered = kept(user, assistant, min_chars=self._settings.turn_min_chars)
+        author_id = author_id or opened.author_id
+        said, answered = self._judge(user, assistant, author_id, kind)
         with self._home.turn_lock:
             turn = turns.current
             if turn.replayed == (session_id or self.session_id, answered):
@@ -171,7 +178,7 @@ class Conversation:
                         user=said,
                         assistant=answered,
                         parent_session_id=self._lineage.parent,
-                        metadata=self._author(theme, author_id or opened.author_id),
+                        metadata=self._author(theme, author_id or self.identity.user_id),
                         **self._origin(theme, session_id),
                     )
                 )
@@ -205,7 +212,8 @@ class Conversation:
         """Store those of the turns that are missing; False when they are refused."""
         with self._home.turn_lock:
             pairs = [pair for pair in recorded if self._turns.complete(pair)]
-        turns = [kept(user, assistant, min_chars=self._settings.turn_min_chars) for user, assistant in pairs]
+        # A transcript does not say who wrote in a room.
+        turns = [self._judge(user, assistant) for user, assistant in pairs]
         # One host replays withdrawn turns when nothing was said since.
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._turns.withdrawn)
         if not answered:
@@ -229,26 +237,26 @@ class Conversation:
         if not self.session_id:
             return
         # Turns that are said while the record is read are not in it.
-        session, at, min_chars = self.session_id, now(), self._settings.turn_min_chars
+        session, at, keep = self.session_id, now(), self._may_be_stored
         theme = self._theme()
         off = self._is_off(theme)
         messages = state_db.messages(self._home.home, session)
         gone = withdrawal.withdrawn_messages(messages)
         if not gone:
             return
-        self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), min_chars))
+        self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), keep))
         if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
             self._turns.withdrawn_question = self._turns.current.question
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = tuple(session for session, found in before.items() if found)
-        turns = withdrawal.withdrawn_turns(messages, min_chars, off=off)
+        turns = withdrawal.withdrawn_turns(messages, keep, off=off)
         sessions = [*(before[session] for session in continued), messages]
         self._home.accept(
             Withdrawn(
                 at=at,
                 turns=turns,
-                standing=withdrawal.remaining(turns, sessions, min_chars),
+                standing=withdrawal.remaining(turns, sessions, keep),
                 continued=continued,
                 **self._origin(theme, session),
             )
@@ -274,7 +282,8 @@ class Conversation:
                 event = Remove(**old, **common)
             case _:
                 raise BadArgument(f"memory action {action[:20]!r} is unknown; known are add, replace, remove")
-        self._home.change_entry(event, stored=not self._is_off(theme))
+        why_not = self._home.capture.why_no_entry(content or "", self.identity.source(self._speaker()))
+        self._home.change_entry(event, stored=not (why_not or self._is_off(theme)))
 
     def delegate(self, task: str, result: str, child_session_id: str) -> None:
         """Store a task for a child agent and its result, where the parent's turns are stored.
@@ -285,7 +294,9 @@ class Conversation:
         if not (task or result) or not stores or self._turns.any_off_record:
             return
         theme = self._theme()
-        if not self._is_off(theme):
+        if not self._is_off(theme) and self._home.capture.delegates(
+            task, result, self.identity.source(self._speaker())
+        ):
             self._home.accept(
                 Delegated(task=task, result=result, child_session_id=child_session_id, **self._origin(theme))
             )
@@ -293,6 +304,19 @@ class Conversation:
     @property
     def _stores_turns(self) -> bool:
         return self._settings.sync_turns and self._agent_context in self._settings.write_contexts
+
+    def _judge(self, user: Any, assistant: Any, author_id: str = "", kind: str = "") -> tuple[str, str]:
+        """The sides of a turn on the record that are stored, the others empty."""
+        source = self.identity.source(author_id)
+        return self._home.capture.turn(user, assistant, source, context=self._agent_context, kind=kind).sides
+
+    def _may_be_stored(self, user: str, assistant: str) -> tuple[str, str]:
+        """The sides of a recorded turn that may have been stored, the others empty."""
+        return self._home.capture.possible(user, assistant, self.identity.source("")).sides
+
+    def _speaker(self) -> str:
+        """The id of who wrote the message that is answered now."""
+        return running("HERMES_SESSION_USER_ID") or self._turns.current.author_id or self.identity.only_author
 
     def _theme(self) -> str:
         # Without a key from the gateway, the variable of the session key may be the environment's of the process.

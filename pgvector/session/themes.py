@@ -15,14 +15,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import BadArgument, SettingsError
+from ..policy.decision import PRIVATE_CHATS, Source
 from ..settings import Settings
 from ..text.theme_names import DEFAULT_THEME, is_bench, normalise, reserved
 
 ROOM = "group-"
 
 _SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
-_PRIVATE_CHATS = frozenset({"dm", "private", "direct", "c2c"})
-_CHAT_TYPES = _PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
+_CHAT_TYPES = PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
 # Ids that contain colons: Matrix rooms and users, Signal groups, Teams conversations.
 _ID = re.compile(
     r"[!@#][^:]+:[^:]+(?::\d{2,5}(?![^:]))?"
@@ -41,7 +41,9 @@ class Identity:
     agent_identity: str = ""
     agent_workspace: str = ""
     platform: str = ""
+    chat_type: str = ""
     chat_id: str = ""
+    thread_id: str = ""
     user_id: str = ""
     user_id_alt: str = ""
 
@@ -49,6 +51,27 @@ class Identity:
     def of(cls, kwargs: Mapping[str, Any]) -> Identity:
         """The identity in the keyword arguments of `initialize`; other arguments are ignored."""
         return cls(**{field.name: str(kwargs.get(field.name) or "") for field in fields(cls)})
+
+    @property
+    def only_author(self) -> str:
+        """The id of the person of a private session; empty in a room, where several write."""
+        return self.user_id if self._is_private else ""
+
+    def source(self, author_id: str) -> Source:
+        """Where a text of this session comes from. In a room, an author without an id is unknown."""
+        own = tuple(filter(None, (self.user_id, self.user_id_alt)))
+        authors = own if self._is_private or author_id in own else (author_id,) if author_id else None
+        rooms = tuple(filter(None, (self.chat_id, self.thread_id)))
+        return Source(platform=self.platform, chat_type=self._chat_type, rooms=rooms, authors=authors)
+
+    @property
+    def _chat_type(self) -> str:
+        key = _SESSION_KEY.fullmatch(self.gateway_session_key)
+        return self.chat_type or (key[3] if key and self.platform != "api_server" else "")
+
+    @property
+    def _is_private(self) -> bool:
+        return not self._chat_type or self._chat_type in PRIVATE_CHATS
 
 
 def theme_of(
@@ -161,7 +184,7 @@ def _messaging_theme(identity: Identity, key: str, parts: re.Match[str], person_
     if not person_key:
         raise SettingsError("HERMES_PGVECTOR_PERSON_KEY is empty and no key was generated; set it to a random text")
     profile, platform, chat_type, ids = parts[1], parts[2], parts[3], parts[4] or ""
-    kind = "dm" if chat_type in _PRIVATE_CHATS else "group"
+    kind = "dm" if chat_type in PRIVATE_CHATS else "group"
     # In a gateway of many profiles the key names the profile, otherwise the home does.
     if profile == "main":
         profile = identity.agent_identity or DEFAULT_THEME

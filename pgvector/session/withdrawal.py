@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
 from ..hosts.transcript import carried, exchanges
-from .capture import kept
 from .off_record import on_record
 from .state import EVENT_TURNS_MAX, Turn
 
 Pair: TypeAlias = tuple[str, str]
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
+# The sides of a turn that are stored, the others empty.
+Keep: TypeAlias = Callable[[str, str], Pair]
 
 
-def stored(turns: Sequence[Pair], min_chars: int) -> list[Pair]:
+def stored(turns: Sequence[Pair], keep: Keep) -> list[Pair]:
     """These turns of the host's record as they were stored."""
     # The record has the texts before the host removes secrets.
     scrub = scrubber()
-    return [kept(scrub(user), scrub(answer), min_chars=min_chars) for user, answer in turns]
+    return [keep(scrub(user), scrub(answer)) for user, answer in turns]
 
 
 def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
@@ -29,27 +30,27 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
     return [message for message in messages if message["taken_back"]]
 
 
-def withdrawn_turns(messages: Messages, min_chars: int, *, off: bool) -> tuple[Pair, ...]:
+def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair, ...]:
     """The last stored turns of a session that were taken back, each once; `off` is whether it is off the record now."""
     # Turns off the record were not stored, and must not get into the spool.
-    recorded = set(map(_key, stored(on_record(exchanges(messages), ends_off=off), min_chars)))
-    turns = stored(exchanges(withdrawn_messages(messages)), min_chars)
+    recorded = set(map(_key, stored(on_record(exchanges(messages), ends_off=off), keep)))
+    turns = stored(exchanges(withdrawn_messages(messages)), keep)
     withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
 
 
-def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], min_chars: int) -> tuple[int, ...]:
+def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -> tuple[int, ...]:
     """How many turns equal to each of `turns` are left in sessions that follow each other by compression.
 
     A turn that a compression carried into the next transcript counts once.
     """
     left: Counter[Pair] = Counter()
     for messages in sessions:
-        left.update(map(_key, stored(exchanges(_remaining(messages)), min_chars)))
+        left.update(map(_key, stored(exchanges(_remaining(messages)), keep)))
     parts = [part for messages in sessions for part in _parts(messages)]
     for before, after in pairwise(parts):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
-        left.subtract(map(_key, stored(twice, min_chars)))
+        left.subtract(map(_key, stored(twice, keep)))
     return tuple(max(0, left[_key(turn)]) for turn in turns)
 
 
