@@ -27,6 +27,7 @@ def add_commands(parser: Parser) -> None:
     _add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
     _add_watch(commands)
     _add_spool(commands)
+    _add_policy(commands)
     _add_maintenance(commands)
     _add_history(commands)
     _add(commands, "version", "show the version", "console:version")
@@ -130,6 +131,32 @@ def _add_spool(commands: Commands) -> None:
         which.add_argument("--all", action="store_true", help="all dead letters")
     for action in (retry, flush):
         action.add_argument("--wait", type=_number(1), default=30, metavar="S", help="seconds to retry (default 30)")
+
+
+def _add_policy(commands: Commands) -> None:
+    capture = _add(commands, "capture", "explain what is stored of a message", "")
+    actions = capture.add_subparsers(dest="action", metavar="ACTION", required=True)
+    text = "show whether a message is stored and recalls, and the rule of `keep` that decides"
+    explain = _add(actions, "explain", text, "capture:explain")
+    explain.add_argument("text", help="the message")
+    explain.add_argument("--answer", default="", metavar="TEXT", help="the answer to it")
+    explain.add_argument("--platform", default="cli", metavar="P", help="where it is said (default cli)")
+    explain.add_argument("--chat-type", default="", metavar="T", help="dm, group, or what the platform calls it")
+    explain.add_argument("--room", default="", metavar="ID", help="the id of the chat")
+    explain.add_argument("--author", default="", metavar="ID", help="the id of the account that says it")
+    text = "whose message it is (default user)"
+    explain.add_argument("--role", choices=("user", "assistant"), default="user", help=text)
+    text = "the agent's context, such as cron (default primary)"
+    explain.add_argument("--context", default="primary", metavar="C", help=text)
+    pending = _add(commands, "pending", "list, approve or reject writes of agents that wait for approval", "")
+    actions = pending.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add(actions, "list", "list the writes that wait, the oldest first", "pending:show_all")
+    approve = _add(actions, "approve", "make writes, after showing them", "pending:approve")
+    reject = _add(actions, "reject", "delete writes, after showing them", "pending:reject")
+    for action in (approve, reject):
+        action.add_argument("ids", nargs="*", metavar="ID", help="an id, or the start of one")
+        action.add_argument("--all", action="store_true", help="all that wait")
+        action.add_argument("--yes", action="store_true", help="ask no question")
 
 
 def _add_maintenance(commands: Commands) -> None:

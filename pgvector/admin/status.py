@@ -19,6 +19,7 @@ from ..text.sanitize import safe_line
 from . import processes
 from .console import Cell, Console, counted, facts_table, local_time, rows_table
 from .overview import Overview, overview
+from .pending import waiting
 
 THEME_CHARS_MAX = 40
 
@@ -28,12 +29,15 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     settings = load(home)
     here = Home(home, settings.spool_dir)
     running, dead_letters = processes_of(here.spool), len(DeadLetters(here.state).ids())
+    pending = len(waiting(home).ids())
     with console.busy("counting"):
         found = overview(settings, here.path, themes_max=args.themes)
-    waiting, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
-    document = _document(found, settings, here.path, waiting, dead_letters)
+    backlog, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
+    document = {**_document(found, settings, here.path, backlog, dead_letters), "pending": pending}
     console.data({**document, **processes.document(running, stuck_after_s)})
-    facts = _facts(found, running, waiting, dead_letters)
+    facts = _facts(found, running, backlog, dead_letters)
+    if pending:
+        facts.append(("Approval", f"{counted(pending, 'write')} to approve; see: hermes-pgvector pending list"))
     console.show(facts_table([*facts, ("Processes", processes.summary(running))]))
     alive = [processes.row(process, stuck_after_s) for process in running if process.alive]
     for rows in (alive, [_theme(theme) for theme in found.themes]):

@@ -5,6 +5,7 @@ A host reads the schemas at its start, so the functions import what takes long t
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
@@ -78,13 +79,47 @@ SCHEMAS = (
 
 
 def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
-    """Accept an entry of the caller's theme. Raises BadArgument, Refused off the record, or DatabaseUnavailable."""
+    """Accept an entry of the caller's theme. Raises BadArgument, Refused, or DatabaseUnavailable."""
+    wait = given.switch(arguments, "sync")
+    event, old = _addition(runtime, arguments, caller)
+    answer = _accepted(runtime, event, old, unchecked=bool(event.supersedes) and old is None)
+    return answer | (_when_stored(runtime, event, event.target) if wait else {})
+
+
+def preview_of_remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
+    """What `remember` would do. Raises as it does, and DatabaseUnavailable when the old text cannot be shown."""
+    event, old = _addition(runtime, arguments, caller)
+    if event.supersedes:
+        _require(old)
+    own = {name: value for name, value in event.metadata.items() if name not in RESERVED}
+    noted = [f"metadata: {json.dumps(own)}"] if own else []
+    return "\n".join([f"remember ({event.target}): {event.content}", *noted, *_changes(arguments, old)])
+
+
+def update(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
+    """Accept another text for an entry of the caller's theme, and wait until it is stored. Raises as `remember`."""
+    event, old = _correction(runtime, arguments, caller)
+    if old is not None and old.content == event.content and not event.expires and event.tags is None:
+        return {"status": "unchanged", "id": old.id, "theme": old.theme}
+    answer = _accepted(runtime, event, old, unchecked=old is None)
+    return answer | (_when_stored(runtime, event, old.target) if old is not None else {})
+
+
+def preview_of_update(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
+    """What `update` would do. Raises as `preview_of_remember`."""
+    event, old = _correction(runtime, arguments, caller)
+    target = _require(old).target
+    return "\n".join([f"update ({target}): {event.content}", *_changes(arguments, old)])
+
+
+def _addition(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[Add, Entry | None]:
+    """The event of `remember`, and the entry whose place it takes if that is known."""
     content = _content(runtime, arguments, caller)
     metadata = given.mapping(arguments, "metadata", METADATA_CHARS_MAX)
+    _check_kept(caller, content + (f"\n{json.dumps(metadata, ensure_ascii=False)}" if metadata else ""))
     if claimed := RESERVED & metadata.keys():
         raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
     target = given.choice(arguments, "target", TARGETS) or "memory"
-    wait = given.switch(arguments, "sync")
     labels = _labels(arguments)
     number = given.whole(arguments, "supersedes", 1, ID_MAX)
     old = _correctable(runtime, caller, "supersedes", number) if number else None
@@ -92,24 +127,41 @@ def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str
         theme=caller.theme, session_id=caller.session_id, target=target, content=content,
         metadata={**metadata, **_origin(caller)}, supersedes=number or 0, **labels,
     )  # fmt: skip
-    answer = _accepted(runtime, event, old, unchecked=bool(number) and old is None)
-    return answer | (_when_stored(runtime, event, target) if wait else {})
+    return event, old
 
 
-def update(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
-    """Accept another text for an entry of the caller's theme, and wait until it is stored. Raises as `remember`."""
+def _correction(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[Update, Entry | None]:
+    """The event of `update`, and the entry that it changes if that is known."""
     content = _content(runtime, arguments, caller)
+    _check_kept(caller, content)
     labels = _labels(arguments)
     number = _id(arguments)
     old = _correctable(runtime, caller, "id", number)
-    if old is not None and old.content == content and not any(labels.values()) and labels["tags"] is None:
-        return {"status": "unchanged", "id": old.id, "theme": old.theme}
     event = Update(
         theme=caller.theme, session_id=caller.session_id, entry_id=number, content=content, metadata=_origin(caller),
         **labels,
     )  # fmt: skip
-    answer = _accepted(runtime, event, old, unchecked=old is None)
-    return answer | (_when_stored(runtime, event, old.target) if old is not None else {})
+    return event, old
+
+
+def _changes(arguments: Arguments, old: Entry | None) -> list[str]:
+    """Lines about what a write changes beside its text. A time span counts from the approval."""
+    expires, tags = given.text(arguments, "expires"), given.tags(arguments, "tags")
+    lines = [f"expires: {expires}"] if expires else []
+    lines += [] if tags is None else [f"tags: {', '.join(tags) or 'none'}"]
+    return lines + ([] if old is None else [f"in place of entry {old.id}: {old.content}"])
+
+
+def _require(old: Entry | None) -> Entry:
+    if old is None:
+        raise DatabaseUnavailable("the entry to be changed cannot be read now, so nobody can approve it; try later")
+    return old
+
+
+def _check_kept(caller: Caller, text: str) -> None:
+    """Raise Refused when the setting `keep` refuses this text."""
+    if refused := caller.refusal(text):
+        raise Refused(f"nothing is stored, because {refused}")
 
 
 def _content(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
@@ -210,6 +262,18 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
     if removed is None:
         raise BadArgument(_unknown(caller, "id", number))
     return answers.of_forgotten(removed, runtime.settings.recall_chars_max, file=runtime.home.file_of(removed))
+
+
+def preview_of_forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
+    """What `forget` would do. Raises BadArgument, or Unavailable."""
+    from ..store.entries import with_id
+
+    number, budget_s = _id(arguments), runtime.settings.recall_budget_s
+    with runtime.database.connection(budget_s, within_s=budget_s) as connection:
+        found = with_id(connection, caller.theme, number)
+    if found is None or found.id != number:
+        raise BadArgument(_unknown(caller, "id", number))
+    return f"forget entry {number} ({found.target}): {found.content}"
 
 
 def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:

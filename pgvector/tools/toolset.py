@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..errors import PgvectorError
+from ..errors import PgvectorError, Refused
 from ..model import Caller
+from ..outbox.pending_writes import PendingWrite
 from ..runtime import Runtime
 from ..settings import Settings
+from . import approval, entries, recall
 from . import arguments as given
-from . import entries, recall
 
 _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]] = {
     "recall_memory": partial(recall.recall, "entries"),
@@ -21,6 +22,12 @@ _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]
     "update": entries.update,
     "forget": entries.forget,
     "list_memories": entries.list_memories,
+}
+# The tools that write: each with a check of its arguments that returns what the call would do.
+_WRITES: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], str]] = {
+    "remember": entries.preview_of_remember,
+    "update": entries.preview_of_update,
+    "forget": entries.preview_of_forget,
 }
 
 
@@ -40,9 +47,27 @@ def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Call
         return _json({"error": f"there is no tool {name[:60]!r}; {known}"})
     try:
         given.check(offered[name], arguments)
+        if preview := _WRITES.get(name):
+            held = approval.held_back(runtime, name, arguments, caller, partial(preview, runtime, arguments, caller))
+            if held is not None:
+                return _json(held)
         return _json(_CALLS[name](runtime, arguments, caller))
     except PgvectorError as error:
         return _json({"error": str(error)})
+
+
+def approve(runtime: Runtime, write: PendingWrite) -> dict[str, Any]:
+    """Make a write that a person approved, as the tool would have made it, and return its answer.
+
+    Raises Refused when the call cannot be made any more, or would do something else than its preview says.
+    """
+    check = _WRITES.get(write.tool)
+    if check is None:
+        raise Refused(f"write {write.id} cannot be made: its file cannot be read; reject it")
+    caller = Caller(theme=write.theme, session_id=write.session_id, marks=write.marks)
+    if check(runtime, write.arguments, caller) != write.preview:
+        raise Refused(f"write {write.id} would now do something else than was shown; reject it")
+    return _CALLS[write.tool](runtime, write.arguments, caller)
 
 
 def _json(answer: Mapping[str, Any]) -> str:

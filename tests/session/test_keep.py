@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.tools import toolset
 
 OWNER, STRANGER = "4917055512", "4917099988"
 ROOM = "agent:main:telegram:group:-1007"
@@ -182,3 +184,17 @@ def test_a_message_that_the_host_recorded_as_its_own_is_not_stored(start: Callab
     conversation.take_turn("A line of a plugin that came in over night", ANSWER, kind="internal_notification")
     say(conversation, "A line of a person who comes in over night")
     assert [text for role, text in turns(runtime) if role == "user"] == ["A line of a person who comes in over night"]
+
+
+def test_the_agent_is_told_which_rule_keeps_a_fact_out_and_metadata_is_searched_too(
+    start: Callable[..., Runtime],
+) -> None:
+    rules = [{"pattern": "password", "action": "none"}, {"pattern": "well", "action": "entries"}, {"action": "none"}]
+    runtime = start(rules, tools="all")
+    caller = talk(runtime).caller("ops")
+    secret = {"content": "The well is old.", "metadata": {"about": "PASSWORD"}}
+    for arguments in ({"content": "The password is 4711."}, secret):
+        answer = json.loads(toolset.call(runtime, "remember", arguments, caller))
+        assert answer == {"error": "nothing is stored, because rule 1 of keep says none"}
+    toolset.call(runtime, "remember", {"content": "The well is deep.", "metadata": {"ticket": 7}}, caller)
+    assert contents(runtime) == ["The well is deep."]
