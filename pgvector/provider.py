@@ -124,7 +124,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(str)
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """News of an outage, and the memories for this question, within `prefetch_budget_s`; none where none are recalled."""
+        """News of an outage, and the memories that are recalled for this question, within `prefetch_budget_s`."""
         self._recalled = 0
         if self._session is None:
             return ""

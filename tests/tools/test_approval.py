@@ -99,6 +99,26 @@ def test_an_entry_is_forgotten_only_if_it_is_still_the_one_that_was_shown(start:
 
 
 @pytest.mark.parametrize(
+    ("tool", "name", "extra", "line"),
+    [("update", "id", {}, "update (memory)"), ("remember", "supersedes", {"tags": ["db"]}, "remember (memory)")],
+)
+def test_a_correction_shows_the_old_text_and_waits(
+    start: Callable[..., Runtime], tool: str, name: str, extra: dict[str, Any], line: str
+) -> None:
+    runtime = start()
+    runtime.accept(Add(theme="ops", target="memory", content=FACT, metadata={"origin": "remember"}))
+    ((number, *_),) = rows(runtime)
+    correction = {name: number, "content": "It listens on 5434.", "expires": "14d", **extra}
+    assert use(runtime, tool, None, **correction)["staged"]
+    assert [content for _, _, content, _ in rows(runtime)] == [FACT]
+    (write,) = waiting(runtime).all()
+    assert write.preview.splitlines()[:2] == [f"{line}: It listens on 5434.", "expires: 14d"]
+    assert write.preview.splitlines()[-1] == f"in place of entry {number}: {FACT}"
+    toolset.approve(runtime, write)
+    assert [content for _, _, content, _ in rows(runtime)] == ["It listens on 5434."]
+
+
+@pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
         ("remember", {"content": "  "}, "content is missing or empty"),
