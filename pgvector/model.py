@@ -165,8 +165,11 @@ class Scope:
 
     @property
     def cuts_sessions(self) -> bool:
-        """Whether a row can be in scope and its neighbour in the session not."""
-        return bool(self.since or self.until or self.role or self.without_since)
+        """Whether a row can be in scope and its neighbour in the session not, but for the last row of a session.
+
+        Before `without_since` a row has all its neighbours but the one after the last.
+        """
+        return bool(self.since or self.until or self.role)
 
     def holds(self, at: datetime, session_id: str, role: str) -> bool:
         """Whether a row of these themes and sessions has a time and role in scope."""

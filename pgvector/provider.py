@@ -137,15 +137,15 @@ class PgvectorMemoryProvider(MemoryProvider):
         from .session.off_record import notice
         from .text.cleaning import clean
 
-        settings = runtime.settings
-        if switched := notice(query, always_off=settings.off_record):
+        if switched := notice(query, always_off=runtime.settings.off_record):
             return switched
         theme = None if conversation.why_no_recall(query) else conversation.theme()
         if theme is None or not runtime.prefetch.enabled:
             return ""
-        recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id)
+        client = conversation.identity.platform == "api_server"
+        recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id, client)
         self._recalled = len(recall.hits)
-        return render.block(recall, chars_max=settings.prefetch_chars_max, query=query)
+        return render.block(recall, chars_max=runtime.settings.prefetch_chars_max, query=query)
 
     @guarded(nothing)
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002
@@ -198,9 +198,10 @@ class PgvectorMemoryProvider(MemoryProvider):
         from .hosts.runtime_messages import recorded_kind
 
         if self._session is not None:
-            author = str((turn_author or {}).get("id") or "")
+            session, author = self._session, str((turn_author or {}).get("id") or "")
+            session.runtime.prefetch.note_replay(session_id or session.conversation.session_id, messages or ())
             kind = recorded_kind(messages or (), user_content)
-            self._session.conversation.take_turn(user_content, assistant_content, session_id, author, kind=kind)
+            session.conversation.take_turn(user_content, assistant_content, session_id, author, kind=kind)
 
     @guarded(nothing)
     def on_memory_write(

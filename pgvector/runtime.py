@@ -100,7 +100,7 @@ class Runtime:
         self._reconciling: dict[str, Future[None]] = {}
         self._starting: list[Future[None]] = []
         floor, away = lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
-        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away)
+        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, self.home.path)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Runtime.__annotations__:

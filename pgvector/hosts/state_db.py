@@ -53,7 +53,7 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
     for role, content, calls, gone, compacted, written in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at}
-        found.append({"role": role, "content": _text(content), "tool_calls": calls, **marks})
+        found.append({"role": role, "content": decoded(content), "tool_calls": calls, **marks})
     return found
 
 
@@ -75,7 +75,7 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[tuple[str, str
         raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
 
 
-def _text(content: Any) -> str:
+def decoded(content: Any) -> str:
     """The text of a recorded message; one with parts is JSON."""
     if isinstance(content, str) and content.startswith(_ENCODED):
         try:
@@ -85,15 +85,24 @@ def _text(content: Any) -> str:
     return text_of(content)
 
 
+def connect(path: Path) -> sqlite3.Connection:
+    """The record, read-only, for one thread at a time. Raises sqlite3.Error when there is none, also later."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=WAIT_S_MAX, check_same_thread=False)
+
+
+def unreadable(error: Exception) -> None:
+    """Log that the record cannot be read: a host may keep none."""
+    log.debug("state.db of the host cannot be read: %s", type(error).__name__)
+
+
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
     try:
         return _select(home, statement, values)
     except sqlite3.Error as error:
-        log.debug("state.db of the host cannot be read: %s", type(error).__name__)
+        unreadable(error)
         return []
 
 
 def _select(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
-    path = f"file:{quote(str(home / 'state.db'))}?mode=ro"
-    with closing(sqlite3.connect(path, uri=True, timeout=WAIT_S_MAX)) as record:
+    with closing(connect(home / "state.db")) as record:
         return record.execute(statement, values).fetchall()

@@ -1,4 +1,8 @@
-"""Ambient recall: the memories put before a turn, and those kept when a conversation is compressed."""
+"""Ambient recall: the memories put before a turn, and those kept when a conversation is compressed.
+
+What stands in the context of the session is not put before a turn again: its turns, the memories of earlier turns that
+the host sends again, and the entries in the system prompt. What a compression takes away is found again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cachetools import LRUCache
@@ -18,6 +25,7 @@ from .deadline import Deadline
 
 if TYPE_CHECKING:
     from ..store.queries import Kind
+    from .context import ContextReader
 
 RecallCallable: TypeAlias = "Callable[[Sequence[Kind], RecallRequest], Sequence[Recall]]"
 
@@ -27,6 +35,10 @@ COMPRESSION_CHARS_MAX = 1000
 NEAREST_SHARE = 0.5
 NAME_CHARS_MIN = 4
 SESSIONS_MAX = 1000
+# A long hit in a full block gets less than its share of the room: each has a label, and the block a heading.
+LABEL_CHARS = 80
+# How many times `prefetch_limit` more hits are asked for when the context has memories that may be found again.
+REPEATED_SHARE_MAX = 2
 # The session of a client of the API server that names none: a hash of how the conversation begins.
 SHARED_SESSION = re.compile(r"api-[0-9a-f]{16}")
 
@@ -35,7 +47,8 @@ class Prefetch:
     """Recalls before a turn and before a compression. Safe for any thread.
 
     `recall` answers a request for each kind of rows within its budget, `floor` is the lowest cosine of related texts,
-    None while it is not known, and `database_away` is whether the last use of the database failed.
+    None while it is not known, and `database_away` is whether the last use of the database failed. `home` has
+    the host's record of its sessions.
     """
 
     def __init__(
@@ -44,11 +57,13 @@ class Prefetch:
         recall: RecallCallable,
         floor: Callable[[], float | None],
         database_away: Callable[[], bool],
+        home: Path,
     ) -> None:
         self._settings, self._recall = settings, recall
-        self._floor, self._database_away = floor, database_away
+        self._floor, self._database_away, self._home = floor, database_away, home
         self._lock = threading.Lock()
         self._started: LRUCache[tuple[str, str], datetime] = LRUCache(SESSIONS_MAX)
+        self._replayed: LRUCache[str, bool] = LRUCache(SESSIONS_MAX)
 
     @property
     def enabled(self) -> bool:
@@ -61,22 +76,57 @@ class Prefetch:
             with self._lock:
                 self._started[theme, session_id] = now()
 
-    def before_turn(self, theme: str, query: str, session_id: str) -> Recall:
-        """The best entries and, by setting, turns of other conversations, within `prefetch_budget_s`."""
+    @cached_property
+    def _contexts(self) -> ContextReader:
+        # Its modules take long to import, and the first hooks of a process need none of them.
+        from .context import ContextReader
+
+        return ContextReader(self._home, self._settings.prefetch_shown_max)
+
+    def note_replay(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Note whether the host sends its own record of a session: then earlier messages have what was put before them.
+
+        A client of the API server may send the messages of a session itself.
+        """
+        earlier = [message for message in messages if message.get("role") == "user"][:-1]
+        if earlier:
+            with self._lock:
+                self._replayed[session_id] = any(message.get("api_content") for message in earlier)
+
+    def before_turn(self, theme: str, query: str, session_id: str, by_client: bool = False) -> Recall:
+        """The best entries and, by setting, turns that the context lacks, within `prefetch_budget_s`.
+
+        `by_client` is whether the messages of the session may come from a client instead of the host's record.
+        """
+        from . import render
+
         settings = self._settings
         due = Deadline.before_turn(settings, database_away=self._database_away())
         with self._lock:
             started = self._started.get((theme, session_id))
-        # The model has the turns of the running conversation in its context.
-        scope = Scope(theme, (theme,), without_session=session_id, without_since=started)
+            by_client = by_client and not self._replayed.get(session_id)
+        context = self._contexts.read(session_id)
+        if by_client:
+            context = context.prompt_only()
+        scope = Scope(theme, (theme,), without_session=session_id, without_since=context.since or started)
+        limit = settings.prefetch_limit
+        more = min(context.shown.memories, REPEATED_SHARE_MAX * limit)
         hits: list[Hit] = []
+        best: list[Hit] = []
         degraded: dict[str, None] = {}
         kinds: tuple[Kind, ...] = ("entries", "turns") if settings.prefetch_turns else ("entries",)
-        request = RecallRequest(query=query, scope=scope, limit=2 * settings.prefetch_limit, budget_s=due.left_s)
+        request = RecallRequest(query=query, scope=scope, limit=2 * limit + more, budget_s=due.left_s)
         for recall in self._recall(kinds, request):
             degraded.update(dict.fromkeys(recall.degraded))
             hits += recall.hits
-        return Recall(tuple(relevant(hits, self._floor())[: settings.prefetch_limit]), tuple(degraded))
+            best += recall.hits[: 2 * limit]
+        room = max(render.HIT_CHARS_MIN, settings.prefetch_chars_max // max(1, limit) - LABEL_CHARS)
+        fresh = (
+            hit
+            for hit in relevant(hits, self._floor(), best)
+            if not context.shown.holds(hit, query, room=room, chars_max=settings.prefetch_chars_max)
+        )
+        return Recall(tuple(islice(fresh, limit)), tuple(degraded))
 
     def before_compression(self, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
         """The saved memories that matter to a conversation which is about to be compressed; empty when none do.
@@ -103,14 +153,16 @@ class Prefetch:
         return render.block(Recall(tuple(hits)), chars_max=min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max))
 
 
-def relevant(hits: Sequence[Hit], floor: float | None) -> list[Hit]:
+def relevant(hits: Sequence[Hit], floor: float | None, best: Sequence[Hit] | None = None) -> list[Hit]:
     """The hits that are related to the question, best first; all of them when the floor or the vectors are unknown.
 
-    The similarity of a hit has to be above the floor and at least half way from there to the highest: in a small theme
-    every row is among the nearest, and some models give all texts a similarity above any floor. A hit that has a word
-    of the question with a digit in it needs neither.
+    The similarity of a hit has to be above the floor and at least half way from there to the highest of the `best`: in
+    a small theme every row is among the nearest, and some models give all texts a similarity above any floor. A hit
+    that has a word of the question with a digit in it needs neither.
     """
-    nearest = max((hit.similarity for hit in hits if hit.similarity is not None), default=0.0)
+    nearest = max(
+        (hit.similarity for hit in (hits if best is None else best) if hit.similarity is not None), default=0.0
+    )
     least = None if floor is None else floor + NEAREST_SHARE * max(0.0, nearest - floor)
     kept = [
         hit for hit in hits if least is None or hit.similarity is None or hit.similarity >= least or _shares_name(hit)

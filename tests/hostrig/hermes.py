@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,10 @@ class Hermes:
         done = self.run("profile", "create", profile, "--no-alias")
         assert done.returncode == 0, done.stdout + done.stderr
         return Hermes(self.host, self.python, self.folder, self.model, self.settings, profile).set_up()
+
+    def elsewhere(self) -> Hermes:
+        """Another home with the same settings and theme, set up."""
+        return replace(self, folder=self.folder.with_name("elsewhere")).set_up()
 
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of its processes, without the settings and secrets of the developer."""

@@ -56,7 +56,7 @@ def test_without_a_floor_or_vectors_everything_stays() -> None:
 
 
 @pytest.mark.parametrize(("away", "most_s"), [(True, DATABASE_AWAY_S_MAX), (False, 5.0)])
-def test_a_turn_waits_little_for_a_database_that_does_not_answer(away: bool, most_s: float) -> None:
+def test_a_turn_waits_little_for_a_database_that_does_not_answer(tmp_path: Path, away: bool, most_s: float) -> None:
     waited: list[float] = []
 
     def recall(kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]:
@@ -65,7 +65,7 @@ def test_a_turn_waits_little_for_a_database_that_does_not_answer(away: bool, mos
 
     for budget_s in (5.0, 0.2):
         settings = Settings(prefetch_budget_s=budget_s, prefetch_turns=False)
-        Prefetch(settings, recall, lambda: None, lambda: away).before_turn("ops", "kelp", "s")
+        Prefetch(settings, recall, lambda: None, lambda: away, tmp_path).before_turn("ops", "kelp", "s")
     assert waited[0] == pytest.approx(most_s, abs=0.05)
     assert waited[1] <= 0.2
 

@@ -631,8 +631,8 @@ def test_the_turns_of_one_session_can_be_left_out_from_a_moment_on(make: Callabl
             assert {hit.content for hit in memory.ask("kelp", scope).hits} == found
 
 
-def test_ambient_recall_finds_older_sessions_behind_a_long_running_one(memory: Memory) -> None:
-    prefetch = Prefetch(memory.settings, memory.recaller.recall_each, lambda: None, lambda: False)
+def test_ambient_recall_finds_older_sessions_behind_a_long_running_one(memory: Memory, tmp_path: Path) -> None:
+    prefetch = Prefetch(memory.settings, memory.recaller.recall_each, lambda: None, lambda: False, tmp_path)
     memory.add(turn("kelp lamp frog", session="old"), *(turn("kelp", session="now") for _ in range(150)), entry("kelp"))
     found = prefetch.before_turn("ops", "kelp", "now").hits
     assert {(hit.content, hit.session_id) for hit in found} == {("kelp", ""), ("kelp lamp frog", "old")}

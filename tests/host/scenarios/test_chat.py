@@ -20,8 +20,9 @@ ABOUT_BOAT = "When sails the boat to Rapperswil?"
 
 
 def remember(hermes: Hermes, model: ModelEndpoint, *facts: str) -> None:
+    """Save facts in another home: a host has those of its own in the system prompt."""
     model.says([Call("memory", {"action": "add", "target": "memory", "content": fact}) for fact in facts], "Saved.")
-    hermes.ask("Save these facts, they will be needed")
+    hermes.elsewhere().ask("Save these facts, they will be needed")
     model.reset()
 
 
@@ -64,7 +65,8 @@ def test_each_turn_gets_what_belongs_to_it_and_small_talk_between_does_not_matte
         (True, False),
         (False, True),
         (False, False),
-        (True, False),
+        # The host sends the memories of the first turn again.
+        (False, False),
     ]
 
 

@@ -75,7 +75,7 @@ def test_rows_and_recall_stay_inside_each_theme_and_the_shared_file_is_not_copie
     with hermes.gateway() as gateway:
         save_both(gateway, model, rows)
         model.says(TOLD_OF_BOTH, TOLD_OF_BOTH)
-        for theme, own, other in (("garden", TREES, DOUGH), ("kitchen", DOUGH, TREES)):
+        for theme, own, other in (("garden", SAVED_TREES, DOUGH), ("kitchen", SAVED_DOUGH, TREES)):
             gateway.ask(ABOUT_BOTH, key=theme)
             (recalled,) = model.requests[-1].recalled
             assert own in recalled

@@ -76,7 +76,7 @@ def test_an_embedder_that_answers_503_costs_the_vectors_only_and_not_for_ever(
         gateway.ask(QUESTION, key="ops")
         (recalled,) = model.requests[-1].recalled
         assert "behind pgbouncer on 6432" in recalled
-        assert "Port 5433 of alpha is staging." in recalled
+        assert "Port 5433 of alpha is staging." in model.requests[-1].system
         rows.wait(lambda rows: len(rows.turns("ops")) == 4)
         embedder.status = 200
         # Nobody asks anything: the gateway does it by itself.

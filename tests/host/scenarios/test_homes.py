@@ -68,7 +68,7 @@ def test_a_named_profile_has_a_memory_of_its_own(hermes: Hermes, model: ModelEnd
     assert {turn.theme for turn in rows.turns() if turn.content == PROMPT} == {"work"}
     assert rows.entries(theme="work") == []
     hermes.ask(PROMPT)
-    assert fact in model.requests[-1].recalled[0]
+    assert fact in model.requests[-1].system
     assert rows.entries(theme="default") == [fact]
 
 

@@ -32,8 +32,9 @@ def test_the_mode_decides_what_the_agent_gets(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, mode: str, tools: str, names: set[str]
 ) -> None:
     hermes = make_hermes(recall_mode=mode, tools=tools)
-    hermes.write("memory", [FACT])
-    hermes.ask("Please remember well what stands in your notes, and say nothing more")
+    other = hermes.elsewhere()
+    other.write("memory", [FACT])
+    other.ask("Please remember well what stands in your notes, and say nothing more")
     rows.wait(lambda rows: rows.entries() == [FACT], timeout_s=10)
     hermes.ask(QUESTION)
     request = model.requests[-1]
