@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from .ablation import ablation
@@ -15,6 +16,7 @@ from .bundled_models import table
 from .cases import Case, flat, locomo, matched
 from .environment import Environment
 from .measures import means, measures
+from .sessions import compared, lives_of
 
 LIMIT = 20
 SETS = Path(__file__).resolve().parents[2] / "tests" / "data"
@@ -33,6 +35,13 @@ def main() -> None:
         for embedder in options.embedder or ["bundled"]:
             endpoint = environment.endpoint(embedder)
             for peer in [None, options.peer] if options.peer else [None]:
+                if options.sessions:
+                    lives = list(lives_of(cases))
+                    run = environment.run([one.case for one in lives], endpoint, LIMIT)
+                    with TemporaryDirectory() as folder:
+                        figures = compared(lives, run["dsn"], endpoint, Path(folder))
+                    results |= {f"{name}, {embedder}": {"all": figures_} for name, figures_ in figures.items()}
+                    continue
                 run = environment.run(cases, endpoint, LIMIT, peer)
                 results[f"{'peer' if peer else 'ours'}, {embedder}"] = _measured(cases, run)
                 if options.ablation and not peer:
@@ -67,6 +76,10 @@ def _options() -> argparse.Namespace:
         "--peer", type=Path, metavar="VENV", help="also evaluate the earlier package in this virtual environment"
     )
     parser.add_argument("--ablation", action="store_true", help="also measure recall with each of its rules changed")
+    parser.add_argument(
+        "--sessions", action="store_true",
+        help="instead of recall by tools, what fifty turns before which memories come have in their context",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     if options.ablation and "none" in (options.embedder or ()):
