@@ -87,7 +87,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         runtime = acquire(load(home), home)
         before, identity = self._session, Identity.of(kwargs)
         context = str(kwargs.get("agent_context") or "primary")
-        conversation = Conversation(runtime.context, identity, session_id or "", context)
+        folder = str(kwargs.get("cwd") or "")
+        conversation = Conversation(runtime.context, identity, session_id or "", context, folder)
         self._session = _Session(runtime, conversation, Notifier(kwargs))
         if before is not None:
             release(before.runtime)
@@ -145,7 +146,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         client = conversation.identity.platform == "api_server"
         recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id, client)
         self._recalled = len(recall.hits)
-        return render.block(recall, chars_max=runtime.settings.prefetch_chars_max, query=query)
+        chars_max, own = runtime.settings.prefetch_chars_max, runtime.own(theme)
+        return render.block(recall, chars_max=chars_max, query=query, own=own)
 
     @guarded(nothing)
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002

@@ -24,7 +24,8 @@ from .errors import BadArgument, CheckpointFailed, PgvectorError, SettingsError
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
-from .session.themes import Identity, allowed, home_theme, readable
+from .session.persons import Persons
+from .session.themes import Identity, allowed, home_theme, read_unasked, readable
 from .settings import Settings
 from .text.theme_names import hidden_pattern, is_bench
 
@@ -80,6 +81,7 @@ class Runtime:
         self._spool = open_outbox(self.home.spool, settings)
         self.files = Reconciler(self.home, self.accept, lambda entry: self.context.capture.keeps_of_file(entry))
         self.context = self._make_context()
+        self.persons = Persons()
         self._unknown_themes: set[str] = set()
         self._start()
 
@@ -100,7 +102,8 @@ class Runtime:
         self._reconciling: dict[str, Future[None]] = {}
         self._starting: list[Future[None]] = []
         floor, away = lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
-        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, self.home.path)
+        reads = partial(read_unasked, settings=self.settings)
+        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, self.home.path, reads)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Runtime.__annotations__:
@@ -126,9 +129,11 @@ class Runtime:
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = Recaller(database, fit.usable, settings)
-            refile = partial(key.refile, letters, self.accept)
-            self._readiness = ready = Readiness(settings, database, fit, key, self.in_background, refile, outages.over)
-            self.writer = writer = AsyncWriter(self._batches, ready.embedder, self._hooks)
+            look, refile = self.persons.refresh, partial(key.refile, letters, self.accept)
+            self._readiness = ready = Readiness(
+                settings, database, fit, key, look, self.in_background, refile, outages.over
+            )
+            self.writer = writer = AsyncWriter(self._batches, ready.embedder, self._hooks, look)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:
                 self.writer.wake()
@@ -230,7 +235,13 @@ class Runtime:
         if not self._readiness.reached.is_set():
             self.wait_ready(READY_SHARE * request.budget_s)
         self.writer.flush(FLUSH_SHARE * request.budget_s)
-        return self._recaller.recall_each(kinds, replace(request, budget_s=deadline.left_s))
+        # Not before: the database knows the accounts of a person.
+        scope = self.persons.scope(request.scope)
+        return self._recaller.recall_each(kinds, replace(request, scope=scope, budget_s=deadline.left_s))
+
+    def own(self, theme: str) -> tuple[str, ...]:
+        """The themes that hold the rows of a theme's person: those linked to it, the one that is written to first."""
+        return self.persons.themes(theme)
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
         """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""

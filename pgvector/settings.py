@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
@@ -21,6 +21,8 @@ from .policy.rules import Rules
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
+PLACEHOLDER = re.compile(r"\{(project|profile|platform)\}")
+_Themes: TypeAlias = Annotated[list[str], Field(max_length=20)]
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
 # The fast YAML loader, in C, overflows the stack where this many of these characters may each begin a level.
@@ -48,6 +50,12 @@ def _absolute(value: str) -> str:
     if value and not os.path.isabs(os.path.expanduser(value)):
         raise ValueError("must be an absolute path, or start with ~ of a user that exists")
     return value
+
+
+def _template(value: str) -> str:
+    if left := re.search(r"[{}][^{}]{0,40}", PLACEHOLDER.sub("", value)):
+        raise ValueError(f"holds {left[0]!r}; the only names in braces are {{project}}, {{profile}} and {{platform}}")
+    return value.strip()
 
 
 def without_secrets(url: str) -> str:
@@ -188,13 +196,17 @@ class Settings(BaseModel):
         20.0,
         ge=1,
         le=3600,
-        description="Time between searches for rows that another program left without vector or words",
+        description="Time between searches for rows without vector or words, and for new links of persons",
     )
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Ids of stored events are deleted after this time")
     history_days: int = Field(
         365, ge=1, le=36_500, description="Replaced and removed entries can be restored for this time"
     )
 
+    theme_template: Annotated[str, AfterValidator(_template)] = Field(
+        "",
+        description="Theme without a session key, made of {project}, {profile} and {platform}; empty: the profile's",
+    )
     theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
         {}, description="Other names of a theme, as {alias: theme}"
     )
@@ -207,6 +219,14 @@ class Settings(BaseModel):
     )
     cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(_from_json_text)] = (
         Field("all", description="What `scope` may name: all, none, or {theme: [themes]}")
+    )
+    also_recall: Annotated[dict[str, _Themes], BeforeValidator(_from_json_text)] = Field(
+        default_factory=dict,
+        description="Themes that are always recalled beside the own one, as {theme or pattern: [themes]}",
+    )
+    also_write: Annotated[dict[str, _Themes], BeforeValidator(_from_json_text)] = Field(
+        default_factory=dict,
+        description="Themes that `remember` may name, as {theme or pattern: [themes]}",
     )
 
 

@@ -30,6 +30,7 @@ def add_commands(parser: Parser) -> None:
     _add_policy(commands)
     _add_maintenance(commands)
     _add_history(commands)
+    _add_person(commands)
     _add(commands, "version", "show the version", "console:version")
 
 
@@ -193,6 +194,17 @@ def _add_history(commands: Commands) -> None:
     )
     undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
     undo.add_argument("id", type=_number(1), metavar="ID", help="its number in the history")
+
+
+def _add_person(commands: Commands) -> None:
+    person = _add(commands, "person", "link the accounts of one person on several platforms, or separate them", "")
+    actions = person.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add(actions, "list", "list the links, by theme", "person:show")
+    link = _add(actions, "link", "join accounts, which are asked for, and their rows", "person:link")
+    unlink = _add(actions, "unlink", "separate accounts, which are asked for, and their rows", "person:unlink")
+    for action in (link, unlink):
+        action.add_argument("--profile", default="", metavar="P", help="the accounts' profile (default: this home's)")
+        action.add_argument("--yes", action="store_true", help="ask for the accounts only, not whether to go on")
 
 
 def _number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -99,6 +99,19 @@ class Console:
         """A line of text; `shown` is printed in place of a secret default."""
         self.say(question)
         return self._line(f"[{shown or default}]: " if default else ": ") or default
+
+    def lines(self, question: str, lines_max: int) -> list[str]:
+        """The lines up to an empty one or the end of the input. Raises SettingsError for more than `lines_max`."""
+        self.say(question)
+        found: list[str] = []
+        # Lines of a pipe need no prompt, which would stand before the document of `--json`.
+        prompt = ": " if sys.stdin.isatty() and not self.as_json else ""
+        with suppress(EOFError):
+            while line := input(prompt).strip():
+                if len(found) == lines_max:
+                    raise SettingsError(f"there are more than {lines_max} lines; nothing is changed")
+                found.append(line)
+        return found
 
     def hidden(self, question: str) -> str:
         """A line that is not echoed."""

@@ -33,6 +33,21 @@ def hermes_home() -> Path:
     return Path(constants.get_hermes_home())
 
 
+def working_folder(platform: str, given: str = "") -> Path | None:
+    """The folder that an agent works in: the one that its host has `given`, else for an agent in a terminal the host's.
+
+    None for an agent of a gateway, which serves many people from one folder, and when the folder cannot be found.
+    """
+    if not given and platform not in ("cli", "tui"):
+        return None
+    cwd: Any = host_module("agent.runtime_cwd")
+    try:
+        # A folder that was deleted, and one that the host refuses to name, raise errors.
+        return Path(given).expanduser() if given else Path(cwd.resolve_agent_cwd() if cwd else os.getcwd())
+    except (OSError, RuntimeError, ValueError, AttributeError):
+        return None
+
+
 def running(variable: Literal["HERMES_SESSION_KEY", "HERMES_SESSION_USER_ID"]) -> str:
     """The session key or user of the request in which this call runs; empty where this thread has none."""
     # Not imported: a process that runs requests has imported it, and elsewhere its package takes 0.1 s to import.

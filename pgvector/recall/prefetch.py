@@ -48,7 +48,7 @@ class Prefetch:
 
     `recall` answers a request for each kind of rows within its budget, `floor` is the lowest cosine of related texts,
     None while it is not known, and `database_away` is whether the last use of the database failed. `home` has
-    the host's record of its sessions.
+    the host's record of its sessions. `reads` returns the themes that a theme reads.
     """
 
     def __init__(
@@ -58,9 +58,10 @@ class Prefetch:
         floor: Callable[[], float | None],
         database_away: Callable[[], bool],
         home: Path,
+        reads: Callable[[str], tuple[str, ...]] = lambda theme: (theme,),
     ) -> None:
-        self._settings, self._recall = settings, recall
-        self._floor, self._database_away, self._home = floor, database_away, home
+        self._settings, self._recall, self._home, self._reads = settings, recall, home, reads
+        self._floor, self._database_away = floor, database_away
         self._lock = threading.Lock()
         self._started: LRUCache[tuple[str, str], datetime] = LRUCache(SESSIONS_MAX)
         self._replayed: LRUCache[str, bool] = LRUCache(SESSIONS_MAX)
@@ -108,7 +109,8 @@ class Prefetch:
         context = self._contexts.read(session_id)
         if by_client:
             context = context.prompt_only()
-        scope = Scope(theme, (theme,), without_session=session_id, without_since=context.since or started)
+        since = context.since or started
+        scope = Scope(theme, self._reads(theme), without_session=session_id, without_since=since)
         limit = settings.prefetch_limit
         more = min(context.shown.memories, REPEATED_SHARE_MAX * limit)
         hits: list[Hit] = []
@@ -140,9 +142,10 @@ class Prefetch:
         query = "\n".join(questions[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]
         if not query or not self.enabled or self._database_away():
             return ""
+        themes = self._reads(theme)
         request = RecallRequest(
             query=query,
-            scope=Scope(theme, (theme,)),
+            scope=Scope(theme, themes),
             limit=settings.prefetch_limit,
             budget_s=settings.prefetch_budget_s,
         )
@@ -150,7 +153,10 @@ class Prefetch:
         floor = self._floor()
         # Whole messages share some word with almost any entry, so similarity alone decides.
         hits = [hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor]
-        return render.block(Recall(tuple(hits)), chars_max=min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max))
+        chars_max = min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max)
+        # The rows of a person are in other themes than the one that asks.
+        own = dict.fromkeys((theme, *(hit.theme for hit in hits if hit.theme not in themes[1:])))
+        return render.block(Recall(tuple(hits)), chars_max=chars_max, own=tuple(own))
 
 
 def relevant(hits: Sequence[Hit], floor: float | None, best: Sequence[Hit] | None = None) -> list[Hit]:

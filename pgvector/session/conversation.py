@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from ..errors import BadArgument
 from ..files import Marks, mark_name
 from ..hosts import state_db
-from ..hosts.environment import running
+from ..hosts.environment import running, working_folder
 from ..hosts.transcript import exchanges, finished, is_compressed
 from ..model import (
     Add,
@@ -32,8 +33,9 @@ from . import off_record, withdrawal
 from .capture import Capture
 from .outages import Notice, Outages
 from .person_key import PersonKey
+from .project import project_of
 from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
-from .themes import ROOM, Identity, allowed, author_of, theme_of
+from .themes import ROOM, Identity, allowed, author_of, templated_theme, theme_of
 
 OFF_RECORD_MAX = 1000
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
@@ -68,8 +70,16 @@ class HomeContext:
         self.turn_lock = threading.Lock()
         self.outages = Outages(state / "outages", settings.outage_after_s)
 
+    def located(self, identity: Identity, given_folder: str = "") -> Identity:
+        """The identity with the project of its working folder, if the settings ask for it. Reads a few small files."""
+        if identity.gateway_session_key or "{project}" not in self.settings.theme_template:
+            return identity
+        return replace(identity, project=project_of(working_folder(identity.platform, given_folder)))
+
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now, as `theme_of`. Raises BadArgument for a reserved name."""
+        if not identity.gateway_session_key:
+            return templated_theme(identity, self.settings)
         aliases = self.settings.theme_aliases
         return self.person_key.name(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
 
@@ -89,10 +99,14 @@ class Conversation:
     """The conversation of one provider object. Safe for any thread.
 
     Each public method is a hook of the host and raises BadArgument when a client names a reserved theme.
+    `given_folder` is the working folder that the host named, if it did.
     """
 
-    def __init__(self, home: HomeContext, identity: Identity, session_id: str, agent_context: str) -> None:
-        self.identity, self.session_id = identity, session_id
+    def __init__(
+        self, home: HomeContext, identity: Identity, session_id: str, agent_context: str, given_folder: str = ""
+    ) -> None:
+        self.identity, self.session_id = home.located(identity, given_folder), session_id
+        self._given_folder = given_folder
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
         self._lineage = Lineage()
         self._turns = Turns()
@@ -129,6 +143,9 @@ class Conversation:
         if not session_id or session_id == self.session_id:
             return
         theme = self._theme()
+        if reason == "resume" and not self._given_folder:
+            # The host goes back to the folder of the session.
+            self.identity = self._home.located(self.identity)
         continues = not anew and reason != "resume"
         off = continues and self._is_off(theme)
         # Hosts begin a session after the turns in their queue, so its first turn may be open already.

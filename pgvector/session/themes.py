@@ -16,8 +16,8 @@ from typing import Any
 
 from ..errors import BadArgument, SettingsError
 from ..policy.decision import PRIVATE_CHATS, Source
-from ..settings import Settings
-from ..text.theme_names import DEFAULT_THEME, is_bench, normalise, reserved
+from ..settings import PLACEHOLDER, Settings
+from ..text.theme_names import DEFAULT_THEME, covers, is_bench, normalise, reserved, segment
 
 ROOM = "group-"
 
@@ -46,11 +46,14 @@ class Identity:
     thread_id: str = ""
     user_id: str = ""
     user_id_alt: str = ""
+    # Found by the plugin, see `HomeContext.located`.
+    project: str = ""
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> Identity:
         """The identity in the keyword arguments of `initialize`; other arguments are ignored."""
-        return cls(**{field.name: str(kwargs.get(field.name) or "") for field in fields(cls)})
+        told = {field.name: str(kwargs.get(field.name) or "") for field in fields(cls)}
+        return cls(**{**told, "project": ""})
 
     @property
     def only_author(self) -> str:
@@ -117,6 +120,33 @@ def home_theme(identity: Identity, *, aliases: Mapping[str, str]) -> str:
     return aliased(DEFAULT_THEME, aliases)
 
 
+def templated_theme(identity: Identity, settings: Settings) -> str:
+    """The theme of a session without a session key, by `theme_template`.
+
+    Without a template it is that of the home, and also where the template names a project and there is none. A project
+    takes no name that has a meaning of its own: its theme is then called `project-` and that name.
+    """
+    aliases, template = settings.theme_aliases, settings.theme_template
+    values = {
+        "project": segment(identity.project),
+        "profile": segment(identity.agent_identity) or DEFAULT_THEME,
+        "platform": segment(identity.platform) or "cli",
+    }
+    of_project = "{project}" in template
+    if not template or (of_project and not values["project"]):
+        return home_theme(identity, aliases=aliases)
+    theme = normalise(PLACEHOLDER.sub(lambda found: values[found[1]], template))
+    if reserved(theme) or (of_project and theme in _taken(settings)):
+        theme = normalise(f"project-{theme}")
+    return aliased(theme, aliases)
+
+
+def _taken(settings: Settings) -> set[str]:
+    """The names that a project must not take: whoever writes the files of a repository chooses its name."""
+    rules = (settings.also_recall, settings.also_write)
+    return {DEFAULT_THEME, *(normalise(name) for rule in rules for names in rule.values() for name in names)}
+
+
 def aliased(theme: str, aliases: Mapping[str, str]) -> str:
     """The theme of a normalised name. Aliases of aliases are not followed; a reserved theme is no target."""
     target = aliases.get(theme)
@@ -138,39 +168,78 @@ def readable(theme: str, scope: str, settings: Settings) -> tuple[str, ...] | No
     the scope may not be read.
     """
     wanted = normalise(scope)
-    if wanted in ("current", "session"):
+    if wanted == "session":
         return (theme,)
+    _, *also = unasked = read_unasked(theme, settings)
+    if wanted == "current":
+        return unasked
     others = _others(theme, settings)
     if wanted == "all":
-        return None if others is None else (theme, *others)
+        return None if others is None else tuple(dict.fromkeys((theme, *also, *others)))
     named = aliased(wanted, settings.theme_aliases)
     if named == theme:
         return (theme,)
     hidden = reserved(named) or is_bench(named, settings.bench_themes)
-    if hidden or (others is not None and named not in others):
-        choice = "" if others is None else "".join(f", {other}" for other in others[:20])
+    if hidden or (others is not None and named not in (*also, *others)):
+        choice = "" if others is None else "".join(f", {other}" for other in (*also, *others)[:20])
         raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}")
     return (named,)
 
 
+def writable(theme: str, name: str, settings: Settings) -> str:
+    """The theme that `theme` may write by the name `name`. Raises BadArgument unless `also_write` lists it."""
+    named = aliased(normalise(name), settings.theme_aliases)
+    listed = layered(theme, settings.also_write, settings)
+    if named != theme and named not in listed:
+        choice = ", ".join(listed[:20])
+        raise BadArgument(
+            f"theme {_quoted(name)} may not be written from here; "
+            + (f"leave it out, or use {choice}" if listed else "leave it out")
+        )
+    return named
+
+
+def read_unasked(theme: str, settings: Settings) -> tuple[str, ...]:
+    """The themes that a recall of `theme` reads without being asked: itself, then those of `also_recall`."""
+    return (theme, *layered(theme, settings.also_recall, settings))
+
+
+def layered(theme: str, rules: Mapping[str, Collection[str]], settings: Settings) -> tuple[str, ...]:
+    """The other themes that the rules of `also_recall` or `also_write` list for a theme, by their stored names.
+
+    A key of the rules is a theme or a pattern. Reserved names and benchmark themes are never listed.
+    """
+    if is_bench(theme, settings.bench_themes):
+        return ()
+    ours = [names for key, names in rules.items() if covers(_stored(key, settings), theme)]
+    return _listed(theme, ours, settings)
+
+
 def _others(theme: str, settings: Settings) -> tuple[str, ...] | None:
     """The other themes that a theme may read, by their stored names; None for all that are not hidden."""
-    rule, bench = settings.cross_theme_recall, settings.bench_themes
-
-    def stored(names: Iterable[str]) -> Iterable[str]:
-        return dict.fromkeys(aliased(normalise(name), settings.theme_aliases) for name in names)
-
-    if rule == "none" or is_bench(theme, bench):
+    rule = settings.cross_theme_recall
+    if rule == "none" or is_bench(theme, settings.bench_themes):
         return ()
     if isinstance(rule, dict):
-        ours = (themes for reader, themes in rule.items() if theme in stored([reader]))
-        names = stored(name for themes in ours for name in themes)
-        found = [name for name in names if allowed(name, settings.allowed_themes)]
-    elif settings.allowed_themes:
-        found = list(stored(settings.allowed_themes))
-    else:
-        return None
+        ours = [themes for reader, themes in rule.items() if _stored(reader, settings) == theme]
+        return _listed(theme, ours, settings)
+    return _visible(theme, settings.allowed_themes, settings) if settings.allowed_themes else None
+
+
+def _listed(theme: str, lists: Iterable[Iterable[str]], settings: Settings) -> tuple[str, ...]:
+    """The other themes of some lists that may be used, by their stored names."""
+    found = _visible(theme, (name for names in lists for name in names), settings)
+    return tuple(name for name in found if allowed(name, settings.allowed_themes))
+
+
+def _visible(theme: str, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
+    """The stored names of those other themes that are not hidden."""
+    found, bench = dict.fromkeys(_stored(name, settings) for name in names), settings.bench_themes
     return tuple(name for name in found if name != theme and not reserved(name) and not is_bench(name, bench))
+
+
+def _stored(name: str, settings: Settings) -> str:
+    return aliased(normalise(name), settings.theme_aliases)
 
 
 def _named(name: str, aliases: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ..model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Update, Withdrawn
 from ..text import tokenizer
-from . import entries, out_of_order
+from . import entries, out_of_order, person_links
 from .connection.database import Connection, half
 from .passages import Passage, PreparedEvent, prepare
 from .queries import QUERIES
@@ -25,9 +25,15 @@ Turn: TypeAlias = tuple[TurnTaken, tuple[Passage, ...]]
 def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
     """Write a batch in order, in the caller's transaction. Returns how many events were new to the ledger.
 
+    Events of an account are stored under the person that it is linked to.
     Raises what `Database.connection` raises; BadEvent means that Postgres refuses some event of the batch for good.
     """
     fresh = 0
+    if persons := person_links.shared(connection, {prepared.event.theme for prepared in batch}):
+        for account, person in persons.items():
+            events = [prepared.event.id for prepared in batch if prepared.event.theme == account]
+            connection.execute(QUERIES["adopt_events"], {"account": account, "person": person, "events": events})
+        batch = [_of_person(prepared, persons.get(prepared.event.theme)) for prepared in batch]
     out_of_order.lock(connection, (prepared.event for prepared in batch))
     for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
         if is_turn:
@@ -37,6 +43,15 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
         else:
             fresh += sum(_apply_one(connection, prepared) for prepared in group)
     return fresh
+
+
+def _of_person(prepared: PreparedEvent, person: str | None) -> PreparedEvent:
+    """The event under the person of its account, if it has one; the rows keep the account in their metadata."""
+    if person is None:
+        return prepared
+    event = prepared.event
+    metadata = {**event.metadata, "linked_account": event.theme}
+    return replace(prepared, event=replace(event, theme=person, metadata=metadata))
 
 
 def _add_turns(connection: Connection, theme: str, turns: Sequence[Turn]) -> int:

@@ -10,6 +10,7 @@ from .cleaning import label
 
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
+SEGMENT_CHARS_MAX = 64
 # Themes of one person or chat room. A pattern for both Python's `re` and Postgres' `~`.
 RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
 # Most names are in their normal form already, and hooks normalise the same ones again and again.
@@ -24,11 +25,21 @@ def normalise(name: str) -> str:
     """
     if _NORMAL.fullmatch(name):
         return name
-    name = label(name)
-    if len(name) > THEME_CHARS_MAX:
-        tail = hashlib.sha256(name.encode()).hexdigest()[:16]
-        name = f"{name[: THEME_CHARS_MAX - 17]}-{tail}"
-    return name or DEFAULT_THEME
+    return _bounded(label(name), THEME_CHARS_MAX) or DEFAULT_THEME
+
+
+def segment(name: str) -> str:
+    """The normal form of a name that becomes a part of a theme's name: without `/`, `:` and dots or dashes at its ends.
+
+    At most 64 characters (a longer name ends in a hash of itself); empty when nothing is left.
+    """
+    # With a sign before it, a name without visible characters is not taken for that of the default theme.
+    return _bounded(re.sub(r"[/:\\{}]+", "-", normalise(f"/{name}")).strip("-."), SEGMENT_CHARS_MAX)
+
+
+def covers(pattern: str, theme: str) -> bool:
+    """Whether a theme matches a pattern with `*` and `?`."""
+    return re.fullmatch(_glob(pattern), theme) is not None
 
 
 def reserved(theme: str) -> bool:
@@ -38,12 +49,19 @@ def reserved(theme: str) -> bool:
 
 def is_bench(theme: str, bench_themes: Collection[str]) -> bool:
     """Whether it is a theme of benchmarks: it reads no other theme, and no other theme reads it."""
-    return any(re.fullmatch(_glob(pattern), theme) for pattern in bench_themes)
+    return any(covers(pattern, theme) for pattern in bench_themes)
 
 
 def hidden_pattern(bench_themes: Collection[str]) -> str:
     """A pattern of the themes that no other theme reads, for Python's `re` and Postgres' `~`."""
     return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes)])
+
+
+def _bounded(name: str, chars_max: int) -> str:
+    """The name, of which a longer one than `chars_max` ends in a hash of itself."""
+    if len(name) <= chars_max:
+        return name
+    return f"{name[: chars_max - 17]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _glob(pattern: str) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
 from ..model import TARGETS, Add, Caller, Update, now
 from ..runtime import Runtime
+from ..session.themes import writable
+from ..settings import Settings
 from ..text import times
 from ..text.cleaning import clean
 from . import arguments as given
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
 LIMIT_DEFAULT = 20
 METADATA_CHARS_MAX = 4000
 # Metadata of the origin of an entry, which a model must not set.
-RESERVED = frozenset({"origin", "session_id", "context", "history_id"})
+RESERVED = frozenset({"origin", "session_id", "context", "history_id", "linked_account"})
 ID_MAX = (1 << 63) - 1
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
+_THEME = {"type": "string", "description": "Another theme to keep it in, when it is for others too; only where listed"}
 _TAGS = {"type": "array", "items": {"type": "string"}}
 _EXPIRES = "A time span (14d, 12h, 3 weeks), a date, a time, or never"
 
@@ -78,8 +81,21 @@ SCHEMAS = (
 )
 
 
+def offered(settings: Settings) -> tuple[dict[str, Any], ...]:
+    """The schemas for these settings: `remember` has the argument `theme` where `also_write` lists any theme."""
+    if not settings.also_write:
+        return SCHEMAS
+    remembering, *others = SCHEMAS
+    parameters = remembering["parameters"]
+    extended = {**parameters, "properties": {**parameters["properties"], "theme": _THEME}}
+    return ({**remembering, "parameters": extended}, *others)
+
+
 def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
-    """Accept an entry of the caller's theme. Raises BadArgument, Refused, or DatabaseUnavailable."""
+    """Accept an entry of the caller's theme, or of one that `also_write` lists.
+
+    Raises BadArgument, Refused, or DatabaseUnavailable.
+    """
     wait = given.switch(arguments, "sync")
     event, old = _addition(runtime, arguments, caller)
     answer = _accepted(runtime, event, old, unchecked=bool(event.supersedes) and old is None)
@@ -92,7 +108,8 @@ def preview_of_remember(runtime: Runtime, arguments: Arguments, caller: Caller) 
     if event.supersedes:
         _require(old)
     own = {name: value for name, value in event.metadata.items() if name not in RESERVED}
-    noted = [f"metadata: {json.dumps(own)}"] if own else []
+    noted = [f"in theme {event.theme}"] if event.theme != caller.theme else []
+    noted += [f"metadata: {json.dumps(own)}"] if own else []
     return "\n".join([f"remember ({event.target}): {event.content}", *noted, *_changes(arguments, old)])
 
 
@@ -120,11 +137,13 @@ def _addition(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[A
     if claimed := RESERVED & metadata.keys():
         raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
     target = given.choice(arguments, "target", TARGETS) or "memory"
+    named = given.text(arguments, "theme")
+    theme = writable(caller.theme, named, runtime.settings) if named else caller.theme
     labels = _labels(arguments)
     number = given.whole(arguments, "supersedes", 1, ID_MAX)
-    old = _correctable(runtime, caller, "supersedes", number) if number else None
+    old = _correctable(runtime, theme, "supersedes", number) if number else None
     event = Add(
-        theme=caller.theme, session_id=caller.session_id, target=target, content=content,
+        theme=theme, session_id=caller.session_id, target=target, content=content,
         metadata={**metadata, **_origin(caller)}, supersedes=number or 0, **labels,
     )  # fmt: skip
     return event, old
@@ -136,7 +155,7 @@ def _correction(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple
     _check_kept(caller, content)
     labels = _labels(arguments)
     number = _id(arguments)
-    old = _correctable(runtime, caller, "id", number)
+    old = _correctable(runtime, caller.theme, "id", number)
     event = Update(
         theme=caller.theme, session_id=caller.session_id, entry_id=number, content=content, metadata=_origin(caller),
         **labels,
@@ -195,7 +214,7 @@ def _id(arguments: Arguments) -> int:
     return number
 
 
-def _correctable(runtime: Runtime, caller: Caller, name: str, number: int) -> Entry | None:
+def _correctable(runtime: Runtime, theme: str, name: str, number: int) -> Entry | None:
     """The entry that is to be corrected; None while the database does not answer.
 
     Raises BadArgument when the theme has no such entry now, and when it stands in a file of this home: the host's own
@@ -207,11 +226,11 @@ def _correctable(runtime: Runtime, caller: Caller, name: str, number: int) -> En
     runtime.writer.flush(budget_s / 2)
     try:
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = with_id(connection, caller.theme, number)
+            found = with_id(connection, runtime.own(theme)[0], number)
     except (Unavailable, SchemaNotApplied):
         return None
     if found is None:
-        raise BadArgument(_unknown(caller, name, number))
+        raise BadArgument(_unknown(theme, name, number))
     if found.id != number:
         raise BadArgument(f"{name} is {number}; entry {found.id} has replaced it: recall it, then give its id")
     if file := runtime.home.file_of(found):
@@ -221,8 +240,8 @@ def _correctable(runtime: Runtime, caller: Caller, name: str, number: int) -> En
     return found
 
 
-def _unknown(caller: Caller, name: str, number: int) -> str:
-    return f"{name} is {number}; the memory of theme {caller.theme} has no such entry"
+def _unknown(theme: str, name: str, number: int) -> str:
+    return f"{name} is {number}; the memory of theme {theme} has no such entry"
 
 
 def _accepted(runtime: Runtime, event: Add | Update, old: Entry | None, *, unchecked: bool) -> dict[str, Any]:
@@ -244,7 +263,7 @@ def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s):
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = entry_with(connection, event.theme, target, event.content)
+            found = entry_with(connection, runtime.own(event.theme)[0], target, event.content)
         if found is not None:
             return answers.of_stored(found, event)
     return answers.of_unstored(budget_s)
@@ -258,9 +277,13 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
     number = _id(arguments)
     at, budget_s = now(), runtime.settings.recall_budget_s
     with runtime.database.transaction(budget_s, budget_s, within_s=budget_s) as connection:
-        removed = delete(connection, caller.theme, number, session_id=caller.session_id, at=at)
+        found = (
+            delete(connection, theme, number, session_id=caller.session_id, at=at)
+            for theme in runtime.own(caller.theme)
+        )
+        removed = next(filter(None, found), None)
     if removed is None:
-        raise BadArgument(_unknown(caller, "id", number))
+        raise BadArgument(_unknown(caller.theme, "id", number))
     return answers.of_forgotten(removed, runtime.settings.recall_chars_max, file=runtime.home.file_of(removed))
 
 
@@ -270,9 +293,10 @@ def preview_of_forget(runtime: Runtime, arguments: Arguments, caller: Caller) ->
 
     number, budget_s = _id(arguments), runtime.settings.recall_budget_s
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        found = with_id(connection, caller.theme, number)
-    if found is None or found.id != number:
-        raise BadArgument(_unknown(caller, "id", number))
+        every = [with_id(connection, theme, number) for theme in runtime.own(caller.theme)]
+    found = next((each for each in every if each is not None and each.id == number), None)
+    if found is None:
+        raise BadArgument(_unknown(caller.theme, "id", number))
     return f"forget entry {number} ({found.target}): {found.content}"
 
 
@@ -288,6 +312,7 @@ def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dic
     tags = given.tags(arguments, "tags") or ()
     runtime.writer.flush(budget_s / 2)
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        counts = count_by_target(connection, caller.theme)
-        found = newest(connection, caller.theme, limit, target=target, before=before, tags=tags)
-    return answers.of_list(caller.theme, counts, found, limit, runtime.settings.recall_chars_max)
+        theme = runtime.own(caller.theme)[0]
+        counts = count_by_target(connection, theme)
+        found = newest(connection, theme, limit, target=target, before=before, tags=tags)
+    return answers.of_list(theme, counts, found, limit, runtime.settings.recall_chars_max)

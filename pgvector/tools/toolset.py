@@ -35,7 +35,7 @@ def schemas(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of the tools that are offered."""
     if settings.recall_mode == "context":
         return []
-    optional = entries.SCHEMAS if settings.tools == "all" else ()
+    optional = entries.offered(settings) if settings.tools == "all" else ()
     return [dict(schema) for schema in (*recall.SCHEMAS, *optional)]
 
 

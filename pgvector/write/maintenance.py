@@ -1,4 +1,4 @@
-"""Adds words to rows that lack them, counts common words, and deletes what is old: each by one process of a fleet."""
+"""Adds words to rows, counts common words, deletes what is old, moves rows of linked accounts: each by one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from contextlib import AbstractContextManager
 
 from ..settings import Settings
-from ..store import upkeep
+from ..store import person_links, upkeep
 from ..store.connection.database import Connection, Database
 from ..text.theme_names import hidden_pattern
 
@@ -19,6 +19,7 @@ STEP_S = 0.25
 SHARE = 0.25
 COUNT_INTERVAL_S = 120.0
 PRUNE_INTERVAL_S = 3600.0
+ACCOUNTS_MAX = 10
 
 
 class Maintenance:
@@ -108,8 +109,17 @@ class Maintenance:
             return False
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
         with self._database.connection(self._settings.connect_timeout_s) as connection:
-            if self._prune_lease.claim(connection):
+            holds = self._prune_lease.claim(connection)
+            if holds:
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
                 upkeep.prune_history(connection, self._settings.history_days)
                 upkeep.prune_expired(connection)
+        if holds:
+            self._move_rows_of_persons()
         return True
+
+    def _move_rows_of_persons(self) -> None:
+        """Move rows that a process of an earlier release, which knows no links, has stored."""
+        with self._transaction() as connection:
+            if person_links.move_unmoved(connection, ACCOUNTS_MAX):
+                self._prune_at = 0.0

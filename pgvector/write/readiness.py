@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
 from ..settings import Settings
-from ..store.connection.database import Database
+from ..store.connection.database import Connection, Database
 
 FIRST_MATCH_S_MAX = 1.0
 
@@ -25,8 +25,9 @@ class _PersonKey(Protocol):
 class Readiness:
     """What the writer of a home needs before a batch. `reached` is set when the database was usable.
 
-    `in_background` runs a job on another thread. `refile` is such a job, for dead letters of persons that were met
-    since. `over` notes the end of an outage. For the writer thread alone, but `reached` is for any thread.
+    `look` reads what others have changed. `in_background` runs a job on another thread. `refile` is such a job, for
+    dead letters of persons that were met since. `over` notes the end of an outage. For the writer thread alone, but
+    `reached` is for any thread.
     """
 
     def __init__(
@@ -35,13 +36,14 @@ class Readiness:
         database: Database,
         compatibility: EmbedderCompatibility,
         key: _PersonKey,
+        look: Callable[[Connection], None],
         in_background: Callable[..., Future[None]],
         refile: Callable[[], None],
         over: Callable[[Literal["database"]], None],
     ) -> None:
         self.reached = threading.Event()
         self._settings, self._database, self._fit, self._key = settings, database, compatibility, key
-        self._in_background, self._refile, self._over = in_background, refile, over
+        self._look, self._in_background, self._refile, self._over = look, in_background, refile, over
         self._matching: Future[Any] | None = None
         self._refile_at = 0.0
 
@@ -57,6 +59,9 @@ class Readiness:
             key.settle(database.claim_person_key)
             database.check()
             self._over("database")
+            timeout_s = self._settings.connect_timeout_s
+            with database.connection(timeout_s, within_s=timeout_s) as connection:
+                self._look(connection)
             self._match(dimensions, FIRST_MATCH_S_MAX)
             self.reached.set()
         elif fit.undecided and database.state is not None:

@@ -20,6 +20,7 @@ from ..outbox.codec import encode
 from ..outbox.heartbeat import Embedding, Health
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from ..store import upkeep
+from ..store.connection.database import Connection
 from .backfill import Backfill
 from .batches import BatchProcessor
 from .maintenance import Maintenance
@@ -42,13 +43,17 @@ class AsyncWriter:
 
     `embedder(verify=...)` prepares the database for a batch, and returns the embedder whose vectors fit it, None when
     there is none now. With `verify` it looks again at what it knows: something has failed. Raises Unavailable or
-    SchemaNotApplied.
+    SchemaNotApplied. `look` reads now and then what others have changed.
     """
 
     def __init__(
-        self, batches: BatchProcessor, embedder: Callable[..., Embedder | None], hooks: HookGap | None = None
+        self,
+        batches: BatchProcessor,
+        embedder: Callable[..., Embedder | None],
+        hooks: HookGap | None = None,
+        look: Callable[[Connection], None] | None = None,
     ) -> None:
-        self._batches, self._embedder, self._hooks = batches, embedder, hooks or HookGap()
+        self._batches, self._embedder, self._hooks, self._look = batches, embedder, hooks or HookGap(), look
         self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -248,11 +253,13 @@ class AsyncWriter:
         return False
 
     def _look_for_rows(self) -> None:
-        """Look now and then for rows that another program left without vectors or words."""
+        """Look now and then for rows that another program left without vectors or words, and for new links."""
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + self._settings.heal_interval_s
         with self._batches.database.occasional_connection(self._settings.connect_timeout_s) as connection:
+            if self._look is not None:
+                self._look(connection)
             lacking = upkeep.lacking(connection)
         if lacking.vectors:
             self._backfill.run_soon()

@@ -28,7 +28,10 @@ _DELIMITER = "\n§\n"
 
 @dataclass(frozen=True)
 class Hermes:
-    """One profile of one host. `host` is `a` or `b`; `home` its HERMES_HOME; `folder` stands for the user's home."""
+    """One profile of one host. `host` is `a` or `b`; `home` its HERMES_HOME; `folder` stands for the user's home.
+
+    Its processes work in the folder `cwd`, by default the user's home.
+    """
 
     host: str
     python: Path
@@ -36,6 +39,7 @@ class Hermes:
     model: ModelEndpoint
     settings: Mapping[str, Any] = field(default_factory=dict)
     profile: str = ""
+    cwd: Path | None = None
 
     @property
     def home(self) -> Path:
@@ -98,8 +102,9 @@ class Hermes:
     def start(self, *arguments: str, program: str = "hermes", **environment: str) -> subprocess.Popen[str]:
         """Start a command in a new process group with its output in pipes."""
         return subprocess.Popen(
-            [self.python.with_name(program), *arguments], cwd=self.folder, env=self.environment(**environment),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [self.python.with_name(program), *arguments], cwd=self.cwd or self.folder,
+            env=self.environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
     def ask(self, prompt: str, *options: str, **environment: str) -> str:
@@ -118,7 +123,7 @@ class Hermes:
     def chat(self, *options: str, **environment: str) -> Chat:
         """An interactive session; use it as a context manager."""
         command = [self.python.with_name("hermes"), "chat", "--cli", *options]
-        return Chat(command, self.folder, self.environment(**environment), self.model)
+        return Chat(command, self.cwd or self.folder, self.environment(**environment), self.model)
 
     def gateway(self, **environment: str) -> Gateway:
         """A gateway with the API server; use it as a context manager."""

@@ -28,7 +28,14 @@ from hermes_memory_pgvector.write.maintenance import Maintenance
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 FILES = migrations.migration_files()
 # Tables that came with later files than the first three.
-LATER = ("memory_entry_pieces", "conversation_pieces", "memory_history", "memory_words", "memory_withdrawals")
+LATER = (
+    "memory_entry_pieces",
+    "conversation_pieces",
+    "memory_history",
+    "memory_words",
+    "memory_withdrawals",
+    "memory_person_links",
+)
 
 
 def at(seconds: float) -> datetime:

@@ -282,6 +282,7 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         connection.execute("INSERT INTO memory_agents (agent_identity) VALUES ('default')")
         connection.execute("INSERT INTO memory_agent_edges (agent_identity) VALUES ('default')")
         connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
+        connection.execute("INSERT INTO memory_person_links VALUES ('default', 'dm-person-0123456789abcdef')")
         connection.execute("INSERT INTO hermes_pgvector_settings VALUES ('a', 'b')")
         connection.execute("INSERT INTO hermes_pgvector_leases VALUES ('a', 'b', now())")
         for table in map(sql.Identifier, verification.TABLES):

@@ -10,7 +10,7 @@ import psycopg
 from ...errors import SchemaNotApplied
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 10
+LATEST = 11
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 TABLES = (
@@ -25,6 +25,7 @@ TABLES = (
     "memory_agents",
     "memory_agent_edges",
     "memory_words",
+    "memory_person_links",
     "hermes_pgvector_settings",
     "hermes_pgvector_leases",
 )

@@ -1,0 +1,233 @@
+"""person: link the accounts of one person on several platforms, separate them, and list the links.
+
+Who the accounts belong to is asked for and never an argument, which a shell would keep. The database gets their themes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import BadArgument, Refused
+from ..hosts.environment import host_module
+from ..runtime import Runtime
+from ..session.themes import Identity, home_theme
+from ..settings import load
+from ..store import person_links
+from ..store.connection.database import Connection, Database
+from ..store.person_links import LINKS_MAX, Holding
+from ..text.sanitize import safe_line
+from ..text.theme_names import is_bench, normalise, reserved
+from .console import Cell, Console, counted, local_time, rows_table
+from .database import running, start_server, wait_ready
+
+T = TypeVar("T")
+
+ACCOUNTS_MAX = 20
+LISTED_MAX = 1000
+PERSON = "dm-person-"
+QUESTION = (
+    "Accounts, one a line, then an empty line. An account is a platform and the id of the private chat (telegram "
+    "123456789), a session key of the host (agent:main:telegram:dm:123456789), a theme (dm-telegram-1f3a…), or cli."
+)
+_SESSION_KEY = re.compile(r"agent:[^:]+:([^:]+):[^:]+(?::.*)?", re.DOTALL)
+
+
+def show(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
+    """Print the links, by theme. Returns 0."""
+    with _ready(home, console) as runtime, _reading(runtime) as connection:
+        links = person_links.listed(connection, LISTED_MAX)
+    console.data({"links": [asdict(link) for link in links]})
+    if not links:
+        console.show("no accounts are linked")
+        return 0
+    rows: list[dict[str, Cell]] = [
+        {
+            "Person": link.person,
+            "Not moved": link.entries + link.turns,
+            "Since": local_time(link.linked_at),
+            "Account": safe_line(link.account, 60),
+        }
+        for link in links
+    ]
+    console.show(rows_table(rows))
+    if any(link.entries or link.turns for link in links):
+        console.say("rows that are not moved come from an agent of an earlier release; to move: person link, again")
+    return 0
+
+
+def link(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Link accounts after a preview, and move their rows to the theme of the person. Returns 1 when nothing was done.
+
+    Accounts that are linked already bring their person; the rows that are still theirs are moved. Raises BadArgument,
+    and Refused when the accounts belong to two persons.
+    """
+    with _ready(home, console, args) as runtime:
+        accounts = _accounts(runtime, home, console, args)
+        with _reading(runtime) as connection:
+            known = person_links.of_themes(connection, accounts)
+            held = [person_links.held(connection, account) for account in accounts]
+            room = LINKS_MAX - person_links.count(connection)
+        persons = sorted(set(known.values()))
+        if len(persons) > 1:
+            raise Refused(
+                f"the accounts belong to {len(persons)} persons: {', '.join(persons)}; unlink one of them first"
+            )
+        if not persons and len(accounts) < 2:
+            raise BadArgument("one account alone cannot be linked; name two or more")
+        if len(accounts) - len(known) > room:
+            raise Refused(f"there are {LINKS_MAX - room:,} links, and {LINKS_MAX:,} are the most")
+        person = persons[0] if persons else PERSON + secrets.token_hex(8)
+        _preview(console, held, known, f"the rows and all later ones become those of {person}")
+        if not _agreed(console, args, "Are these the accounts of one person?"):
+            return 1
+        for account in accounts:
+            if account not in known:
+                _change(runtime, partial(person_links.link, account=account, person=person))
+        moved = {account: _move(runtime, account, person, mark=account) for account in accounts}
+    console.data({"person": person, "accounts": accounts, "moved": moved})
+    console.show(f"linked as {person}; moved {counted(sum(moved.values()), 'row')}")
+    console.say(f"running agents read the person's rows within {runtime.settings.heal_interval_s:g} s")
+    return 0
+
+
+def unlink(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Separate accounts from their person after a preview. Returns 1 when nothing was done.
+
+    The rows that came from an account go back to it, and with the last account all that is left. Raises BadArgument
+    for an account that is not linked.
+    """
+    with _ready(home, console, args) as runtime:
+        accounts = _accounts(runtime, home, console, args)
+        with _reading(runtime) as connection:
+            known = person_links.of_themes(connection, accounts)
+            if missing := [account for account in accounts if account not in known]:
+                raise BadArgument(f"not linked: {', '.join(missing)}; see: hermes-pgvector person list")
+            held = [person_links.held(connection, known[account], account) for account in accounts]
+        _preview(console, held, known, "the rows that came from these accounts go back to them", accounts)
+        if not _agreed(console, args, "Separate them?"):
+            return 1
+        moved = {account: _separate(runtime, account, known[account]) for account in accounts}
+    console.data({"accounts": accounts, "moved": moved})
+    console.show(f"separated {counted(len(accounts), 'account')}; moved {counted(sum(moved.values()), 'row')}")
+    return 0
+
+
+def _separate(runtime: Runtime, account: str, person: str) -> int:
+    """Move the rows of an account back, and end its link when few are left: an interrupted command can be repeated."""
+    moved = _move(runtime, person, account, account=account)
+    return moved + _change(runtime, partial(person_links.unlink, account=account))
+
+
+@contextmanager
+def _ready(home: Path, console: Console, args: argparse.Namespace | None = None) -> Iterator[Runtime]:
+    """The runtime of a home with its key of persons, once the database has answered."""
+    if args is not None and console.as_json and not args.yes:
+        raise BadArgument("--json excludes questions; add --yes, and write the accounts to the standard input")
+    settings = load(home)
+    start_server(Database(settings, home))
+    with running(settings, home) as runtime:
+        wait_ready(runtime)
+        yield runtime
+
+
+@contextmanager
+def _reading(runtime: Runtime) -> Iterator[Connection]:
+    with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
+        yield connection
+
+
+def _change(runtime: Runtime, change: Callable[[Connection], T]) -> T:
+    limits = runtime.settings.connect_timeout_s, runtime.settings.statement_timeout_s
+    with runtime.database.transaction(*limits) as connection:
+        return change(connection)
+
+
+def _move(runtime: Runtime, source: str, destination: str, *, account: str = "", mark: str = "") -> int:
+    """Move rows in batches, each in a transaction of its own; a command that was interrupted goes on where it was."""
+
+    def batch(connection: Connection) -> int:
+        return person_links.move(connection, source, destination, account=account, mark=mark)
+
+    return sum(iter(lambda: _change(runtime, batch), 0))
+
+
+def _accounts(runtime: Runtime, home: Path, console: Console, args: argparse.Namespace) -> list[str]:
+    """The themes of the accounts that the operator names. Raises BadArgument."""
+    lines = console.lines(QUESTION, ACCOUNTS_MAX)
+    profile = args.profile or _profile(home)
+    accounts = list(dict.fromkeys(_account(line, runtime, profile) for line in lines))
+    if not accounts:
+        raise BadArgument("no account was named; nothing is changed")
+    return accounts
+
+
+def _account(line: str, runtime: Runtime, profile: str) -> str:
+    """The theme of an account. Raises BadArgument for a room, a person, and what is no account."""
+    platform, _, chat = line.partition(" ")
+    platform, chat, settings = platform.lower(), chat.strip(), runtime.settings
+    if reserved(normalise(line)):
+        theme = normalise(line)
+    elif platform == "cli":
+        theme = home_theme(Identity(agent_identity=chat or profile), aliases=settings.theme_aliases)
+    elif key := _SESSION_KEY.fullmatch(line):
+        theme = runtime.context.theme(Identity(gateway_session_key=line, agent_identity=profile, platform=key[1]), None)
+    elif chat and re.fullmatch(r"[a-z0-9_]{1,24}", platform):
+        key_of_chat = f"agent:main:{platform}:dm:{chat}"
+        told = Identity(gateway_session_key=key_of_chat, agent_identity=profile, platform=platform, chat_id=chat)
+        theme = runtime.context.theme(told, None)
+    else:
+        # The line may hold a number or a name, which no message repeats.
+        raise BadArgument("a line is no account; write a platform and the id of a private chat, or cli")
+    if theme.startswith(("group-", PERSON)) and reserved(theme):
+        raise BadArgument(f"{theme} is a {'person' if theme.startswith(PERSON) else 'room'} and no account")
+    if is_bench(theme, settings.bench_themes):
+        raise BadArgument(f"{theme} is a theme of benchmarks and no account")
+    return theme
+
+
+def _profile(home: Path) -> str:
+    """The profile of a home, as the host names it."""
+    profiles: Any = host_module("hermes_cli.profiles")
+    if home.parent.name == "profiles":
+        return home.name
+    if profiles is not None and hasattr(profiles, "get_active_profile_name"):
+        return str(profiles.get_active_profile_name())
+    return "default" if home == (Path.home() / ".hermes").resolve() else "custom"
+
+
+def _preview(
+    console: Console, held: list[Holding], known: dict[str, str], what: str, accounts: list[str] | None = None
+) -> None:
+    names = accounts or [holding.theme for holding in held]
+    rows: list[dict[str, Cell]] = [
+        {
+            "Entries": holding.entries,
+            "Turns": holding.turns,
+            "Newest": local_time(holding.at),
+            "Linked to": known.get(name, ""),
+            "Account": safe_line(name, 60),
+        }
+        for name, holding in zip(names, held, strict=True)
+    ]
+    console.show(rows_table(rows))
+    for name, holding in zip(names, held, strict=True):
+        if not (holding.entries or holding.turns or name in known):
+            console.say(f"{safe_line(name, 60)} has no rows: is the id right, and the profile (--profile)?")
+        elif not reserved(name):
+            console.say(f"{safe_line(name, 60)} is the theme of all agents of that profile, on every host")
+    console.say(what)
+
+
+def _agreed(console: Console, args: argparse.Namespace, question: str) -> bool:
+    if args.yes or console.confirm(question, default=False):
+        return True
+    console.say("nothing is changed")
+    return False

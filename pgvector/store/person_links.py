@@ -1,0 +1,154 @@
+"""The links of accounts to persons, and the move of an account's rows to the theme of the person and back.
+
+An account is the theme of a private chat or of a profile, a person a theme `dm-person-<16 hexadecimal digits>`. Events
+name the account and are stored under its person. Their rows have the account in `metadata.linked_account`, so that they
+can be separated again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from .connection.database import Connection
+from .queries import KINDS, QUERIES
+
+LINKS_MAX = 20_000
+ROWS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An account of a person, and how many rows are still in the account's own theme."""
+
+    person: str
+    account: str
+    linked_at: datetime
+    entries: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The rows of a theme, and the time of the newest."""
+
+    theme: str
+    entries: int
+    turns: int
+    at: datetime | None
+
+
+def shared(connection: Connection, themes: Iterable[str]) -> dict[str, str]:
+    """As `of_themes`, and no link changes until the end of the transaction. Call it first in the transaction."""
+    connection.execute(QUERIES["share_links"])
+    return of_themes(connection, themes)
+
+
+def of_themes(connection: Connection, themes: Iterable[str]) -> dict[str, str]:
+    """The persons of those of the themes that are linked, by theme."""
+    found = connection.execute(QUERIES["find_links"], {"themes": list(themes)})
+    return {row["account"]: row["person"] for row in found}
+
+
+def changed(connection: Connection, known: str) -> tuple[str, dict[str, str]] | None:
+    """The version of the links, and the person of each account; None while `known` is the version.
+
+    Of more than LINKS_MAX links, the oldest.
+    """
+    rows = connection.execute(QUERIES["read_links"], {"known": known, "limit": LINKS_MAX}).fetchall()
+    version = str(rows[0]["version"])
+    return None if version == known else (version, {row["account"]: row["person"] for row in rows if row["account"]})
+
+
+def listed(connection: Connection, limit: int, person: str | None = None) -> list[Link]:
+    """Up to `limit` links, of one person if it is named, those of a person together."""
+    rows = connection.execute(QUERIES["list_links"], {"person": person, "limit": limit})
+    return [Link(**row) for row in rows]
+
+
+def themes_of(connection: Connection, theme: str) -> tuple[str, ...]:
+    """All themes with rows of the person of a theme, which may be a person or an account; the theme itself comes first.
+
+    Whoever deletes what is stored of somebody deletes it in all of them.
+    """
+    person = of_themes(connection, [theme]).get(theme, theme)
+    accounts = (link.account for link in listed(connection, LINKS_MAX, person))
+    return tuple(dict.fromkeys((theme, person, *accounts)))
+
+
+def held(connection: Connection, theme: str, account: str = "") -> Holding:
+    """Count the rows of a theme, of one account if it is named."""
+    row = connection.execute(QUERIES["count_account"], {"theme": theme, "account": account}).fetchone() or {}
+    return Holding(**row)
+
+
+def count(connection: Connection) -> int:
+    """The number of links."""
+    return int((connection.execute(QUERIES["count_links"]).fetchone() or {})["links"])
+
+
+def link(connection: Connection, account: str, person: str) -> None:
+    """Link an account that has no person, in the caller's transaction. Its rows are moved afterwards by `move`.
+
+    Waits for the transactions of all agents that store events now. What the account's events have done is copied:
+    those that come again, and late ones, find it under the person.
+    """
+    connection.execute(QUERIES["lock_links"])
+    connection.execute(QUERIES["add_link"], {"account": account, "person": person})
+    _copy_records(connection, account, person)
+
+
+def unlink(connection: Connection, account: str) -> int:
+    """Undo a link and move what is left of the account's rows back, in the caller's transaction; returns how many.
+
+    No event is stored meanwhile: have `move` move most rows before. With the last account of a person all its rows are
+    moved.
+    """
+    connection.execute(QUERIES["lock_links"])
+    row = connection.execute(QUERIES["delete_link"], {"account": account}).fetchone()
+    if row is None:
+        return 0
+    person = row["person"]
+    _copy_records(connection, person, account)
+    of_account = account if listed(connection, 1, person) else ""
+    return sum(iter(lambda: move(connection, person, account, account=of_account), 0))
+
+
+def _copy_records(connection: Connection, source: str, destination: str) -> None:
+    for name in ("copy_events", "copy_tombstones", "copy_withdrawals"):
+        connection.execute(QUERIES[name], {"source": source, "destination": destination})
+
+
+def move(connection: Connection, source: str, destination: str, *, account: str = "", mark: str = "") -> int:
+    """Move up to ROWS_MAX rows of each table from a theme to another, of one account if it is named.
+
+    Returns how many turns and entries were moved; call it in transactions of its own until it returns 0. `mark` is the
+    account that the rows are marked with at their destination. Ids, vectors, times and history stay.
+    """
+    values: dict[str, Any] = {
+        "source": source, "destination": destination, "account": account, "limit": ROWS_MAX,
+        "mark": json.dumps({"linked_account": mark} if mark else {}),
+    }  # fmt: skip
+    moved = 0
+    for kind in KINDS:
+        ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
+        if ids:
+            for name in (f"copy_{kind}", f"copy_pieces_{kind}", f"delete_moved_{kind}"):
+                connection.execute(QUERIES[name], {**values, "ids": ids})
+            if kind == "entries":
+                connection.execute(QUERIES["settle_history"], {**values, "ids": ids})
+        moved += len(ids)
+    for name in ("move_history", "move_edges", "move_agents"):
+        moved += max(0, connection.execute(QUERIES[name], values).rowcount)
+    return moved
+
+
+def move_unmoved(connection: Connection, limit: int) -> int:
+    """Move some rows of up to `limit` accounts that still have rows of their own; returns how many, as `move`."""
+    # No link ends meanwhile.
+    connection.execute(QUERIES["share_links"])
+    accounts = connection.execute(QUERIES["unmoved_links"], {"limit": limit}).fetchall()
+    return sum(move(connection, row["account"], row["person"], mark=row["account"]) for row in accounts)

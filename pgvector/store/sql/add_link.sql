@@ -1,0 +1,1 @@
+insert into memory_person_links (agent_identity, person) values (%(account)s, %(person)s)

@@ -1,0 +1,310 @@
+"""Links of accounts to persons: where events and rows are, whatever comes twice, late, or from an old process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import person_links, rows
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.store.queries import QUERIES
+from hermes_memory_pgvector.write.maintenance import Maintenance
+
+PERSON = "dm-person-00000000000000aa"
+PHONE, LAPTOP, ROOM = "dm-telegram-0123456789abcdef", "dm-discord-0123456789abcdef", "group-x-0123456789abcdef"
+START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+CONTENT = ("memory_entries", "conversations", "memory_history", "memory_entry_pieces", "conversation_pieces",
+           "memory_agent_edges", "memory_agents")  # fmt: skip
+
+
+class Memory:
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn = dsn
+        self.database = Database(Settings(dsn=dsn), folder)  # type: ignore[arg-type]
+
+    def apply(self, *events: Event) -> int:
+        with self.database.transaction(10, 20) as connection:
+            return rows.apply(connection, list(map(prepare, events)))
+
+    def psql(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def link(self, *accounts: str, person: str = PERSON) -> None:
+        for account in accounts:
+            with self.database.transaction(10, 20) as connection:
+                person_links.link(connection, account, person)
+            self.move(account, person, mark=account)
+
+    def unlink(self, account: str) -> None:
+        with self.database.transaction(10, 20) as connection:
+            person_links.unlink(connection, account)
+
+    def move(self, source: str, destination: str, **which: str) -> int:
+        batches = 0
+        while True:
+            with self.database.transaction(10, 20) as connection:
+                if not person_links.move(connection, source, destination, **which):
+                    return batches
+            batches += 1
+
+    def contents(self, theme: str) -> list[str]:
+        """Entries, then turns."""
+        return [
+            row[0]
+            for table in ("memory_entries", "conversations")
+            for row in self.psql(f"select content from {table} where agent_identity = %s order by id", theme)
+        ]
+
+    def left(self, theme: str) -> dict[str, int]:
+        """The tables that hold anything that was said in a theme."""
+        counts = {t: self.psql(f"select count(*) from {t} where agent_identity = %s", theme)[0][0] for t in CONTENT}
+        return {table: count for table, count in counts.items() if count}
+
+
+@pytest.fixture
+def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
+    opened = Memory(database, tmp_path)
+    yield opened
+    opened.database.close()
+
+
+def turn(text: str, theme: str = PHONE, **more: Any) -> TurnTaken:
+    return TurnTaken(theme=theme, home="h", session_id="s", user=f"{text}?", assistant=f"{text}!", **more)
+
+
+def entry(text: str, theme: str = PHONE, **more: Any) -> Add:
+    return Add(theme=theme, home="h", target="memory", content=text, **more)
+
+
+@pytest.mark.each_version
+def test_the_rows_of_an_account_become_those_of_the_person_with_ids_vectors_times_and_history(memory: Memory) -> None:
+    memory.apply(
+        turn("one"), turn("two"), entry("tea"), entry("mild soap"),
+        Replace(theme=PHONE, home="h", target="memory", content="strong soap", previous="mild soap"),
+        Delegated(theme=PHONE, home="h", session_id="s", task="dig", result="dug", child_session_id="c"),
+    )  # fmt: skip
+    vector = json.dumps([1.0] * 384)
+    for table, pieces in (("memory_entries", "memory_entry_pieces"), ("conversations", "conversation_pieces")):
+        memory.psql(f"update {table} set embedding = %s::vector::halfvec", vector)
+        memory.psql(f"insert into {pieces} select agent_identity, id, 0, embedding from {table}")
+    columns = "id, content, embedding::text, search::text"
+    query = f"select {columns} from %s union all select {columns} from %s order by 1, 2" % (
+        "memory_entries",
+        "conversations",
+    )
+    before, history = memory.psql(query), memory.psql("select id, content, how from memory_history")
+    held = memory.left(PHONE)
+    assert set(held) == set(CONTENT)
+    memory.link(PHONE)
+    assert memory.psql(query) == before
+    assert memory.psql("select id, content, how from memory_history") == history
+    assert memory.left(PHONE) == {}
+    assert memory.left(PERSON) == held
+    assert {row[0] for row in memory.psql("select metadata ->> 'linked_account' from conversations")} == {PHONE}
+
+
+def test_later_events_of_an_account_are_stored_under_the_person_each_once(memory: Memory) -> None:
+    early, late = turn("early"), turn("late", LAPTOP)
+    memory.apply(early)
+    memory.link(PHONE, LAPTOP)
+    assert memory.apply(early, late, entry("tea", LAPTOP), turn("beside", "ops")) == 3
+    assert memory.apply(early, late) == 0
+    assert memory.contents(PERSON) == ["tea", "early?", "early!", "late?", "late!"]
+    assert memory.contents("ops") == ["beside?", "beside!"]
+    assert memory.left(PHONE) == memory.left(LAPTOP) == {}
+
+
+def test_what_was_done_before_the_link_holds_after_it(memory: Memory) -> None:
+    """A remove and a withdrawal that came before what they remove, and a replay of what is stored."""
+    memory.apply(
+        Remove(theme=PHONE, home="h", target="memory", previous="gone", at=START + timedelta(hours=1)),
+        turn("kept", at=START),
+        Withdrawn(
+            theme=PHONE, home="h", session_id="s", at=START + timedelta(hours=1), turns=(("no?", "no!"),), standing=(0,)
+        ),
+    )  # fmt: skip
+    memory.link(PHONE)
+    memory.apply(entry("gone", at=START), turn("no", at=START + timedelta(minutes=1)))
+    memory.apply(SessionEnded(theme=PHONE, home="h", session_id="s", turns=(("kept?", "kept!"),)))
+    assert memory.contents(PERSON) == ["kept?", "kept!"]
+    memory.apply(Remove(theme=PHONE, home="h", target="memory", previous="tea"), entry("tea", at=START))
+    assert memory.contents(PERSON) == ["kept?", "kept!"]
+
+
+def test_an_entry_that_two_accounts_have_is_kept_once_and_the_other_one_in_the_history(memory: Memory) -> None:
+    memory.apply(entry("tea"), entry("tea", LAPTOP, metadata={"colour": "green"}), entry("soap", LAPTOP))
+    memory.link(PHONE, LAPTOP)
+    assert memory.contents(PERSON) == ["tea", "soap"]
+    past = memory.psql("select agent_identity, how, content, metadata ->> 'colour' from memory_history")
+    assert past == [(PERSON, "moved", "tea", "green")]
+
+
+def test_an_account_that_is_separated_takes_its_rows_with_it_old_and_new(memory: Memory) -> None:
+    first = turn("old")
+    memory.apply(first, entry("tea"), turn("other", LAPTOP))
+    memory.link(PHONE, LAPTOP)
+    second = turn("new")
+    memory.apply(second, Remove(theme=PHONE, home="h", target="memory", previous="tea"))
+    memory.unlink(PHONE)
+    assert memory.contents(PHONE) == ["old?", "old!", "new?", "new!"]
+    assert memory.contents(PERSON) == ["other?", "other!"]
+    assert memory.psql("select agent_identity, content from memory_history") == [(PHONE, "tea")]
+    assert memory.apply(first, second) == 0
+    memory.apply(turn("later"))
+    assert memory.contents(PHONE)[-1] == "later!"
+    assert not memory.psql("select from conversations where agent_identity = %s and metadata ? 'linked_account'", PHONE)
+    memory.unlink(LAPTOP)
+    assert memory.left(PERSON) == {}
+
+
+def test_metadata_of_agents_stays_as_it_is(memory: Memory) -> None:
+    mine = {"account": "number 7", "colour": "green"}
+    memory.apply(entry("tea", metadata=mine))
+    memory.link(PHONE)
+    memory.apply(entry("soap", metadata=mine))
+    memory.unlink(PHONE)
+    assert memory.psql("select agent_identity, metadata from memory_entries") == [(PHONE, mine), (PHONE, mine)]
+
+
+def test_a_batch_that_is_being_stored_is_waited_for_and_later_ones_see_the_link(memory: Memory) -> None:
+    linked = threading.Event()
+
+    def link() -> None:
+        memory.link(PHONE)
+        linked.set()
+
+    with memory.database.transaction(10, 20) as connection:
+        rows.apply(connection, [prepare(turn("on its way"))])
+        thread = threading.Thread(target=link)
+        thread.start()
+        assert not linked.wait(0.5)
+    thread.join(20)
+    assert memory.contents(PERSON) == ["on its way?", "on its way!"]
+    memory.apply(turn("after"))
+    assert memory.left(PHONE) == {}
+
+
+def test_rows_of_a_process_that_knows_no_links_are_moved_by_the_next_move(memory: Memory) -> None:
+    memory.link(PHONE)
+    old = turn("from 2.0.0")
+    with memory.database.transaction(10, 20) as connection:
+        # As release 2.0.0 does.
+        connection.execute(QUERIES["share_sessions"], {"home": "h"})
+        rows._add_turns(connection, PHONE, [(old, prepare(old).passages)])
+    with memory.database.connection(10) as connection:
+        (found,) = person_links.listed(connection, 10)
+        assert (found.account, found.turns, found.entries) == (PHONE, 2, 0)
+    assert memory.move(PHONE, PERSON, mark=PHONE) == 1
+    assert memory.contents(PERSON) == ["from 2.0.0?", "from 2.0.0!"]
+
+
+def test_the_upkeep_moves_rows_of_a_process_that_knows_no_links(memory: Memory) -> None:
+    memory.link(PHONE)
+    statement = "insert into conversations (agent_identity, role, content) values (%s, 'user', %s)"
+    memory.psql(statement, PHONE, "from 2.0.0")
+    memory.psql(statement, LAPTOP, "of somebody else")
+    upkeep = Maintenance(memory.database, Settings(dsn=memory.dsn))  # type: ignore[arg-type]
+    upkeep._prune_at = 0.0
+    assert upkeep.step()
+    assert memory.contents(PERSON) == ["from 2.0.0"]
+    assert memory.contents(LAPTOP) == ["of somebody else"]
+
+
+def test_many_rows_are_moved_in_batches(memory: Memory) -> None:
+    count = 2 * person_links.ROWS_MAX + 1
+    memory.psql(
+        "insert into conversations (agent_identity, role, content) "
+        f"select %s, 'user', n::text from generate_series(1, {count}) n", PHONE,
+    )  # fmt: skip
+    with memory.database.transaction(10, 20) as connection:
+        person_links.link(connection, PHONE, PERSON)
+    assert memory.move(PHONE, PERSON, mark=PHONE) == 3
+    assert len(memory.contents(PERSON)) == count
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["say", "again", "link", "unlink", "old", "upkeep"]), st.sampled_from([PHONE, LAPTOP])),
+    max_size=14,
+)
+
+
+@example([("link", PHONE), ("old", PHONE), ("again", PHONE), ("upkeep", PHONE), ("unlink", PHONE), ("again", PHONE)])
+@given(STEPS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_the_order_every_row_is_there_once_and_goes_back_to_its_account(
+    memory: Memory, steps: list[tuple[str, str]]
+) -> None:
+    memory.psql("truncate memory_person_links, conversations, memory_entries, memory_events, memory_history cascade")
+    said: dict[str, list[TurnTaken]] = {PHONE: [], LAPTOP: []}
+    linked: set[str] = set()
+    for number, (step, account) in enumerate(steps):
+        match step:
+            case "say" | "old":
+                said[account].append(turn(f"{number}", account))
+                if step == "say":
+                    memory.apply(said[account][-1])
+                else:
+                    with memory.database.transaction(10, 20) as connection:
+                        rows._add_turns(connection, account, [(said[account][-1], prepare(said[account][-1]).passages)])
+            case "again":
+                memory.apply(*said[account])
+            case "link" if account not in linked:
+                memory.link(account)
+                linked.add(account)
+            case "unlink" if account in linked:
+                memory.unlink(account)
+                linked.remove(account)
+            case "upkeep":
+                with memory.database.transaction(10, 20) as connection:
+                    person_links.move_unmoved(connection, 10)
+        everything = sorted(each for theme in (PERSON, PHONE, LAPTOP) for each in memory.contents(theme))
+        assert everything == sorted(text for turns in said.values() for t in turns for text in (t.user, t.assistant))
+    for account in list(linked):
+        memory.unlink(account)
+    for account, turns in said.items():
+        assert sorted(memory.contents(account)) == sorted(text for t in turns for text in (t.user, t.assistant))
+    assert memory.left(PERSON) == {}
+
+
+@pytest.mark.parametrize(
+    ("account", "person"),
+    [(ROOM, PERSON), (PERSON, "dm-person-00000000000000bb"), (PHONE, LAPTOP), (PHONE, ROOM), (PHONE, "ops")],
+)
+def test_the_database_refuses_a_link_of_a_room_or_to_anything_but_a_person(
+    memory: Memory, account: str, person: str
+) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        memory.psql("insert into memory_person_links values (%s, %s)", account, person)
+
+
+def test_the_rows_of_an_account_are_counted_with_the_time_of_the_newest(memory: Memory) -> None:
+    memory.apply(turn("one", at=START), entry("tea", at=START + timedelta(days=1)))
+    with memory.database.connection(10) as connection:
+        assert person_links.held(connection, LAPTOP) == person_links.Holding(LAPTOP, 0, 0, None)
+        found = person_links.held(connection, PHONE)
+    assert (found.entries, found.turns, found.at) == (1, 2, START + timedelta(days=1))
+
+
+def test_all_themes_of_a_person_are_found_from_any_of_them(memory: Memory) -> None:
+    memory.link(PHONE, LAPTOP)
+    with memory.database.connection(10) as connection:
+        for theme in (PHONE, LAPTOP, PERSON):
+            found = person_links.themes_of(connection, theme)
+            assert found[0] == theme
+            assert set(found) == {PHONE, LAPTOP, PERSON}
+        assert person_links.themes_of(connection, "ops") == ("ops",)
+        assert person_links.themes_of(connection, "") == ("",)
