@@ -5,7 +5,6 @@ Hosts execute this module when they look for plugins, so each hook imports what 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,6 @@ from .settings import Settings, load
 if TYPE_CHECKING:
     from .runtime import Runtime
     from .session.conversation import Conversation
-
-NEEDED_PACKAGES = ("cachetools", "psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
 
 
 class _Session(NamedTuple):
@@ -60,11 +57,10 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     def unavailable_reason(self) -> str:
         """What to install or to set; empty when nothing is missing."""
-        from .hosts.installation import pip_install
+        from .hosts.installation import missing_packages
 
-        missing = [package for package in NEEDED_PACKAGES if importlib.util.find_spec(package) is None]
-        if missing:
-            return f"missing packages: {', '.join(missing)}; run: {pip_install()}"
+        if missing := missing_packages():
+            return missing
         try:
             settings = load(hermes_home())
         except SettingsError as error:
@@ -86,8 +82,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         home = kwargs.get("hermes_home") or hermes_home()
         runtime = acquire(load(home), home)
         before, identity = self._session, Identity.of(kwargs)
-        context = str(kwargs.get("agent_context") or "primary")
-        folder = str(kwargs.get("cwd") or "")
+        context, folder = str(kwargs.get("agent_context") or "primary"), str(kwargs.get("cwd") or "")
         conversation = Conversation(runtime.context, identity, session_id or "", context, folder)
         self._session = _Session(runtime, conversation, Notifier(kwargs))
         if before is not None:
@@ -146,8 +141,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         client = conversation.identity.platform == "api_server"
         recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id, client)
         self._recalled = len(recall.hits)
-        chars_max, own = runtime.settings.prefetch_chars_max, runtime.own(theme)
-        return render.block(recall, chars_max=chars_max, query=query, own=own)
+        return render.block(recall, chars_max=runtime.settings.prefetch_chars_max, query=query, own=runtime.own(theme))
 
     @guarded(nothing)
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002

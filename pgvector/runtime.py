@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .background import BackgroundExecutor, HookGap, importing
-from .errors import BadArgument, CheckpointFailed, PgvectorError, SettingsError
+from .errors import CheckpointFailed, PgvectorError, SettingsError
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.persons import Persons
-from .session.themes import Identity, allowed, home_theme, read_unasked, readable
+from .session.themes import Identity, allowed, home_theme, read_unasked, scope_of
 from .settings import Settings
-from .text.theme_names import hidden_pattern, is_bench
+from .text.theme_names import is_bench
 
 if TYPE_CHECKING:
     from .embedding.compatibility import EmbedderCompatibility
     from .outbox.dead_letters import DeadLetters
     from .recall.recaller import Recaller
-    from .session.conversation import Conversation, HomeContext
+    from .session.conversation import Conversation
     from .store.connection.database import Database
     from .store.queries import Kind
     from .write.batches import BatchProcessor
@@ -53,8 +53,7 @@ STARTING_S_MAX = 1.0
 class Runtime:
     """Everything one home needs in this process. Safe for any thread; making one writes nothing but the spool folder.
 
-    `context` is what conversations share, `users` counts who acquired it. Raises SettingsError when there is no
-    database to use.
+    `context` is what conversations share, `users` counts who acquired it. Raises SettingsError without a database.
     """
 
     # Made at the first use: their modules take long to import, and the first hooks of a process need none of them.
@@ -71,27 +70,22 @@ class Runtime:
         from .mirror.home import Home
         from .mirror.reconcile import Reconciler
         from .outbox.spool import open_outbox
+        from .session.home_context import HomeContext
         from .store.connection.dsn import unusable
 
         if reason := unusable(settings):
             raise SettingsError(reason)
-        self.users = 0
-        self.settings = settings
+        self.settings, self.users = settings, 0
         self.home = Home(hermes_home, settings.spool_dir)
         self._spool = open_outbox(self.home.spool, settings)
         self.files = Reconciler(self.home, self.accept, lambda entry: self.context.capture.keeps_of_file(entry))
-        self.context = self._make_context()
+        self.context = HomeContext(
+            settings, self.home.path, self.home.state,
+            home_id=lambda: self.home.id, accept=self.accept, change_entry=self.files.change,
+        )  # fmt: skip
         self.persons = Persons()
         self._unknown_themes: set[str] = set()
         self._start()
-
-    def _make_context(self) -> HomeContext:
-        from .session.conversation import HomeContext
-
-        home, change = self.home, self.files.change
-        return HomeContext(
-            self.settings, home.path, home.state, home_id=lambda: home.id, accept=self.accept, change_entry=change
-        )
 
     def _start(self) -> None:
         """Make what a forked child cannot take over: threads, sockets, and locks that a thread of the parent held."""
@@ -130,9 +124,8 @@ class Runtime:
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = Recaller(database, fit.usable, settings)
             look, refile = self.persons.refresh, partial(key.refile, letters, self.accept)
-            self._readiness = ready = Readiness(
-                settings, database, fit, key, look, self.in_background, refile, outages.over
-            )
+            ready = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
+            self._readiness = ready
             self.writer = writer = AsyncWriter(self._batches, ready.embedder, self._hooks, look)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:
@@ -244,12 +237,8 @@ class Runtime:
         return self.persons.themes(theme)
 
     def scope(self, theme: str, name: str, session_id: str) -> Scope:
-        """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""
-        name = name or self.settings.scope_default
-        if name == "session" and not session_id:
-            raise BadArgument("scope is 'session' but there is no session; use current")
-        themes, hidden = readable(theme, name, self.settings), hidden_pattern(self.settings.bench_themes)
-        return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
+        """As `themes.scope_of`, with the settings of the home."""
+        return scope_of(theme, name, session_id, self.settings)
 
     # State
 

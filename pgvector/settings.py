@@ -12,59 +12,20 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from .errors import SettingsError
 from .policy.rules import Rules
+from .policy.values import Themes, absolute, from_json_text, http_url, template
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
-PLACEHOLDER = re.compile(r"\{(project|profile|platform)\}")
-_Themes: TypeAlias = Annotated[list[str], Field(max_length=20)]
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
 # The fast YAML loader, in C, overflows the stack where this many of these characters may each begin a level.
 _LEVELS, _LEVELS_MAX = "[{-?", 2000
-
-
-def _from_json_text(value: Any) -> Any:
-    """Parse lists and mappings that are given as JSON text, as in the environment."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise ValueError(f"not valid JSON: {error}") from None
-    return value
-
-
-def _http_url(value: str) -> str:
-    if value and not value.startswith(("http://", "https://")):
-        raise ValueError("must start with http:// or https://")
-    return value.rstrip("/")
-
-
-def _absolute(value: str) -> str:
-    # Agents and commands start in different folders, and must find the same spool.
-    if value and not os.path.isabs(os.path.expanduser(value)):
-        raise ValueError("must be an absolute path, or start with ~ of a user that exists")
-    return value
-
-
-def _template(value: str) -> str:
-    if left := re.search(r"[{}][^{}]{0,40}", PLACEHOLDER.sub("", value)):
-        raise ValueError(f"holds {left[0]!r}; the only names in braces are {{project}}, {{profile}} and {{platform}}")
-    return value.strip()
-
-
-def without_secrets(url: str) -> str:
-    """The URL without user, password and query, each of which may hold a secret."""
-    scheme, _, rest = url.partition("://")
-    address = re.split("[?#]", rest)[0]
-    if "@" in rest[len(address) :]:
-        return f"{scheme}://… (its password or key is not percent-encoded)"
-    return f"{scheme}://{address.rpartition('@')[2]}"
 
 
 class Settings(BaseModel):
@@ -82,7 +43,7 @@ class Settings(BaseModel):
     pool_idle_s: float = Field(30.0, ge=1, le=3600, description="Idle connections close after this time")
     statement_timeout_s: float = Field(60.0, ge=1, le=3600, description="Longest one statement of the writer may run")
 
-    embed_url: Annotated[str, AfterValidator(_http_url)] = Field(
+    embed_url: Annotated[str, AfterValidator(http_url)] = Field(
         "", description="Embedding endpoint, e.g. http://127.0.0.1:11434; empty: the bundled model"
     )
     embed_model: str = Field(
@@ -146,7 +107,7 @@ class Settings(BaseModel):
 
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
     sync_turns: bool = Field(True, description="Store conversation turns")
-    write_contexts: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+    write_contexts: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
         default_factory=lambda: ["primary"],
         description="Agent contexts whose turns are stored; of other contexts, only saved entries are stored",
     )
@@ -154,7 +115,7 @@ class Settings(BaseModel):
         default_factory=list,
         description="What is kept: all, owner, asked, or rules, the first of which that applies decides",
     )
-    owner_accounts: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+    owner_accounts: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
         default_factory=list,
         description="Accounts of the owner, as platform:id, or a platform for all its users; terminals are the owner's",
     )
@@ -173,7 +134,7 @@ class Settings(BaseModel):
     batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for more")
     retry_max_s: float = Field(30.0, ge=0.1, le=600, description="Cap of the back-off while a service is down")
     shutdown_drain_s: float = Field(3.0, ge=0, le=4.5, description="Longest time that shutdown waits for the writer")
-    spool_dir: Annotated[str, AfterValidator(_absolute)] = Field(
+    spool_dir: Annotated[str, AfterValidator(absolute)] = Field(
         "", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool"
     )
     spool_max_mb: int = Field(
@@ -203,28 +164,28 @@ class Settings(BaseModel):
         365, ge=1, le=36_500, description="Replaced and removed entries can be restored for this time"
     )
 
-    theme_template: Annotated[str, AfterValidator(_template)] = Field(
+    theme_template: Annotated[str, AfterValidator(template)] = Field(
         "",
         description="Theme without a session key, made of {project}, {profile} and {platform}; empty: the profile's",
     )
-    theme_aliases: Annotated[dict[str, str], BeforeValidator(_from_json_text)] = Field(
+    theme_aliases: Annotated[dict[str, str], BeforeValidator(from_json_text)] = Field(
         {}, description="Other names of a theme, as {alias: theme}"
     )
-    allowed_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+    allowed_themes: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
         [], description="Themes that may be used; empty: any"
     )
-    bench_themes: Annotated[list[str], BeforeValidator(_from_json_text)] = Field(
+    bench_themes: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
         default_factory=lambda: ["bench-*", "hermes-bench*"],
         description="Patterns of themes of benchmark traffic: they read no others, and no others read them",
     )
-    cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(_from_json_text)] = (
+    cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(from_json_text)] = (
         Field("all", description="What `scope` may name: all, none, or {theme: [themes]}")
     )
-    also_recall: Annotated[dict[str, _Themes], BeforeValidator(_from_json_text)] = Field(
+    also_recall: Annotated[dict[str, Themes], BeforeValidator(from_json_text)] = Field(
         default_factory=dict,
         description="Themes that are always recalled beside the own one, as {theme or pattern: [themes]}",
     )
-    also_write: Annotated[dict[str, _Themes], BeforeValidator(_from_json_text)] = Field(
+    also_write: Annotated[dict[str, Themes], BeforeValidator(from_json_text)] = Field(
         default_factory=dict,
         description="Themes that `remember` may name, as {theme or pattern: [themes]}",
     )

@@ -205,3 +205,12 @@ def _content(path: Path) -> tuple[str, int] | None:
 def _unusable(path: Path, error: Exception) -> SettingsError:
     reason = getattr(error, "strerror", None) or type(error).__name__
     return SettingsError(f"{path} cannot be used ({reason}): fix it, then try again")
+
+
+def without_secrets(url: str) -> str:
+    """The URL without user, password and query, each of which may hold a secret."""
+    scheme, _, rest = url.partition("://")
+    address = re.split("[?#]", rest)[0]
+    if "@" in rest[len(address) :]:
+        return f"{scheme}://… (its password or key is not percent-encoded)"
+    return f"{scheme}://{address.rpartition('@')[2]}"

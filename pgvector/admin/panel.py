@@ -12,8 +12,8 @@ from typing import Any
 
 from ..errors import SettingsError
 from ..mirror.home import Home
-from ..settings import ENV_PREFIX, Settings, load, read_config, without_secrets
-from .configuration import check_saved, validated, write_config
+from ..settings import ENV_PREFIX, Settings, load, read_config
+from .configuration import check_saved, validated, without_secrets, write_config
 
 OFFERED = {
     "dsn": "Database",

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 from pathlib import Path
 
 NAME = "hermes-memory-pgvector"
 PACKAGE = "hermes_memory_pgvector"
+NEEDED_PACKAGES = ("cachetools", "psycopg", "psycopg_pool", "pgvector", "httpx", "numpy")
 UNKNOWN = "in a clone of its repository, as the README says"
+
+
+def missing_packages() -> str:
+    """Which of the needed packages are missing, and what to type; empty when none is."""
+    missing = [package for package in NEEDED_PACKAGES if importlib.util.find_spec(package) is None]
+    return f"missing packages: {', '.join(missing)}; run: {pip_install()}" if missing else ""
 
 
 def pip_install(extra: str = "", python: str = "") -> str:

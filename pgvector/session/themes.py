@@ -15,9 +15,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import BadArgument, SettingsError
+from ..model import Scope
 from ..policy.decision import PRIVATE_CHATS, Source
-from ..settings import PLACEHOLDER, Settings
-from ..text.theme_names import DEFAULT_THEME, covers, is_bench, normalise, reserved, segment
+from ..policy.values import PLACEHOLDER
+from ..settings import Settings
+from ..text.theme_names import DEFAULT_THEME, covers, hidden_pattern, is_bench, normalise, reserved, segment
 
 ROOM = "group-"
 
@@ -184,6 +186,15 @@ def readable(theme: str, scope: str, settings: Settings) -> tuple[str, ...] | No
         choice = "" if others is None else "".join(f", {other}" for other in (*also, *others)[:20])
         raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}")
     return (named,)
+
+
+def scope_of(theme: str, name: str, session_id: str, settings: Settings) -> Scope:
+    """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""
+    name = name or settings.scope_default
+    if name == "session" and not session_id:
+        raise BadArgument("scope is 'session' but there is no session; use current")
+    hidden = hidden_pattern(settings.bench_themes)
+    return Scope(theme, readable(theme, name, settings), session_id if name == "session" else "", hidden=hidden)
 
 
 def writable(theme: str, name: str, settings: Settings) -> str:

@@ -58,13 +58,11 @@ class AsyncWriter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._flushes = self._flush_goal = 0
-        self._log_at = 0.0
+        self._flushes = self._flush_goal = self._failure_goal = 0
+        self._log_at = self._look_at = 0.0
         self._woken = batches.woken
         self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
         self._maintenance = Maintenance(batches.database, self._settings)
-        self._look_at = 0.0
-        self._failure_goal = 0
 
     def accept(self, event: Event) -> bool:
         """Make the event durable and have it written soon. False, and counted, when the spool refuses it."""

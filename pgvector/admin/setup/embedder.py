@@ -10,9 +10,9 @@ from typing import Any
 
 from ...embedding import discovery, factory, models
 from ...errors import PgvectorError, SettingsError
-from ...settings import Settings, without_secrets
+from ...settings import Settings
 from ...store.schema.verification import SchemaState
-from ..configuration import validated
+from ..configuration import validated, without_secrets
 from ..console import Console
 from ..embedder import mismatch, response_ms
 

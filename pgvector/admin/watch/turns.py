@@ -16,7 +16,8 @@ from ...mirror.home import Home
 from ...outbox.inspection import waiting_sessions
 from ...session import off_record
 from ...session.capture import kept
-from ...session.conversation import OFF_RECORD_MAX, READ_ONLY_CONTEXTS
+from ...session.conversation import READ_ONLY_CONTEXTS
+from ...session.home_context import OFF_RECORD_MAX
 from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection

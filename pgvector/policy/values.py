@@ -1,0 +1,45 @@
+"""Checks of the values of settings, beyond their types."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
+
+PLACEHOLDER = re.compile(r"\{(project|profile|platform)\}")
+Themes: TypeAlias = Annotated[list[str], Field(max_length=20)]
+
+
+def from_json_text(value: Any) -> Any:
+    """Parse lists and mappings that are given as JSON text, as in the environment."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+    return value
+
+
+def http_url(value: str) -> str:
+    """The URL without a slash at its end; empty means unset."""
+    if value and not value.startswith(("http://", "https://")):
+        raise ValueError("must start with http:// or https://")
+    return value.rstrip("/")
+
+
+def absolute(value: str) -> str:
+    """A path that does not depend on the folder of a process, or an empty one."""
+    # Agents and commands start in different folders, and must find the same spool.
+    if value and not os.path.isabs(os.path.expanduser(value)):
+        raise ValueError("must be an absolute path, or start with ~ of a user that exists")
+    return value
+
+
+def template(value: str) -> str:
+    """A template of theme names, with no other names in braces than those of PLACEHOLDER."""
+    if left := re.search(r"[{}][^{}]{0,40}", PLACEHOLDER.sub("", value)):
+        raise ValueError(f"holds {left[0]!r}; the only names in braces are {{project}}, {{profile}} and {{platform}}")
+    return value.strip()
