@@ -69,12 +69,17 @@ def listed(connection: Connection, limit: int, person: str | None = None) -> lis
     return [Link(**row) for row in rows]
 
 
+def person_of(connection: Connection, theme: str) -> str:
+    """The theme that the rows of a theme are stored in: its person, or itself when it is not linked."""
+    return of_themes(connection, [theme]).get(theme, theme)
+
+
 def themes_of(connection: Connection, theme: str) -> tuple[str, ...]:
     """All themes with rows of the person of a theme, which may be a person or an account; the theme itself comes first.
 
     Whoever deletes what is stored of somebody deletes it in all of them.
     """
-    person = of_themes(connection, [theme]).get(theme, theme)
+    person = person_of(connection, theme)
     accounts = (link.account for link in listed(connection, LINKS_MAX, person))
     return tuple(dict.fromkeys((theme, person, *accounts)))
 

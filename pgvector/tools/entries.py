@@ -221,12 +221,13 @@ def _correctable(runtime: Runtime, theme: str, name: str, number: int) -> Entry 
     tool changes both the file and, by its hook, the entry.
     """
     from ..store.entries import with_id
+    from ..store.person_links import person_of
 
     budget_s = runtime.settings.recall_budget_s
     runtime.writer.flush(budget_s / 2)
     try:
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = with_id(connection, runtime.own(theme)[0], number)
+            found = with_id(connection, person_of(connection, theme), number)
     except (Unavailable, SchemaNotApplied):
         return None
     if found is None:
@@ -258,12 +259,13 @@ def _accepted(runtime: Runtime, event: Add | Update, old: Entry | None, *, unche
 def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str, Any]:
     """The part of the answer about the stored row; waits for it at most as long as a recall may take."""
     from ..store.entries import entry_with
+    from ..store.person_links import person_of
     from . import answers
 
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s):
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = entry_with(connection, runtime.own(event.theme)[0], target, event.content)
+            found = entry_with(connection, person_of(connection, event.theme), target, event.content)
         if found is not None:
             return answers.of_stored(found, event)
     return answers.of_unstored(budget_s)
@@ -272,6 +274,7 @@ def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str
 def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Remove an entry of the caller's theme; the history keeps it. Raises BadArgument, or Unavailable."""
     from ..store.entries import delete
+    from ..store.person_links import themes_of
     from . import answers
 
     number = _id(arguments)
@@ -279,7 +282,7 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
     with runtime.database.transaction(budget_s, budget_s, within_s=budget_s) as connection:
         found = (
             delete(connection, theme, number, session_id=caller.session_id, at=at)
-            for theme in runtime.own(caller.theme)
+            for theme in themes_of(connection, caller.theme)
         )
         removed = next(filter(None, found), None)
     if removed is None:
@@ -290,10 +293,11 @@ def forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 def preview_of_forget(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
     """What `forget` would do. Raises BadArgument, or Unavailable."""
     from ..store.entries import with_id
+    from ..store.person_links import themes_of
 
     number, budget_s = _id(arguments), runtime.settings.recall_budget_s
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        every = [with_id(connection, theme, number) for theme in runtime.own(caller.theme)]
+        every = [with_id(connection, theme, number) for theme in themes_of(connection, caller.theme)]
     found = next((each for each in every if each is not None and each.id == number), None)
     if found is None:
         raise BadArgument(_unknown(caller.theme, "id", number))
@@ -303,6 +307,7 @@ def preview_of_forget(runtime: Runtime, arguments: Arguments, caller: Caller) ->
 def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Count the entries of the caller's theme and list the newest. Raises BadArgument, or Unavailable."""
     from ..store.entries import count_by_target, newest
+    from ..store.person_links import person_of
     from . import answers
 
     limit_max, budget_s = runtime.settings.recall_limit_max, runtime.settings.recall_budget_s
@@ -312,7 +317,7 @@ def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dic
     tags = given.tags(arguments, "tags") or ()
     runtime.writer.flush(budget_s / 2)
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        theme = runtime.own(caller.theme)[0]
+        theme = person_of(connection, caller.theme)
         counts = count_by_target(connection, theme)
         found = newest(connection, theme, limit, target=target, before=before, tags=tags)
     return answers.of_list(theme, counts, found, limit, runtime.settings.recall_chars_max)

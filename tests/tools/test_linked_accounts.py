@@ -1,0 +1,99 @@
+"""The tools that write, called by accounts that are linked to one person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from loopback import Endpoint
+
+from hermes_memory_pgvector.model import Caller
+from hermes_memory_pgvector.outbox.pending_writes import pending_writes
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import person_links
+from hermes_memory_pgvector.tools import toolset
+
+PERSON = "dm-person-00000000000000aa"
+PHONE, LAPTOP = "dm-telegram-0123456789abcdef", "dm-discord-0123456789abcdef"
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+    """A runtime of one home in a new process; it knows no link yet."""
+    running: list[Runtime] = []
+
+    def make(**changed: Any) -> Runtime:
+        for runtime in running:
+            release(runtime)
+        (tmp_path / "memories").mkdir(exist_ok=True)
+        values = {
+            "dsn": database, "embed_url": endpoint.url, "embed_model": "test", "recall_budget_s": 20, "tools": "all",
+            "batch_linger_s": 0, **changed,
+        }  # fmt: skip
+        running[:] = [acquire(Settings(**values), tmp_path)]
+        return running[0]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+def link(runtime: Runtime, *accounts: str) -> None:
+    for account in accounts:
+        with runtime.database.transaction(10, 20) as connection:
+            person_links.link(connection, account, PERSON)
+            while person_links.move(connection, account, PERSON, mark=account):
+                pass
+
+
+def use(runtime: Runtime, tool: str, theme: str = PHONE, **arguments: Any) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(toolset.call(runtime, tool, arguments, Caller(theme=theme, session_id="s1")))
+    return value
+
+
+@pytest.mark.parametrize("tool", ["forget", "update", "remember", "list_memories"])
+def test_the_first_call_of_a_process_serves_the_person(start: Callable[..., Runtime], tool: str) -> None:
+    first = start()
+    kept = use(first, "remember", content="kelp is red", sync=True)
+    link(first, PHONE, LAPTOP)
+    arguments: dict[str, dict[str, Any]] = {
+        "forget": {"id": kept["id"]},
+        "update": {"id": kept["id"], "content": "kelp is green"},
+        "remember": {"supersedes": kept["id"], "content": "kelp is green", "sync": True},
+        "list_memories": {},
+    }
+    answer = use(start(), tool, LAPTOP, **arguments[tool])
+    assert answer.get("status", "listed") in ("forgotten", "stored", "listed"), answer
+    if tool == "list_memories":
+        assert [entry["id"] for entry in answer["entries"]] == [kept["id"]]
+
+
+@pytest.mark.parametrize("tool", ["forget", "update", "remember"])
+def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
+    start: Callable[..., Runtime], tmp_path: Path, tool: str
+) -> None:
+    first = start()
+    kept = use(first, "remember", content="kelp is red", tags=["sea"], sync=True)
+    link(first, PHONE, LAPTOP)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"memory": {"write_approval": True}}))
+    arguments: dict[str, dict[str, Any]] = {
+        "forget": {"id": kept["id"]},
+        "update": {"id": kept["id"], "content": "kelp is green"},
+        "remember": {"supersedes": kept["id"], "content": "kelp is green"},
+    }
+    agent = start(pending_max=99)
+    assert agent.wait_ready(20)
+    assert use(agent, tool, LAPTOP, **arguments[tool])["status"] == "waits for approval"
+    command = start()
+    (write,) = pending_writes(command.home.state, command.settings).all()
+    toolset.approve(command, write)
+    assert command.writer.flush(20)
+    with psycopg.connect(command.database.dsn) as connection:
+        found = connection.execute("select agent_identity, content, tags from memory_entries").fetchall()
+    assert found == ([] if tool == "forget" else [(PERSON, "kelp is green", ["sea"])])
