@@ -146,6 +146,9 @@ def _correct(connection: Connection, event: Add | Update, number: int, values: M
             late = {"id": number, "target": old["target"], "replaced_by": old["content"]}
             connection.execute(QUERIES["add_history"], {**values, **late})
         return isinstance(event, Update)
+    if old["expires_at"] is not None and old["expires_at"] <= event.at:
+        # Its row waits for the upkeep. The expiry would make the new text one that has expired, too.
+        return False
     new = {**values, **_kept(event, old)}
     delete(connection, event.theme, old["id"], session_id=event.session_id, at=event.at, replaced_by=event.content)
     # Another entry may have this text already.

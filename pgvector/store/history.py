@@ -84,8 +84,10 @@ def update_seen(connection: Connection, event: Update, seen: str) -> Entry | Non
 
     Call it in a transaction. Raises BadEvent when the entry is gone.
     """
-    row = entries.to_replace(connection, event.theme, event.entry_id)
+    row, current = entries.to_replace(connection, event.theme, event.entry_id), None
     if row is not None and (row["id"], row["content"]) != (event.entry_id, seen):
-        return entries.with_id(connection, event.theme, row["id"])
-    entries.apply(connection, event, None)
-    return None
+        # None when that one has expired: then there is nothing to update, either.
+        current = entries.with_id(connection, event.theme, row["id"])
+    if current is None:
+        entries.apply(connection, event, None)
+    return current

@@ -344,3 +344,55 @@ def test_turns_have_the_tags_of_what_was_remembered_in_their_session(memory: Mem
 def test_a_row_without_them_is_as_short_as_before(memory: Memory) -> None:
     memory.apply(add("plain"))
     assert memory.sql("select tags, expires_at, replaces from memory_entries") == [(None, None, None)]
+
+
+def test_an_addition_is_live_when_what_it_supersedes_had_expired_before(memory: Memory) -> None:
+    memory.apply(add("old"))
+    memory.sql("update memory_entries set expires_at = now() - interval '1 hour'")
+    number = memory.id("old")
+    memory.apply(add("new", supersedes=number))
+    assert set(memory.live()) == {"new"}
+    with pytest.raises(BadEvent, match="no entry"):
+        memory.apply(update(number, "newer"))
+
+
+def test_a_correction_that_was_said_before_the_expiry_keeps_it(memory: Memory) -> None:
+    memory.apply(add("old", at=now() - timedelta(hours=2)))
+    memory.sql("update memory_entries set expires_at = now() - interval '1 hour'")
+    memory.apply(update(memory.id("old"), "new", at=now() - timedelta(hours=2), expires=later(days=1)))
+    assert set(memory.live()) == {"new"}
+
+
+@pytest.mark.parametrize("infinite", ["infinity", "29999-01-01"])
+def test_an_entry_whose_expiry_python_does_not_have_can_be_corrected(memory: Memory, infinite: str) -> None:
+    memory.apply(add("old", tags=("sea",)))
+    memory.sql("update memory_entries set expires_at = %s", infinite)
+    memory.apply(update(memory.id("old"), "new"))
+    assert memory.live() == {"new": ("sea",)}
+
+
+@pytest.mark.parametrize("infinite", ["infinity", "29999-01-01"])
+def test_an_entry_of_a_file_whose_expiry_python_does_not_have_can_be_replaced(memory: Memory, infinite: str) -> None:
+    memory.apply(Add(theme="ops", home="h", target="memory", content="old"))
+    memory.sql("update memory_entries set expires_at = %s", infinite)
+    memory.apply(Replace(theme="ops", home="h", target="memory", content="new", previous="old"))
+    assert set(memory.live()) == {"new"}
+
+
+def test_a_line_of_a_file_is_stored_again_when_its_row_has_expired(memory: Memory) -> None:
+    line = {"theme": "ops", "home": "h", "target": "memory", "content": "kelp"}
+    memory.apply(Add(**line))
+    memory.sql("update memory_entries set expires_at = now() - interval '1 hour'")
+    memory.apply(Add(**line))
+    assert set(memory.live()) == {"kelp"}
+
+
+def test_an_edit_of_an_entry_that_has_expired_meanwhile_is_refused(memory: Memory) -> None:
+    memory.apply(add("old"))
+    number = memory.id("old")
+    memory.apply(update(number, "changed"))
+    memory.sql("update memory_entries set expires_at = now() - interval '1 hour'")
+    for seen in ("old", "changed"):
+        asked = number if seen == "old" else memory.id("changed")
+        with pytest.raises(BadEvent, match="no entry"), memory.database.transaction(10, 20) as connection:
+            history.update_seen(connection, update(asked, "mine"), seen)

@@ -1,7 +1,8 @@
 -- The one row with exactly this content: of the home in the theme, else of the home in another theme, else of the theme.
 -- A row that the home has added again since then is left out, and so is one that an agent asked to remember.
 select agent_identity as theme, id, greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
-       tags, case when expires_at > now() then expires_at end as expires_at
+       tags,
+       case when isfinite(expires_at) and expires_at > now() then least('9999-12-29', expires_at) end as expires_at
 from memory_entries
 where target = %(target)s and content_key(content) = content_key(%(content)s)
   and (agent_identity = %(theme)s or (home = %(home)s and home <> ''))
