@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from ..errors import BadArgument
+from ..text.cleaning import clean_metadata
 from ..text.tags import normalised
 
 Arguments = Mapping[str, Any]
@@ -81,7 +82,7 @@ def switch(arguments: Arguments, name: str) -> bool:
 
 
 def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
-    """An object of at most `chars_max` characters as JSON, empty when it is missing."""
+    """An object of at most `chars_max` characters as JSON, as it can be stored; empty when it is missing."""
     value = arguments.get(name)
     if value is None:
         return {}
@@ -93,7 +94,8 @@ def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
         raise BadArgument(f"{name} is not JSON; it may hold texts, finite numbers, lists and objects") from None
     if chars > chars_max:
         raise BadArgument(f"{name} has {chars} characters as JSON; it may have {chars_max}")
-    return dict(value)
+    # Before its names are looked at: two names may be the same one once they are stored.
+    return clean_metadata(value)
 
 
 def tags(arguments: Arguments, name: str) -> tuple[str, ...] | None:

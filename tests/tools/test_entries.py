@@ -244,6 +244,7 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
     ("remember", {"content": "x", "metadata": {"a": "y" * 5000}}, ["metadata has", "4000"]),
     ("remember", {"content": "x", "metadata": {"a": float("nan")}}, ["metadata is not JSON"]),
     ("remember", {"content": "x", "metadata": {"origin": "file"}}, ["metadata may not hold origin"]),
+    ("remember", {"content": "x", "metadata": {"linked_\0account": "ops"}}, ["metadata may not hold linked_account"]),
     ("remember", {"content": "x", "theme": "billing"}, ["unknown argument 'theme'"]),
     ("forget", {}, ["id is missing"]),
     ("forget", {"id": "all"}, ["id is 'all'", "whole number"]),
