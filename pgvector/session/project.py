@@ -34,7 +34,8 @@ def _common_directory(git: Path) -> Path | None:
 
     In a work tree or a submodule, `.git` is a file that names the directory.
     """
-    with suppress(OSError, ValueError):
+    # RuntimeError: a loop of links, until Python 3.12.
+    with suppress(OSError, ValueError, RuntimeError):
         if git.is_dir():
             # An empty folder of this name is no repository.
             return git.resolve() if (git / "HEAD").exists() else None

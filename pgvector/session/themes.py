@@ -146,7 +146,8 @@ def templated_theme(identity: Identity, settings: Settings) -> str:
 def _taken(settings: Settings) -> set[str]:
     """The names that a project must not take: whoever writes the files of a repository chooses its name."""
     rules = (settings.also_recall, settings.also_write)
-    return {DEFAULT_THEME, *(normalise(name) for rule in rules for names in rule.values() for name in names)}
+    names = [name for rule in rules for names in rule.values() for name in names]
+    return {DEFAULT_THEME, *map(normalise, names), *(_stored(name, settings) for name in names)}
 
 
 def aliased(theme: str, aliases: Mapping[str, str]) -> str:

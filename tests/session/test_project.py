@@ -73,10 +73,11 @@ def test_the_search_ends_after_a_bounded_number_of_folders(checkout: Path) -> No
         lambda git_path: git_path.write_text("gitdir: \0nowhere"),
         lambda git_path: git_path.write_text("gitdir:\n"),
         lambda git_path: git_path.symlink_to(git_path),
+        lambda git_path: (git_path.write_text("gitdir: loop"), (git_path.parent / "loop").symlink_to("loop")),
         lambda git_path: git_path.mkdir(),
         lambda git_path: os.mkfifo(git_path),
     ],
-    ids=["bytes", "NUL", "empty", "loop", "empty folder", "pipe"],
+    ids=["bytes", "NUL", "empty", "loop", "named loop", "empty folder", "pipe"],
 )  # fmt: skip
 def test_a_broken_git_folder_is_no_project_and_blocks_nothing(tmp_path: Path, spoil: object) -> None:
     spoil(tmp_path / ".git")  # type: ignore[operator]
@@ -102,9 +103,10 @@ def test_without_a_project_the_theme_is_that_of_the_home(project: str) -> None:
     assert theme("", project) == theme("project/{project}", project) == "work"
 
 
-@pytest.mark.parametrize("name", ["default", " ＤＥＦＡＵＬＴ", "shared", "SHA\u200bRED", "common"])
+@pytest.mark.parametrize("name", ["default", " ＤＥＦＡＵＬＴ", "shared", "SHA\u200bRED", "common", "company"])
 def test_a_project_does_not_take_the_name_of_a_theme_that_others_read_or_write(name: str) -> None:
-    found = theme("{project}", name, also_recall={"*": ["shared"]}, also_write={"ops": ["Common"]})
+    found = theme("{project}", name, also_recall={"*": ["shared"]}, also_write={"ops": ["Common"]},
+                  theme_aliases={"shared": "company"})  # fmt: skip
     assert found == f"project-{segment(name)}"
 
 
