@@ -117,6 +117,7 @@ def unlink(home: Path, console: Console, args: argparse.Namespace) -> int:
         moved = {account: _separate(runtime, account, known[account]) for account in accounts}
     console.data({"accounts": accounts, "moved": moved})
     console.show(f"separated {counted(len(accounts), 'account')}; moved {counted(sum(moved.values()), 'row')}")
+    console.say(f"running agents stop reading the person's rows within {runtime.settings.heal_interval_s:g} s")
     return 0
 
 

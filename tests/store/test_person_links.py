@@ -308,3 +308,19 @@ def test_all_themes_of_a_person_are_found_from_any_of_them(memory: Memory) -> No
             assert set(found) == {PHONE, LAPTOP, PERSON}
         assert person_links.themes_of(connection, "ops") == ("ops",)
         assert person_links.themes_of(connection, "") == ("",)
+
+
+def test_a_link_that_waited_for_another_one_is_noticed(memory: Memory) -> None:
+    third = "dm-signal-0123456789abcdef"
+    memory.link(third)
+    with memory.database.transaction(10, 20) as connection:
+        assert person_links.count(connection) == 1
+        memory.link(LAPTOP)
+        with memory.database.connection(10) as reading:
+            version, _ = person_links.changed(reading, "") or ("", {})
+        memory.unlink(third)
+        person_links.link(connection, PHONE, PERSON)
+    with memory.database.connection(10) as reading:
+        found = person_links.changed(reading, version)
+    assert found is not None
+    assert set(found[1]) == {PHONE, LAPTOP}

@@ -1,1 +1,2 @@
-insert into memory_person_links (agent_identity, person) values (%(account)s, %(person)s)
+-- The time after the lock: a later link has a later time, by which processes notice it.
+insert into memory_person_links (agent_identity, person, linked_at) values (%(account)s, %(person)s, clock_timestamp())
