@@ -324,3 +324,14 @@ def test_a_link_that_waited_for_another_one_is_noticed(memory: Memory) -> None:
         found = person_links.changed(reading, version)
     assert found is not None
     assert set(found[1]) == {PHONE, LAPTOP}
+
+
+def test_what_two_accounts_asked_to_remember_stays_with_the_first(memory: Memory) -> None:
+    memory.link(PHONE, LAPTOP)
+    for account in (PHONE, LAPTOP):
+        kept = Add(theme=account, target="memory", content="tea", metadata={"origin": "remember", "session_id": account})
+        memory.apply(kept)
+    ((metadata,),) = memory.psql("select metadata from memory_entries")
+    assert metadata == {"origin": "remember", "session_id": LAPTOP, "linked_account": PHONE}
+    memory.unlink(PHONE)
+    assert (memory.contents(PHONE), memory.contents(PERSON)) == (["tea"], [])

@@ -1,6 +1,7 @@
--- An entry of a file that an agent asks to remember stays when the file loses it.
+-- An entry of a file that an agent asks to remember stays when the file loses it. One of a person stays with the account
+-- that it came from.
 update memory_entries
-set home = '', metadata = metadata || %(metadata)s::jsonb, updated_at = greatest(updated_at, %(at)s),
+set home = '', metadata = metadata || (%(metadata)s::jsonb - 'linked_account'), updated_at = greatest(updated_at, %(at)s),
     tags = nullif(coalesce(%(tags)s::text[], tags), '{}'),
     expires_at = case when %(expiry_given)s then %(expires_at)s::timestamptz else expires_at end
 where agent_identity = %(theme)s and target = %(target)s and content_key(content) = content_key(%(content)s)
