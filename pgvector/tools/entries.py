@@ -141,7 +141,7 @@ def _addition(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[A
     theme = writable(caller.theme, named, runtime.settings) if named else caller.theme
     labels = _labels(arguments)
     number = given.whole(arguments, "supersedes", 1, ID_MAX)
-    old = _correctable(runtime, theme, "supersedes", number) if number else None
+    old = _correctable(runtime, caller, theme, "supersedes", number) if number else None
     event = Add(
         theme=theme, session_id=caller.session_id, target=target, content=content,
         metadata={**metadata, **_origin(caller)}, supersedes=number or 0, **labels,
@@ -155,7 +155,7 @@ def _correction(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple
     _check_kept(caller, content)
     labels = _labels(arguments)
     number = _id(arguments)
-    old = _correctable(runtime, caller.theme, "id", number)
+    old = _correctable(runtime, caller, caller.theme, "id", number)
     event = Update(
         theme=caller.theme, session_id=caller.session_id, entry_id=number, content=content, metadata=_origin(caller),
         **labels,
@@ -214,7 +214,7 @@ def _id(arguments: Arguments) -> int:
     return number
 
 
-def _correctable(runtime: Runtime, theme: str, name: str, number: int) -> Entry | None:
+def _correctable(runtime: Runtime, caller: Caller, theme: str, name: str, number: int) -> Entry | None:
     """The entry that is to be corrected; None while the database does not answer.
 
     Raises BadArgument when the theme has no such entry now, and when it stands in a file of this home: the host's own
@@ -227,7 +227,9 @@ def _correctable(runtime: Runtime, theme: str, name: str, number: int) -> Entry 
     runtime.writer.flush(budget_s / 2)
     try:
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = with_id(connection, person_of(connection, theme), number)
+            person = person_of(connection, theme)
+            # What a person says elsewhere is no other theme's to change.
+            found = with_id(connection, person, number) if caller.theme == theme or person == theme else None
     except (Unavailable, SchemaNotApplied):
         return None
     if found is None:

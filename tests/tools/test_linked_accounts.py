@@ -52,8 +52,8 @@ def link(runtime: Runtime, *accounts: str) -> None:
                 pass
 
 
-def use(runtime: Runtime, tool: str, theme: str = PHONE, **arguments: Any) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(toolset.call(runtime, tool, arguments, Caller(theme=theme, session_id="s1")))
+def use(runtime: Runtime, tool: str, account: str = PHONE, **arguments: Any) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(toolset.call(runtime, tool, arguments, Caller(theme=account, session_id="s1")))
     return value
 
 
@@ -97,3 +97,15 @@ def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
     with psycopg.connect(command.database.dsn) as connection:
         found = connection.execute("select agent_identity, content, tags from memory_entries").fetchall()
     assert found == ([] if tool == "forget" else [(PERSON, "kelp is green", ["sea"])])
+
+
+def test_what_a_theme_may_write_to_a_linked_account_replaces_nothing_of_the_person(start: Callable[..., Runtime]) -> None:
+    runtime = start(also_write={"billing": ["home"]})
+    shared = use(runtime, "remember", "billing", content="kelp is red", theme="home", sync=True)
+    private = use(runtime, "remember", PHONE, content="the code is 4711", tags=["secret"], sync=True)
+    replacing = {"theme": "home", "sync": True, "supersedes": shared["id"]}
+    assert use(runtime, "remember", "billing", content="kelp is green", **replacing)["status"] == "stored"
+    link(runtime, "home", PHONE)
+    answer = use(runtime, "remember", "billing", content="the code is 1", theme="home", supersedes=private["id"])
+    assert answer == {"error": f"supersedes is {private['id']}; the memory of theme home has no such entry"}
+    assert use(runtime, "remember", "home", content="the code is 1", supersedes=private["id"])["status"] == "accepted"
