@@ -299,6 +299,16 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
                 connection.execute(forbidden)
 
 
+def test_a_role_that_may_insert_entries_and_no_more_can_insert_them(
+    empty_database: str, role: Callable[..., str]
+) -> None:
+    name = role()
+    migrations.migrate(empty_database)
+    run(empty_database, f"GRANT INSERT ON memory_entries TO {name}")
+    run(as_role(empty_database, name), "INSERT INTO memory_entries (target, content) VALUES ('user', 'x')")
+    assert rows(empty_database, "SELECT content FROM memory_entries") == [("x",)]
+
+
 def test_a_runtime_role_that_does_not_exist_is_named(empty_database: str) -> None:
     with pytest.raises(SettingsError, match="nobody_here"):
         migrations.migrate(empty_database, runtime_role="nobody_here")
