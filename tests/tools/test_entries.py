@@ -280,7 +280,9 @@ awkward = st.text(st.sampled_from("a'\"\\\0\ud800<>&%é漢\n"), max_size=12)
     st.fixed_dictionaries(
         {},
         optional={
-            **dict.fromkeys(("content", "target", "sync", "id", "limit", "before"), values | awkward),
+            **dict.fromkeys(("content", "target", "sync", "id", "limit", "before", "supersedes"), values | awkward),
+            "expires": values | awkward | st.sampled_from(["2 w", "1e9d", "9999999d", "2027-13-01", "2027-01-01T00:00-99"]),
+            "tags": values | awkward | st.lists(awkward | values, max_size=3),
             "metadata": values | st.dictionaries(awkward, values | awkward, max_size=3),
         },
     ),
