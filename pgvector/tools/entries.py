@@ -1,6 +1,6 @@
 """The tools that keep, correct, remove and list entries: remember, update, forget and list_memories.
 
-A host reads the schemas at its start, so the functions import what takes long to import.
+A host imports this module at its start, so the functions import what takes long to import.
 """
 
 from __future__ import annotations
@@ -11,84 +11,20 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
 from ..model import TARGETS, Add, Caller, Update, now
 from ..runtime import Runtime
-from ..session.themes import writable
-from ..settings import Settings
+from ..session.themes import readable, writable
 from ..text import times
 from ..text.cleaning import clean
 from . import arguments as given
 from .arguments import Arguments
+from .entry_schemas import LIMIT_DEFAULT
 
 if TYPE_CHECKING:
     from ..store.entries import Entry
 
-LIMIT_DEFAULT = 20
 METADATA_CHARS_MAX = 4000
 # Metadata of the origin of an entry, which a model must not set.
 RESERVED = frozenset({"origin", "session_id", "context", "history_id", "linked_account"})
 ID_MAX = (1 << 63) - 1
-
-_TARGET = {"type": "string", "enum": list(TARGETS)}
-_THEME = {"type": "string", "description": "Another theme to keep it in, when it is for others too; only where listed"}
-_TAGS = {"type": "array", "items": {"type": "string"}}
-_EXPIRES = "A time span (14d, 12h, 3 weeks), a date, a time, or never"
-
-SCHEMAS = (
-    given.schema(
-        "remember",
-        "Keep a fact in the durable memory of this theme, for all its agents on all hosts, without putting it into "
-        "your own notes. It stays until it expires or is forgotten.",
-        {
-            "content": {"type": "string", "description": "One fact, understandable on its own"},
-            "target": {**_TARGET, "description": "memory: about the work (usual); user: about the user"},
-            "supersedes": {
-                "type": "integer",
-                "description": "The id of an entry whose place it takes; its tags and expiry stay unless given",
-            },
-            "expires": {"type": "string", "description": f"When it is not true any more. {_EXPIRES} (default)"},
-            "tags": {**_TAGS, "description": "A few words to find it by"},
-            "metadata": {"type": "object", "description": "Anything to keep with it, as JSON"},
-            "sync": {"type": "boolean", "description": "true: wait until it is stored, and return its id"},
-        },
-        required=["content"],
-    ),
-    given.schema(
-        "update",
-        "Change the text of one entry of this theme. It gets a new id. An operator can still bring the old text back.",
-        {
-            "id": {"type": "integer", "description": "Its id in list_memories or recall_memory"},
-            "content": {"type": "string", "description": "Its whole new text"},
-            "expires": {"type": "string", "description": f"{_EXPIRES}; leave out to keep what it has"},
-            "tags": {**_TAGS, "description": "All its tags from now on; leave out to keep what it has"},
-        },
-        required=["id", "content"],
-    ),
-    given.schema(
-        "forget",
-        "Take one entry out of the memory of this theme. An operator can still bring it back.",
-        {"id": {"type": "integer", "description": "Its id in list_memories or recall_memory"}},
-        required=["id"],
-    ),
-    given.schema(
-        "list_memories",
-        "What the memory of this theme holds: how many entries, and the newest of them.",
-        {
-            "target": {**_TARGET, "description": "memory, user; leave out for both"},
-            "tags": {**_TAGS, "description": "Only those with one of these tags"},
-            "limit": {"type": "integer", "minimum": 1, "description": f"Most entries (default {LIMIT_DEFAULT})"},
-            "before": {"type": "integer", "description": "Only older ones than this id: the `next` of an answer"},
-        },
-    ),
-)
-
-
-def offered(settings: Settings) -> tuple[dict[str, Any], ...]:
-    """The schemas for these settings: `remember` has the argument `theme` where `also_write` lists any theme."""
-    if not settings.also_write:
-        return SCHEMAS
-    remembering, *others = SCHEMAS
-    parameters = remembering["parameters"]
-    extended = {**parameters, "properties": {**parameters["properties"], "theme": _THEME}}
-    return ({**remembering, "parameters": extended}, *others)
 
 
 def remember(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
@@ -218,18 +154,20 @@ def _correctable(runtime: Runtime, caller: Caller, theme: str, name: str, number
     """The entry that is to be corrected; None while the database does not answer.
 
     Raises BadArgument when the theme has no such entry now, and when it stands in a file of this home: the host's own
-    tool changes both the file and, by its hook, the entry.
+    tool changes both the file and, by its hook, the entry. Of another theme, entries are unknown where the caller may
+    not read it, and where it is linked to a person: it then holds private chats.
     """
     from ..store.entries import with_id
     from ..store.person_links import person_of
 
+    if theme != caller.theme and not _reads(runtime, caller, theme):
+        raise BadArgument(_unknown(theme, name, number))
     budget_s = runtime.settings.recall_budget_s
     runtime.writer.flush(budget_s / 2)
     try:
         with runtime.database.connection(budget_s, within_s=budget_s) as connection:
             person = person_of(connection, theme)
-            # What a person says elsewhere is no other theme's to change.
-            found = with_id(connection, person, number) if caller.theme == theme or person == theme else None
+            found = with_id(connection, person, number) if theme in (caller.theme, person) else None
     except (Unavailable, SchemaNotApplied):
         return None
     if found is None:
@@ -241,6 +179,15 @@ def _correctable(runtime: Runtime, caller: Caller, theme: str, name: str, number
             f"entry {number} stands in {file}: change it there with the memory tool; it then changes here"
         )
     return found
+
+
+def _reads(runtime: Runtime, caller: Caller, theme: str) -> bool:
+    """Whether the caller may read another theme."""
+    try:
+        themes = readable(caller.theme, theme, runtime.settings)
+    except BadArgument:
+        return False
+    return themes is None or theme in themes
 
 
 def _unknown(theme: str, name: str, number: int) -> str:

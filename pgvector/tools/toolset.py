@@ -12,7 +12,7 @@ from ..model import Caller
 from ..outbox.pending_writes import PendingWrite
 from ..runtime import Runtime
 from ..settings import Settings
-from . import approval, entries, recall
+from . import approval, entries, entry_schemas, recall
 from . import arguments as given
 
 _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]] = {
@@ -35,7 +35,7 @@ def schemas(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of the tools that are offered."""
     if settings.recall_mode == "context":
         return []
-    optional = entries.offered(settings) if settings.tools == "all" else ()
+    optional = entry_schemas.offered(settings) if settings.tools == "all" else ()
     return [dict(schema) for schema in (*recall.SCHEMAS, *optional)]
 
 

@@ -141,6 +141,19 @@ def test_remember_writes_a_listed_theme_and_no_other(runtime: Runtime) -> None:
     assert not any("planted" in hit["content"] for hit in found)
 
 
+@pytest.mark.parametrize(("theme", "is_read"), [("house", True), ("board", False)])
+def test_only_an_entry_of_a_theme_that_may_be_read_can_be_superseded(
+    runtime: Runtime, theme: str, *, is_read: bool
+) -> None:
+    kept = call(runtime, "remember", theme, content="the ladder is in the attic", tags=["secret"], sync=True)
+    answer = call(runtime, "remember", content="the ladder is sold", theme=theme, supersedes=kept["id"], sync=True)
+    if is_read:
+        assert (answer["replaces"], answer["tags"]) == (kept["id"], ["secret"])
+    else:
+        assert answer == {"error": f"supersedes is {kept['id']}; the memory of theme board has no such entry"}
+        assert kept["id"] in [entry["id"] for entry in call(runtime, "list_memories", theme)["entries"]]
+
+
 @pytest.mark.parametrize("tool", ["remember", "forget", "list_memories", "recall_memory", "recall_conversation"])
 def test_no_argument_of_a_tool_reaches_a_theme_that_is_not_listed(
     runtime: Runtime, tool: str, start: Callable[..., Runtime]

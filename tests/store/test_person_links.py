@@ -329,7 +329,9 @@ def test_a_link_that_waited_for_another_one_is_noticed(memory: Memory) -> None:
 def test_what_two_accounts_asked_to_remember_stays_with_the_first(memory: Memory) -> None:
     memory.link(PHONE, LAPTOP)
     for account in (PHONE, LAPTOP):
-        kept = Add(theme=account, target="memory", content="tea", metadata={"origin": "remember", "session_id": account})
+        kept = Add(
+            theme=account, target="memory", content="tea", metadata={"origin": "remember", "session_id": account}
+        )
         memory.apply(kept)
     ((metadata,),) = memory.psql("select metadata from memory_entries")
     assert metadata == {"origin": "remember", "session_id": LAPTOP, "linked_account": PHONE}

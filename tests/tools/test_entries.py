@@ -17,7 +17,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import entries
 from hermes_memory_pgvector.tools import toolset
-from hermes_memory_pgvector.tools.entries import SCHEMAS
+from hermes_memory_pgvector.tools.entry_schemas import SCHEMAS
 from hermes_memory_pgvector.tools.prompt import prompt as prompt_of
 
 NAMES = [schema["name"] for schema in SCHEMAS]
@@ -281,7 +281,9 @@ awkward = st.text(st.sampled_from("a'\"\\\0\ud800<>&%é漢\n"), max_size=12)
         {},
         optional={
             **dict.fromkeys(("content", "target", "sync", "id", "limit", "before", "supersedes"), values | awkward),
-            "expires": values | awkward | st.sampled_from(["2 w", "1e9d", "9999999d", "2027-13-01", "2027-01-01T00:00-99"]),
+            "expires": values
+            | awkward
+            | st.sampled_from(["2 w", "1e9d", "9999999d", "2027-13-01", "2027-01-01T00:00-99"]),
             "tags": values | awkward | st.lists(awkward | values, max_size=3),
             "metadata": values | st.dictionaries(awkward, values | awkward, max_size=3),
         },

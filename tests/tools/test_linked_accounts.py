@@ -99,7 +99,9 @@ def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
     assert found == ([] if tool == "forget" else [(PERSON, "kelp is green", ["sea"])])
 
 
-def test_what_a_theme_may_write_to_a_linked_account_replaces_nothing_of_the_person(start: Callable[..., Runtime]) -> None:
+def test_what_a_theme_may_write_to_a_linked_account_replaces_nothing_of_the_person(
+    start: Callable[..., Runtime],
+) -> None:
     runtime = start(also_write={"billing": ["home"]})
     shared = use(runtime, "remember", "billing", content="kelp is red", theme="home", sync=True)
     private = use(runtime, "remember", PHONE, content="the code is 4711", tags=["secret"], sync=True)
