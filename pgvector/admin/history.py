@@ -15,6 +15,7 @@ from ..settings import load
 from ..store.connection.database import Connection
 from ..store.entries import entry_with
 from ..store.history import Past, past_entries, take_back
+from ..store.person_links import person_of
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.theme_names import normalise
@@ -31,7 +32,8 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
     since = times.since(args.since or "", "--since", zone=None)
     own = aliased(normalise(args.theme), load(home).theme_aliases) if args.theme else ""
     with connection(home) as reading:
-        found = past_entries(reading, args.limit, theme=own, target=args.target, since=since)
+        theme = person_of(reading, own) if own else ""
+        found = past_entries(reading, args.limit, theme=theme, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
     if found:
         console.show(rows_table([_cells(entry) for entry in found]))

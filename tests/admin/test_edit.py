@@ -145,6 +145,17 @@ def test_an_unknown_or_ambiguous_id_and_a_missing_editor_are_named(
     assert "/no/such/editor cannot be started (No such file or directory); set EDITOR" in done.err
 
 
+def test_the_theme_of_a_linked_account_names_the_entries_of_its_person(
+    command: Callable[..., Outcome], database: str
+) -> None:
+    person = "dm-person-00000000000000aa"
+    number = insert(database, "port 5433", theme=person)
+    sql(database, f"insert into memory_person_links values ('ops', '{person}')")
+    assert command("edit", number, "--theme", "OPS", editor=writing("port 5440")).code == 0
+    assert "port 5433" in command("history", "--theme", "OPS").out
+    assert command("history", "--theme", "billing").out.strip() == "no entry was replaced, removed or edited"
+
+
 def test_search_shows_ids_tags_and_expiry_and_filters_by_tags(command: Callable[..., Outcome], database: str) -> None:
     number = insert(database, "port 5433")
     sql(database, "update memory_entries set expires_at = '2999-12-31 12:00Z'")
