@@ -11,6 +11,7 @@ from ..model import Caller
 from ..outbox.pending_writes import pending_writes
 from ..runtime import Runtime
 from ..settings import host_section
+from ..text.sanitize import visible
 from .arguments import Arguments
 
 DENIED = "the user denied this write; nothing is changed"
@@ -28,7 +29,8 @@ def held_back(
     if not configured and not write_approval.is_on_in_host():
         return None
     what = preview()
-    gate = write_approval.ask(tool, what)
+    # Hidden characters must not change what the person reads.
+    gate = write_approval.ask(tool, visible(what))
     if gate == "denied":
         raise Refused(DENIED)
     if gate == "allowed":
