@@ -54,7 +54,7 @@ $$;
 
 
 -- An expired row that still holds a text must not keep the same text from being stored again, by any release.
-CREATE FUNCTION make_way_for_entry() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION delete_expired_duplicate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   -- Another program may be allowed to insert entries and no more.
   IF has_table_privilege(TG_RELID, 'SELECT') AND has_table_privilege(TG_RELID, 'DELETE') THEN
@@ -68,6 +68,6 @@ END
 $$;
 
 CREATE TRIGGER memory_entries_expired BEFORE INSERT ON memory_entries
-  FOR EACH ROW EXECUTE FUNCTION make_way_for_entry();
+  FOR EACH ROW EXECUTE FUNCTION delete_expired_duplicate();
 
 COMMIT;
