@@ -207,7 +207,10 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
     merged: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for name, values in layers:
-        for key, value in values.items() if isinstance(values, dict) else ():
+        if not isinstance(values, dict | None):
+            # A rule of `keep` in it would be ignored.
+            raise SettingsError(f"{name} in config.yaml is a {type(values).__name__}; it must map settings to values")
+        for key, value in (values or {}).items():
             if key in Settings.model_fields and value is not None:
                 merged[key], origin[key] = value, name
     try:
@@ -309,7 +312,7 @@ def _host_config(home: Path) -> Any:
         text = path.read_text(encoding="utf-8")
         fast = getattr(yaml, "CSafeLoader", None) if sum(map(text.count, _LEVELS)) < _LEVELS_MAX else None
         return yaml.load(text, fast or yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; correct the file") from None

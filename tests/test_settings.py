@@ -115,6 +115,13 @@ def test_unknown_keys_and_foreign_sections_are_ignored(tmp_path: Path) -> None:
     assert load(tmp_path, {"HERMES_PGVECTOR_NO_SUCH_KEY": "1", "HERMES_HOME": "x"}).pool_max == 5
 
 
+@pytest.mark.parametrize("section", ["memory", "plugins"])
+@pytest.mark.parametrize("written", ["[{keep: owner}]", "'keep: owner'", "false"])
+def test_rules_in_a_section_of_another_form_are_not_ignored(tmp_path: Path, section: str, written: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"{section}: {{pgvector: {written}}}\n")
+    assert f"{section}.pgvector" in message(tmp_path)
+
+
 def test_lists_and_mappings_come_from_the_environment_as_json(tmp_path: Path) -> None:
     environ = {
         "HERMES_PGVECTOR_ALLOWED_THEMES": '["ops", "billing"]',
@@ -216,7 +223,10 @@ def test_a_json_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes
     assert "config.json" in message(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: [", DEEP, DEEP_LISTS])
+BAD_YAML = [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: [", b"hunter2: 2026-13-45", b"a: 0b_", DEEP, DEEP_LISTS]
+
+
+@pytest.mark.parametrize("content", BAD_YAML)
 def test_a_yaml_file_that_cannot_be_read_is_named_without_its_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.yaml").write_bytes(content)
     told = message(tmp_path)
