@@ -126,7 +126,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             return ""
         runtime, conversation, notifier = self._session
         memories = self._memories(runtime, conversation, query, session_id)
-        return "\n\n".join(filter(None, (notifier.tell(conversation.notices()), memories)))
+        return "\n\n".join(filter(None, (notifier.tell(conversation.notices(query)), memories)))
 
     def _memories(self, runtime: Runtime, conversation: Conversation, query: str, session_id: str) -> str:
         from .recall import render

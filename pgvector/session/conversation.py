@@ -59,9 +59,10 @@ class Conversation:
         theme = self._theme()
         return theme if allowed(theme, self._settings.allowed_themes) else None
 
-    def notices(self) -> list[Notice]:
-        """What the person has to be told of an outage now. A job has nobody to tell."""
-        theme = self.theme() if self.primary else None
+    def notices(self, message: str) -> list[Notice]:
+        """What the person who wrote a message is told of an outage now. A job, or the host itself, is told nothing."""
+        told = self.primary and not self._home.capture.by_host(message, self._agent_context)
+        theme = self.theme() if told else None
         return [] if theme is None else self._home.outages.notices(theme, self.session_id)
 
     def caller(self, theme: str) -> Caller:

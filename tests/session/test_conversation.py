@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument
+from hermes_memory_pgvector.model import Condition, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
@@ -298,3 +300,21 @@ def test_two_processes_that_name_the_model_at_once_agree(runtime: Runtime, datab
         second.join(0.3)
     second.join(10)
     assert answers_got == ["first"]
+
+
+@pytest.mark.parametrize(
+    "by_host",
+    [
+        "[Heartbeat — recurring instruction, fires every 10m]\nLook at the mail",
+        "[Ann] [Background process p1 finished with exit code 0~",
+        "[System note: your last turn was interrupted.]",
+    ],
+)
+def test_a_turn_that_the_host_begins_leaves_a_notice_to_the_person(
+    runtime: Runtime, talk: Callable[..., Conversation], by_host: str
+) -> None:
+    runtime.context.outages.parts = {"database": lambda: Condition("Postgres does not answer", now() - timedelta(hours=1))}
+    session = talk()
+    assert session.notices(by_host) == []
+    assert len(session.notices("thanks!")) == 1
+    assert session.notices("And the harbour?") == []
