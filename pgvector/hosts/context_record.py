@@ -8,22 +8,28 @@ those that it keeps as copies: the first ones, a summary, and the last ones. One
 from __future__ import annotations
 
 import sqlite3
-import threading
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .state_db import connect, decoded, unreadable
+from .state_db import WAIT_S_MAX, connect, decoded, unreadable
 from .transcript import SUMMARY
 
 MESSAGES_MAX = 5000
+CHARS_MAX = 4_000_000
+# So many steps of SQLite between two looks at the clock, some 50 µs.
+STEPS = 10_000
 # So many messages after a summary are looked for among those before the compression.
 CARRIED_MAX = 4
 
 _SESSION = "select * from sessions where id = ?"
 _SHARED_PROMPT = "select prompt from system_prompts where hash = ?"
-_SAME = "select count(*), min(id) from messages where session_id = ? and active = 1 and id <= ?"
+# `+id` leaves the search to the index on session, activity and time, which has all that is asked for.
+_SAME = """
+    select count(*), min(id), max(timestamp) from messages where session_id = ? and active = 1 and +id <= ?"""
 _LIVE = """
     select id, role, content, api_content, timestamp from messages
     where session_id = ? and active = 1 and id > ? and role in ('user', 'assistant') order by id limit ?"""
@@ -44,14 +50,15 @@ class LiveMessage(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was read of a session: its prompt, and the size and first id of its live messages up to the id `last`.
+    """What was read of a session: its prompt; number, first id and newest time of its live messages up to the id `last`.
 
     Turns of the session from `since` on are in the context; all of them when it is None.
     """
 
     prompt: str = ""
     size: int = 0
-    first: int = 0
+    first: int | None = None
+    newest: float | None = None
     last: int = 0
     since: datetime | None = None
 
@@ -68,53 +75,36 @@ class Reading(NamedTuple):
     unanswered: tuple[LiveMessage, ...]
 
 
-class ContextRecord:
-    """The record of one home. Safe for any thread.
+def read(home: Path, session_id: str, seen: Seen, within_s: float) -> Reading | None:
+    """What a session has in its context since it was `seen`. Safe for any thread.
 
-    It is kept open as long as this object lives: opening it takes longer than reading what is new.
+    None when the record does not say, holds more than a context can have, or takes longer than `within_s` seconds to
+    read. The record is closed again: an open one must not be taken into a forked child, and may be replaced by the host.
     """
-
-    def __init__(self, home: Path) -> None:
-        self._path = home / "state.db"
-        self._lock = threading.Lock()
-        self._open: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-
-    def read(self, session_id: str, seen: Seen) -> Reading | None:
-        """What a session has in its context since it was `seen`; None when the record does not say."""
-        with self._lock:
-            try:
-                return _read(self._connection(), session_id, seen)
-            except (OSError, sqlite3.Error) as error:
-                unreadable(error)
-                self._close()
-                return None
-
-    def _connection(self) -> sqlite3.Connection:
-        status = self._path.stat()
-        if self._open is None or self._file != (status.st_dev, status.st_ino):
-            self._close()
-            self._open, self._file = connect(self._path), (status.st_dev, status.st_ino)
-        return self._open
-
-    def _close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-        self._open = None
+    until = time.monotonic() + within_s
+    try:
+        with closing(connect(home / "state.db", min(WAIT_S_MAX, within_s))) as record:
+            record.set_progress_handler(lambda: time.monotonic() > until, STEPS)
+            # All of one state; the host writes meanwhile.
+            record.execute("begin")
+            return _read(record, session_id, seen)
+    except (sqlite3.Error, UnicodeError) as error:
+        unreadable(error)
+        return None
 
 
 def _read(record: sqlite3.Connection, session_id: str, seen: Seen) -> Reading | None:
     prompt = _prompt(record, session_id)
     same = tuple(record.execute(_SAME, (session_id, seen.last)).fetchone())
-    afresh = seen.size == 0 or same != (seen.size, seen.first)
+    afresh = seen.size == 0 or same != (seen.size, seen.first, seen.newest)
     messages = _messages(record, session_id, 0 if afresh else seen.last)
-    if len(messages) > MESSAGES_MAX:
+    if messages is None:
         return None
     answered = max((place for place, message in enumerate(messages, 1) if message.role == "assistant"), default=0)
     since, settled = _since(record, session_id, messages) if afresh else (seen.since, True)
     last = messages[answered - 1].id if answered else 0 if afresh else seen.last
-    size, first = record.execute(_SAME, (session_id, last)).fetchone()
-    known = Seen(prompt, size if settled else 0, first or 0, last, since)
+    size, first, newest = record.execute(_SAME, (session_id, last)).fetchone()
+    known = Seen(prompt, size if settled else 0, first, newest, last, since)
     return Reading(known, afresh, tuple(messages[:answered]), tuple(messages[answered:]))
 
 
@@ -127,11 +117,17 @@ def _prompt(record: sqlite3.Connection, session_id: str) -> str:
     return str(prompt or session.get("system_prompt") or "")
 
 
-def _messages(record: sqlite3.Connection, session_id: str, after: int) -> list[LiveMessage]:
-    return [
-        LiveMessage(number, role, decoded(content), sent or "", at if isinstance(at, int | float) else 0.0, content)
-        for number, role, content, sent, at in record.execute(_LIVE, (session_id, after, MESSAGES_MAX + 1))
-    ]
+def _messages(record: sqlite3.Connection, session_id: str, after: int) -> list[LiveMessage] | None:
+    """The live messages after an id; None when there are more, or longer ones, than a context can have."""
+    found: list[LiveMessage] = []
+    chars = 0
+    for number, role, content, sent, at in record.execute(_LIVE, (session_id, after, MESSAGES_MAX + 1)):
+        text = decoded(content)
+        chars += len(text) + len(sent or "")
+        if len(found) == MESSAGES_MAX or chars > CHARS_MAX:
+            return None
+        found.append(LiveMessage(number, role, text, sent or "", at if isinstance(at, int | float) else 0.0, content))
+    return found
 
 
 def _since(

@@ -85,9 +85,9 @@ def decoded(content: Any) -> str:
     return text_of(content)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """The record, read-only, for one thread at a time. Raises sqlite3.Error when there is none, also later."""
-    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=WAIT_S_MAX, check_same_thread=False)
+def connect(path: Path, wait_s: float = WAIT_S_MAX) -> sqlite3.Connection:
+    """The record, read-only. A lock is waited for `wait_s` seconds. Raises sqlite3.Error when there is none."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=wait_s)
 
 
 def unreadable(error: Exception) -> None:
@@ -98,7 +98,7 @@ def unreadable(error: Exception) -> None:
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
     try:
         return _select(home, statement, values)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         unreadable(error)
         return []
 

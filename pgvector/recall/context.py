@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
-from ..hosts.context_record import ContextRecord, Seen
+from ..hosts import context_record
+from ..hosts.context_record import Seen
 from ..hosts.environment import scrubber
 from .shown import Shown, lines_of
 
@@ -42,15 +43,15 @@ class ContextReader:
     """
 
     def __init__(self, home: Path, shown_max: int) -> None:
-        self._record, self._shown_max = ContextRecord(home), shown_max
+        self._home, self._shown_max = home, shown_max
         self._lock = threading.Lock()
         self._known: LRUCache[str, _Known] = LRUCache(SESSIONS_MAX)
 
-    def read(self, session_id: str) -> Context:
-        """What a session has in its context now. Takes well below a millisecond when it was read before."""
+    def read(self, session_id: str, within_s: float) -> Context:
+        """What a session has in its context now. Takes a few milliseconds, and at most about `within_s` seconds."""
         with self._lock:
             known = self._known.get(session_id) or _Known(Seen(), NOTHING)
-        reading = self._record.read(session_id, known.seen)
+        reading = context_record.read(self._home, session_id, known.seen, within_s)
         if reading is None:
             return Context()
         if not self._shown_max:

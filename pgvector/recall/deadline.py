@@ -11,6 +11,8 @@ from ..settings import Settings
 READY_SHARE = 0.5
 FLUSH_SHARE = 0.2
 EMBEDDING_SHARE = 0.6
+# Share of the time left for what the host recorded of a context.
+CONTEXT_SHARE = 0.25
 # Share of the time left that a recall waits for its turn, while others use the connections.
 TURN_SHARE = 0.7
 # Share of the time left for one search. It leaves some for the next search and for reading the hits.
@@ -41,6 +43,11 @@ class Deadline:
     def turn_s(self) -> float:
         """How long to wait for a connection that others use."""
         return TURN_SHARE * self.left_s
+
+    @property
+    def context_s(self) -> float:
+        """How long the host's record may be read."""
+        return CONTEXT_SHARE * self.left_s
 
     @property
     def search_s(self) -> float:

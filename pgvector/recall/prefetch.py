@@ -106,7 +106,7 @@ class Prefetch:
         with self._lock:
             started = self._started.get((theme, session_id))
             by_client = by_client and not self._replayed.get(session_id)
-        context = self._contexts.read(session_id)
+        context = self._contexts.read(session_id, due.context_s)
         if by_client:
             context = context.prompt_only()
         since = context.since or started

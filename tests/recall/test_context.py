@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.hosts import state_db
+from hermes_memory_pgvector.hosts.context_record import CHARS_MAX
 from hermes_memory_pgvector.recall.context import Context, ContextReader
 
 SESSION = "s1"
@@ -113,7 +116,7 @@ def test_a_reader_that_follows_a_session_sees_what_a_new_one_sees(
                 record.turn(memory, answered=bool(answered))
             else:
                 getattr(record, name)(*arguments)
-            seen, anew = following.read(SESSION), ContextReader(Path(folder), 100).read(SESSION)
+            seen, anew = following.read(SESSION, 60), ContextReader(Path(folder), 100).read(SESSION, 60)
             assert (set(seen.shown.said), set(seen.shown.whole), set(seen.shown.passages)) == (
                 set(anew.shown.said), set(anew.shown.whole), set(anew.shown.passages)
             )  # fmt: skip
@@ -135,12 +138,12 @@ def test_the_turns_after_a_compression_and_those_that_it_kept_at_the_end_are_in_
         for _ in range(8):
             record.turn(None)
         reader = ContextReader(Path(folder), 100)
-        assert reader.read(SESSION).since is None, "nothing was compressed"
+        assert reader.read(SESSION, 60).since is None, "nothing was compressed"
         for _ in range(2):
             record.compress(head, tail)
             kept = {content for _, role, content, *_ in record.live if role == "user"}
             answered = {content for _, role, content, *_ in record.live[head + 1 :] if role == "assistant"}
-            since = reader.read(SESSION).since
+            since = reader.read(SESSION, 60).since
             assert since is not None
             for question, began in record.began.items():
                 number = question.split()[-1].rstrip("?")
@@ -151,20 +154,20 @@ def test_the_turns_after_a_compression_and_those_that_it_kept_at_the_end_are_in_
                     assert carried
             for _ in range(more):
                 record.turn(None)
-            assert reader.read(SESSION).since == since
+            assert reader.read(SESSION, 60).since == since
 
 
 def test_the_prompt_is_read_where_each_host_keeps_it(record: Record) -> None:
     record.turn(None)
-    shown = ContextReader(record.home, 100).read(SESSION).shown
+    shown = ContextReader(record.home, 100).read(SESSION, 60).shown
     assert "\nThe lamp is green.\n" in shown.prompt
-    assert ContextReader(record.home, 0).read(SESSION) == Context()
+    assert ContextReader(record.home, 0).read(SESSION, 60) == Context()
 
 
 def test_where_the_record_says_nothing_the_context_seems_empty(tmp_path: Path) -> None:
-    assert ContextReader(tmp_path, 100).read(SESSION) == Context()
+    assert ContextReader(tmp_path, 100).read(SESSION, 60) == Context()
     (tmp_path / "state.db").write_bytes(b"this is no database" * 100)
-    assert ContextReader(tmp_path, 100).read(SESSION) == Context()
+    assert ContextReader(tmp_path, 100).read(SESSION, 60) == Context()
 
 
 def test_a_message_that_was_changed_when_it_was_kept_leaves_the_boundary_unknown(record: Record) -> None:
@@ -173,4 +176,58 @@ def test_a_message_that_was_changed_when_it_was_kept_leaves_the_boundary_unknown
     record.compress(0, 4)
     number = record.live[1][0]
     record("update messages set content = 'What of it?' where id = ?", number)
-    assert ContextReader(record.home, 100).read(SESSION).since is None
+    assert ContextReader(record.home, 100).read(SESSION, 60).since is None
+
+
+def open_files() -> list[str]:
+    return [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the open files of a process are read from /proc")
+def test_a_reader_leaves_no_record_open(record: Record) -> None:
+    record.turn("a lamp")
+    assert list(ContextReader(record.home, 100).read(SESSION, 60).shown.whole) == ["a lamp"]
+    assert not [name for name in open_files() if "state.db" in name]
+
+
+def test_a_record_that_is_replaced_locked_or_of_an_older_host_is_read_again_when_it_can_be(record: Record) -> None:
+    reader, path = ContextReader(record.home, 100), record.home / "state.db"
+    record.turn("a lamp")
+    assert reader.read(SESSION, 60).shown.whole
+    with closing(sqlite3.connect(path, isolation_level=None)) as host:
+        host.execute("begin exclusive")
+        assert reader.read(SESSION, 0.05) == Context()
+    other = record.home / "other"
+    other.mkdir()
+    (new := Record(other, record.keeps_times, clock=1_900_000_000.0)).turn("a buoy")
+    os.replace(other / "state.db", path)
+    assert list(reader.read(SESSION, 60).shown.whole) == ["a buoy"]
+    record("alter table messages rename column api_content to old")
+    assert reader.read(SESSION, 60) == Context()
+    record("alter table messages rename column old to api_content")
+    path.rename(other / "state.db")
+    assert reader.read(SESSION, 60) == Context()
+    new.turn("a pier")
+    (other / "state.db").rename(path)
+    assert list(reader.read(SESSION, 60).shown.whole) == ["a buoy", "a pier"]
+
+
+def test_a_record_that_takes_too_long_or_holds_more_than_a_context_seems_empty(record: Record) -> None:
+    for _ in range(3):
+        record.turn("a lamp")
+    record(
+        "with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000) insert into messages"
+        " (session_id, role, content, timestamp, active) select ?, 'user', 'text', 1.0, 0 from n",
+        SESSION,
+    )
+    assert ContextReader(record.home, 100).read(SESSION, 0.0) == Context()
+    assert ContextReader(record.home, 100).read(SESSION, 60).shown.whole
+    record("update messages set content = ? where id = 1", "x" * CHARS_MAX)
+    assert ContextReader(record.home, 100).read(SESSION, 60) == Context()
+
+
+@pytest.mark.parametrize("session", ["", "\0", "\ud800", "s" * 1_000_000])
+def test_any_id_of_a_session_can_be_asked_for(record: Record, session: str) -> None:
+    record.turn("a lamp")
+    assert not ContextReader(record.home, 100).read(session, 60).shown.whole
+    assert state_db.messages(record.home, session) == []
