@@ -25,8 +25,9 @@ MESSAGES_MAX = 20_000
 _ENCODED = "\0json:"
 
 _MESSAGES = """
-    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp
+    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {kind}
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
+_HAS_KIND = "select 1 from pragma_table_info('messages') where name = 'display_kind'"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _PARENTS = """
     with recursive line (id, depth) as (
@@ -35,7 +36,7 @@ _PARENTS = """
       select s.parent_session_id, depth + 1 from sessions s join line on s.id = line.id where depth < ?)
     select id from line where id <> ''"""
 _RECENT = """
-    select s.id, s.source, max(m.timestamp) as latest
+    select s.*, max(m.timestamp) as latest
     from messages m join sessions s on s.id = m.session_id
     where m.timestamp >= ? and m.role in ('user', 'assistant')
       and coalesce(s.model_config, '') not like '%"_delegate_from"%'
@@ -45,14 +46,16 @@ _RECENT = """
 def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[str, Any]]:
     """The first messages of a session, or the `newest`, in order, at most 20,000; empty when there is no record.
 
-    Each has `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, and when it was `written`, in
-    seconds since 1970.
+    Each has `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in
+    seconds since 1970, and, on one host, its `display_kind`.
     """
     found = []
-    rows = _read(home, _NEWEST_MESSAGES if newest else _MESSAGES, (session_id, MESSAGES_MAX))
-    for role, content, calls, gone, compacted, written in reversed(rows) if newest else rows:
+    kind = "display_kind" if _read(home, _HAS_KIND, ()) else "null"
+    statement = (_NEWEST_MESSAGES if newest else _MESSAGES).format(kind=kind)
+    rows = _read(home, statement, (session_id, MESSAGES_MAX))
+    for role, content, calls, gone, compacted, written, kind in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) else 0
-        marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at}
+        marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
         found.append({"role": role, "content": decoded(content), "tool_calls": calls, **marks})
     return found
 
@@ -62,15 +65,15 @@ def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
 
 
-def recent_sessions(home: Path, since: float, limit: int) -> list[tuple[str, str]]:
-    """The sessions with messages since a time, in seconds since 1970, and their platforms; the newest `limit` of them.
+def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:
+    """The rows of the newest `limit` sessions with messages since a time, in seconds since 1970.
 
     Sessions of child agents are left out. Empty when there is no record. Raises OSError when it cannot be read.
     """
     if not (home / "state.db").exists():
         return []
     try:
-        return [(str(row[0]), str(row[1] or "")) for row in _select(home, _RECENT, (since, limit))]
+        return [dict(row) for row in _select(home, _RECENT, (since, limit))]
     except sqlite3.Error as error:
         raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
 
@@ -105,4 +108,5 @@ def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
 
 def _select(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
     with closing(connect(home / "state.db")) as record:
+        record.row_factory = sqlite3.Row
         return record.execute(statement, values).fetchall()

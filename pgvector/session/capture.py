@@ -73,7 +73,7 @@ class Capture:
         rulings = self._rulings(user, assistant, source, most=most)
         reasons = {side: str(ruling) for side, ruling in rulings.items() if ruling.action != "turns"}
         left = ("" if "user" in reasons else user, "" if "assistant" in reasons else assistant)
-        stored = _worth_storing(*left, self._settings.turn_min_chars)
+        stored = worth_storing(*left, self._settings.turn_min_chars)
         for side, before, after in zip(SIDES, left, stored, strict=True):
             if side not in reasons and not after:
                 short = f"the turn is shorter than turn_min_chars, {self._settings.turn_min_chars}"
@@ -136,15 +136,11 @@ def width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in seen)
 
 
-def kept(user: Any, assistant: Any, *, min_chars: int) -> tuple[str, str]:
-    """The sides of a turn that are worth storing, without recalled memories; the others are empty.
+def worth_storing(user: str, assistant: str, min_chars: int) -> tuple[str, str]:
+    """The sides of a turn that are worth storing; the others are empty.
 
     A message that only acknowledges is dropped, and the whole turn when the rest is narrower than `min_chars`.
     """
-    return _worth_storing(_said(user), _said(assistant), min_chars)
-
-
-def _worth_storing(user: str, assistant: str, min_chars: int) -> tuple[str, str]:
     if _made_of(_ONLY_ACKNOWLEDGES, user):
         user = ""
     # Enough is measured to decide; long texts are not walked to their end.

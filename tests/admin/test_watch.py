@@ -16,6 +16,7 @@ from loopback import Endpoint
 
 from hermes_memory_pgvector.admin.watch import metrics
 from hermes_memory_pgvector.admin.watch.finding import REASONS
+from hermes_memory_pgvector.files import Marks, mark_name
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
 
@@ -23,9 +24,10 @@ LONG = "Tell me about the history of bridge number {} over the river Aare"
 ANSWER = "Bridge number {} is old, and there is not much to tell."
 
 _TABLES = """
-    create table sessions (id text primary key, source text, parent_session_id text, model_config text);
+    create table sessions (id text primary key, source text, parent_session_id text, model_config text,
+      chat_type text, chat_id text, user_id text, origin_json text);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
-      timestamp real, active integer not null default 1, compacted integer not null default 0)"""
+      timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text)"""
 
 
 class Record:
@@ -36,9 +38,16 @@ class Record:
         with closing(sqlite3.connect(self.path)) as database:
             database.executescript(_TABLES)
 
+    def __call__(self, statement: str, *values: object) -> None:
+        with closing(sqlite3.connect(self.path)) as database, database:
+            database.execute(statement, values)
+
     def say(self, session: str, *turns: tuple[str, str], source: str = "cli", age_s: float = 3600, **more: str) -> None:
         with closing(sqlite3.connect(self.path)) as database:
-            database.execute("insert or ignore into sessions values (?, ?, '', ?)", (session, source, json.dumps(more)))
+            database.execute(
+                "insert or ignore into sessions (id, source, parent_session_id, model_config) values (?, ?, '', ?)",
+                (session, source, json.dumps(more)),
+            )
             for user, answer in turns:
                 for role, text in (("user", user), ("assistant", answer)):
                     values = (session, role, text, time.time() - age_s)
@@ -119,6 +128,59 @@ def test_what_is_deliberately_not_stored_is_not_expected(
         with monkeypatch.context() as context:
             context.setenv(f"HERMES_PGVECTOR_{setting}", value)
             assert expected(watch) == 0, setting
+
+
+def test_turns_that_rules_keep_out_are_not_expected(
+    watch: Callable[..., Outcome], record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.say("terminal", *several(1))
+    for session, chat_type, user, origin in (
+        ("owner", "dm", "1", {}),
+        ("other", "dm", "2", {"user_id_alt": "3"}),
+        ("room", "group", "1", {}),
+        ("unknown", None, None, []),
+    ):
+        record.say(session, *several(2), source="telegram")
+        record(
+            "update sessions set chat_type = ?, chat_id = '-7', user_id = ?, origin_json = ? where id = ?",
+            chat_type, user, json.dumps(origin), session,
+        )  # fmt: skip
+    monkeypatch.setenv("HERMES_PGVECTOR_OWNER_ACCOUNTS", '["telegram:1"]')
+    for keep, count in (
+        ("all", 9),
+        ("asked", 0),
+        # The record does not say who wrote in a room.
+        ("owner", 3),
+        ('[{"author": "3", "action": "none"}]', 3),
+        ('[{"room": "-7", "action": "entries"}]', 1),
+        ('[{"chat_type": "dm", "action": "none"}]', 3),
+        ('[{"pattern": "number 0", "action": "none"}]', 3),
+        ('[{"role": "assistant", "action": "none"}]', 7),
+    ):
+        monkeypatch.setenv("HERMES_PGVECTOR_KEEP", keep)
+        assert expected(watch) == count, keep
+    monkeypatch.setenv("HERMES_PGVECTOR_KEEP", "asked")
+    assert watch().code == 0
+
+
+def test_turns_that_the_host_began_are_not_expected(watch: Callable[..., Outcome], record: Record) -> None:
+    record.say("one", (f"[Background process 7 finished with exit code 0~ {LONG}", ANSWER), *several(2))
+    record("update messages set display_kind = 'hidden' where content = ?", LONG.format(1))
+    assert expected(watch) == 1
+
+
+def test_a_session_off_the_record_in_the_theme_of_a_project_is_not_expected(
+    watch: Callable[..., Outcome], record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_THEME_TEMPLATE", "{project}")
+    (folder := tmp_path / "harbour").mkdir()
+    (folder / ".hermes-memory-project").write_text("lighthouse\n")
+    record.say("one", *several(2))
+    record("alter table sessions add cwd text")
+    record("update sessions set cwd = ?", str(folder))
+    assert expected(watch) == 2
+    Marks(tmp_path / "pgvector" / "off_record", 10, "").change([mark_name("one:lighthouse")], marked=True)
+    assert expected(watch) == 0
 
 
 def test_a_home_where_nobody_talked_needs_no_attention(watch: Callable[..., Outcome], tmp_path: Path) -> None:

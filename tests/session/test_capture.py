@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.policy.decision import Source
 from hermes_memory_pgvector.session import capture
+from hermes_memory_pgvector.session.capture import Capture
+from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import cleaning
 
 ANSWER = "The password policy asks for sixteen characters and a change every ninety days."
@@ -39,7 +42,7 @@ ok what is the db password policy?|no idea where the config is|thanks to whom di
 
 @pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
 def test_an_acknowledgement_is_left_out_and_its_answer_kept(text: str) -> None:
-    assert capture.kept(text, ANSWER, min_chars=40) == ("", ANSWER)
+    assert capture.worth_storing(text, ANSWER, 40) == ("", ANSWER)
     assert capture.small_talk(text)
 
 
@@ -50,20 +53,20 @@ def test_a_greeting_recalls_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", REAL)
 def test_a_real_message_is_stored_and_recalls(text: str) -> None:
-    assert capture.kept(text, ANSWER, min_chars=40) == (text, ANSWER)
+    assert capture.worth_storing(text, ANSWER, 40) == (text, ANSWER)
     assert not capture.small_talk(text)
 
 
 def test_a_turn_too_short_is_not_stored_at_all() -> None:
-    assert capture.kept("which port?", "5432", min_chars=40) == ("", "")
-    assert capture.kept("which port?", "5432", min_chars=10) == ("which port?", "5432")
-    assert capture.kept("thanks a lot!", "You're welcome!", min_chars=20) == ("", "")
+    assert capture.worth_storing("which port?", "5432", 40) == ("", "")
+    assert capture.worth_storing("which port?", "5432", 10) == ("which port?", "5432")
+    assert capture.worth_storing("thanks a lot!", "You're welcome!", 20) == ("", "")
 
 
 def test_wide_characters_count_two() -> None:
     chinese = "数据库的密码政策是什么样子的呢请告诉我吧谢"
     assert len(chinese) < 40 <= capture.width(chinese)
-    assert capture.kept(chinese, "", min_chars=40) == (chinese, "")
+    assert capture.worth_storing(chinese, "", 40) == (chinese, "")
     assert capture.width("ｶﾅ한글") == 2 + 4
     assert capture.width("e\u0301\u200b") == 1
 
@@ -76,7 +79,7 @@ def test_every_phrase_is_spelled_as_messages_are_compared() -> None:
 
 @given(ANY_TEXT, ANY_TEXT, st.integers(0, 50))
 def test_what_is_stored_of_a_turn_is_the_stripped_text_or_nothing(user: str, assistant: str, min_chars: int) -> None:
-    stored = capture.kept(user, assistant, min_chars=min_chars)
+    stored = Capture(Settings(turn_min_chars=min_chars)).turn(user, assistant, Source()).sides
     assert stored[0] in ("", user.strip())
     assert stored[1] in ("", assistant.strip())
     capture.small_talk(user)

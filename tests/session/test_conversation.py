@@ -313,7 +313,9 @@ def test_two_processes_that_name_the_model_at_once_agree(runtime: Runtime, datab
 def test_a_turn_that_the_host_begins_leaves_a_notice_to_the_person(
     runtime: Runtime, talk: Callable[..., Conversation], by_host: str
 ) -> None:
-    runtime.context.outages.parts = {"database": lambda: Condition("Postgres does not answer", now() - timedelta(hours=1))}
+    runtime.context.outages.parts = {
+        "database": lambda: Condition("Postgres does not answer", now() - timedelta(hours=1))
+    }
     session = talk()
     assert session.notices(by_host) == []
     assert len(session.notices("thanks!")) == 1
