@@ -50,9 +50,10 @@ class LiveMessage(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was read of a session: its prompt; number, first id and newest time of its live messages up to the id `last`.
+    """What was read of a session.
 
-    Turns of the session from `since` on are in the context; all of them when it is None.
+    These are its prompt, and the number, first id and newest time of its live messages up to the id `last`. Turns of
+    the session from `since` on are in the context; all of them when it is None.
     """
 
     prompt: str = ""
@@ -79,7 +80,7 @@ def read(home: Path, session_id: str, seen: Seen, within_s: float) -> Reading | 
     """What a session has in its context since it was `seen`. Safe for any thread.
 
     None when the record does not say, holds more than a context can have, or takes longer than `within_s` seconds to
-    read. The record is closed again: an open one must not be taken into a forked child, and may be replaced by the host.
+    read. The record is closed again: a forked child must not get an open one, and the host may replace it.
     """
     until = time.monotonic() + within_s
     try:
