@@ -115,14 +115,14 @@ class Conversation:
         """Store a turn that is to be kept and that no replay has stored already. `kind` is as for `Capture.turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
         with self._home.turn_lock:
-            opened, off = turns.find(question), turns.hand_over(question)
+            author_id = author_id or turns.author(question)
+            off = turns.hand_over(question)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
             return
         if self._is_off(theme) if off is None else off:
             turns.in_doubt.append((question, str(assistant)))
             return
-        author_id = author_id or opened.author_id
         said, answered = self._judge(user, assistant, author_id, kind)
         with self._home.turn_lock:
             turn = turns.current

@@ -93,9 +93,15 @@ class Turns:
         self.any_off_record = self.any_off_record or turn.off_record
         self._pending.append(turn)
 
-    def find(self, question: str) -> Turn:
-        """The pending turn that was opened last with this question; the current turn when there is none."""
-        return next((turn for turn in reversed(self._pending) if turn.question == question), self.current)
+    def author(self, question: str) -> str:
+        """The id of who asked a question that is handed over now; empty when it may be one of several.
+
+        Hosts hand over some turns with another text than they open them: then all turns that may still come count.
+        """
+        awaited = [turn for turn in self._pending if turn.awaited]
+        asked = [turn for turn in awaited if turn.question == question] or awaited or [self.current]
+        authors = {turn.author_id for turn in asked}
+        return authors.pop() if len(authors) == 1 else ""
 
     def awaits(self, question: str) -> bool:
         """Whether a turn on the record with this question was not handed over yet, or was refused then."""

@@ -98,6 +98,18 @@ def test_in_a_room_each_turn_is_judged_by_its_author_and_a_replay_by_none(start:
     assert "somebody" not in texts(runtime)
 
 
+def test_a_turn_that_may_be_of_one_of_two_authors_is_judged_as_of_neither(start: Callable[..., Runtime]) -> None:
+    runtime = start("owner")
+    room, both = in_room(runtime), "where do we both fetch water in a dry summer?"
+    # A host opens the turn of a picture without its text, and hands it over after the next turn was opened.
+    for question, author in (("", STRANGER), ("how deep is the well?", OWNER), (both, STRANGER), (both, OWNER)):
+        room.open_turn(question, author)
+    room.take_turn("[1 image] what does the stranger show here?", ANSWER)
+    room.take_turn("how deep is the well?", ANSWER)
+    room.take_turn(both, ANSWER)
+    assert turns(runtime) == [("user", "how deep is the well?"), ("assistant", ANSWER)]
+
+
 def test_a_replay_in_private_stores_what_is_missing(start: Callable[..., Runtime]) -> None:
     runtime = start([{"author": OWNER, "action": "turns"}, {"action": "none"}])
     for author, kept in ((STRANGER, False), (OWNER, True)):
