@@ -115,7 +115,7 @@ class Conversation:
         """Store a turn that is to be kept and that no replay has stored already. `kind` is as for `Capture.turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
         with self._home.turn_lock:
-            author_id = author_id or turns.author(question)
+            speaker = author_id or turns.author(question)
             off = turns.hand_over(question)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
@@ -123,7 +123,7 @@ class Conversation:
         if self._is_off(theme) if off is None else off:
             turns.in_doubt.append((question, str(assistant)))
             return
-        said, answered = self._judge(user, assistant, author_id, kind)
+        said, answered = self._judge(user, assistant, speaker or "", kind)
         with self._home.turn_lock:
             turn = turns.current
             if turn.replayed == (session_id or self.session_id, answered):
@@ -134,7 +134,7 @@ class Conversation:
                         user=said,
                         assistant=answered,
                         parent_session_id=self._lineage.parent,
-                        metadata=self._author(theme, author_id or self.identity.user_id),
+                        metadata=self._author(theme, speaker),
                         **self._origin(theme, session_id),
                     )
                 )
@@ -289,11 +289,15 @@ class Conversation:
         """The mark of a session in a home, made of its id and, where several themes may share the id, the theme."""
         return mark_name(session_id if reserved(theme) else f"{session_id}:{theme}")
 
-    def _author(self, theme: str, author_id: str) -> Metadata:
-        """The pseudonym of the speaker in a chat room, whose theme does not say who speaks."""
-        if not author_id or not reserved(theme) or not theme.startswith(ROOM):
+    def _author(self, theme: str, speaker: str | None) -> Metadata:
+        """The pseudonym of the speaker in a chat room, whose theme does not say who speaks.
+
+        Where the host does not tell, it is that of who opened the session. None is one of several.
+        """
+        speaker = self.identity.user_id if speaker == "" else speaker
+        if not speaker or not reserved(theme) or not theme.startswith(ROOM):
             return {}
-        return {"author": self._home.author(self.identity.platform, author_id)}
+        return {"author": self._home.author(self.identity.platform, speaker)}
 
     def _origin(self, theme: str, session_id: str = "") -> dict[str, Any]:
         return {"theme": theme, "home": self._home.home_id(), "session_id": session_id or self.session_id}

@@ -93,15 +93,15 @@ class Turns:
         self.any_off_record = self.any_off_record or turn.off_record
         self._pending.append(turn)
 
-    def author(self, question: str) -> str:
-        """The id of who asked a question that is handed over now; empty when it may be one of several.
+    def author(self, question: str) -> str | None:
+        """The id of who asked a question that is handed over now, empty when no host told; None for one of several.
 
         Hosts hand over some turns with another text than they open them: then all turns that may still come count.
         """
         awaited = [turn for turn in self._pending if turn.awaited]
         asked = [turn for turn in awaited if turn.question == question] or awaited or [self.current]
         authors = {turn.author_id for turn in asked}
-        return authors.pop() if len(authors) == 1 else ""
+        return authors.pop() if len(authors) == 1 else None
 
     def awaits(self, question: str) -> bool:
         """Whether a turn on the record with this question was not handed over yet, or was refused then."""

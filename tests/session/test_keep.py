@@ -110,6 +110,17 @@ def test_a_turn_that_may_be_of_one_of_two_authors_is_judged_as_of_neither(start:
     assert turns(runtime) == [("user", "how deep is the well?"), ("assistant", ANSWER)]
 
 
+def test_a_turn_of_one_of_two_authors_has_no_pseudonym(start: Callable[..., Runtime]) -> None:
+    runtime = start("all")
+    room = in_room(runtime)
+    room.open_turn("", STRANGER)
+    room.open_turn("how deep is the well?", "4917011111")
+    room.take_turn("[1 image] what does the stranger show here?", ANSWER)
+    assert len(turns(runtime)) == 2
+    with psycopg.connect(runtime.database.dsn) as connection:
+        assert connection.execute("select distinct metadata ->> 'author' from conversations").fetchall() == [(None,)]
+
+
 def test_a_replay_in_private_stores_what_is_missing(start: Callable[..., Runtime]) -> None:
     runtime = start([{"author": OWNER, "action": "turns"}, {"action": "none"}])
     for author, kept in ((STRANGER, False), (OWNER, True)):
