@@ -102,10 +102,14 @@ class Runtime:
     def __getattr__(self, name: str) -> Any:
         if name not in Runtime.__annotations__:
             raise AttributeError(name)
-        self._import()
+        self.load()
         return self.__dict__[name]
 
-    def _import(self) -> None:
+    def load(self) -> None:
+        """Import and make what the first hooks do not need.
+
+        Call it before other imports of the driver: two threads that import its modules at once may see incomplete ones.
+        """
         with self._lock, importing():
             if self._imported:
                 return
@@ -165,7 +169,7 @@ class Runtime:
     def wake(self) -> None:
         """Have the writer look for work soon. In a new process it is imported first, in the background."""
         self._hooks.called()
-        before, self._woken = self._woken, True  # set before the writer is looked for: `_import` looks in reverse
+        before, self._woken = self._woken, True  # set before the writer is looked for: `load` looks in reverse
         if self._imported:
             self.writer.wake()
         elif not before:
@@ -173,7 +177,7 @@ class Runtime:
 
     def _begin(self) -> None:
         self._hooks.wait(IMPORT_GAP_S)
-        self._import()
+        self.load()
         with importing():
             import numpy  # noqa: F401 - for the first recall
 

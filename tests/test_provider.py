@@ -81,6 +81,27 @@ before, available = set(sys.modules), PgvectorMemoryProvider().is_available()
 print(json.dumps({"available": available, "imported": list(set(sys.modules) - before)}))
 """
 
+# Imports of the driver are slow here, so that the tool is called in the middle of them.
+TOOL = """
+import json, sys, time, types
+agent, base = types.ModuleType("agent"), types.ModuleType("agent.memory_provider")
+base.MemoryProvider = type("MemoryProvider", (), {})
+sys.modules |= {"agent": agent, "agent.memory_provider": base}
+from hermes_memory_pgvector.provider import PgvectorMemoryProvider
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        time.sleep(0.05 if name.startswith("psycopg.") else 0)
+sys.meta_path.insert(0, Slow())
+provider, until = PgvectorMemoryProvider(), time.monotonic() + 30
+provider.initialize("s1", hermes_home=sys.argv[1], platform="api_server", gateway_session_key="garden")
+while "psycopg" not in sys.modules and time.monotonic() < until:
+    time.sleep(0.001)
+print(provider.handle_tool_call("forget", {"id": 1}))
+import os
+sys.stdout.flush()
+os._exit(0)
+"""
+
 
 HEAVY = {"psycopg", "psycopg_pool", "pgvector", "numpy", "httpx", "asyncio"}
 HEAVY_OF_OURS = ("write.", "embedding.", "store.connection.database", "recall.recaller")
@@ -93,8 +114,9 @@ def heavy(names: Iterable[str]) -> set[str]:
     return {name for name, part in parts.items() if part[0] in HEAVY or ".".join(part[1:]).startswith(HEAVY_OF_OURS)}
 
 
-def run(probe: str, home: Path, dsn: str) -> dict[str, Any]:
+def run(probe: str, home: Path, dsn: str, **settings: str) -> dict[str, Any]:
     environment = {
+        **{f"HERMES_PGVECTOR_{name.upper()}": value for name, value in settings.items()},
         "HERMES_HOME": str(home), "HERMES_PGVECTOR_DSN": dsn, "HERMES_PGVECTOR_EMBED_URL": "http://127.0.0.1:1/v1",
     }  # fmt: skip
     done = subprocess.run(
@@ -132,3 +154,8 @@ def test_no_hook_after_the_start_imports_more_than_small_modules_or_makes_folder
     assert hooks["again"] == []
     # The key of persons and rooms is made when the first of them is named.
     assert hooks["made"] == ["pgvector/person_key.provisional"]
+
+
+def test_a_tool_that_is_called_while_the_driver_is_imported_waits_for_it(tmp_path: Path) -> None:
+    answer = run(TOOL, tmp_path, DSN, tools="all", recall_budget_s="0.5")
+    assert "the memory failed" not in answer["error"]

@@ -47,6 +47,7 @@ def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Call
         return _json({"error": f"there is no tool {name[:60]!r}; {known}"})
     try:
         given.check(offered[name], arguments)
+        runtime.load()
         if preview := _WRITES.get(name):
             held = approval.held_back(runtime, name, arguments, caller, partial(preview, runtime, arguments, caller))
             if held is not None:

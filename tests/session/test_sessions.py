@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import socket
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from host_record import Record
 from loopback import Endpoint
 
 from hermes_memory_pgvector.hosts import state_db
@@ -49,35 +49,6 @@ def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
 
 
 SUMMARY = ("[CONTEXT COMPACTION] There was talk of slow hosts.", "")
-
-
-class Record:
-    """The host's state.db: as much of it as tells which messages stand."""
-
-    def __init__(self, home: Path) -> None:
-        self._file = sqlite3.connect(home / "state.db", isolation_level=None)
-        self._file.execute("create table sessions (id text primary key, parent_session_id text)")
-        self._file.execute(
-            "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
-            " timestamp real, active integer default 1, compacted integer default 0)"
-        )
-
-    def say(self, session: str, turn: tuple[str, str]) -> None:
-        rows = [(session, role, text, time.time()) for role, text in zip(("user", "assistant"), turn, strict=True)]
-        self._file.executemany("insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)", rows)
-
-    def undo(self, session: str, turns: int = 1) -> None:
-        self._file.execute(
-            "update messages set active = 0 where id in (select id from messages where session_id = ? and active = 1"
-            " order by id desc limit ?)",
-            (session, 2 * turns),
-        )
-
-    def compact(self, session: str) -> None:
-        self._file.execute("update messages set active = 0, compacted = 1 where session_id = ?", (session,))
-
-    def begin(self, session: str, parent: str) -> None:
-        self._file.execute("insert into sessions values (?, ?)", (session, parent))
 
 
 @pytest.fixture
