@@ -53,6 +53,13 @@ def of_themes(connection: Connection, themes: Iterable[str]) -> dict[str, str]:
     return {row["account"]: row["person"] for row in found}
 
 
+def copy_applied(connection: Connection, ways: Iterable[tuple[str, str, list[str]]]) -> None:
+    """Add these events to the ledger of a theme where they are in that of another: (from, to, ids of events)."""
+    for source, destination, events in ways:
+        parameters = {"source": source, "destination": destination, "events": events}
+        connection.execute(QUERIES["copy_applied"], parameters)
+
+
 def changed(connection: Connection, known: str) -> tuple[str, dict[str, str]] | None:
     """The version of the links, and the person of each account; None while `known` is the version.
 
@@ -137,9 +144,13 @@ def move(connection: Connection, source: str, destination: str, *, account: str 
         "source": source, "destination": destination, "account": account, "limit": ROWS_MAX,
         "mark": json.dumps({"linked_account": mark} if mark else {}),
     }  # fmt: skip
+    if mark:
+        connection.execute(QUERIES["delete_repeated_turns"], values)
     moved = 0
     for kind in KINDS:
         ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
+        if ids and mark and kind == "turns":
+            _replace_replayed(connection, {**values, "ids": ids})
         if ids:
             for name in (f"copy_{kind}", f"copy_pieces_{kind}", f"delete_moved_{kind}"):
                 connection.execute(QUERIES[name], {**values, "ids": ids})
@@ -148,7 +159,23 @@ def move(connection: Connection, source: str, destination: str, *, account: str 
         moved += len(ids)
     for name in ("move_history", "move_edges", "move_agents"):
         moved += max(0, connection.execute(QUERIES[name], values).rowcount)
+    if mark and not moved:
+        _withdraw(connection, source, destination)
     return moved
+
+
+def _replace_replayed(connection: Connection, values: dict[str, Any]) -> None:
+    """Delete what replays have stored at the destination of the turns that are moved to it."""
+    for turn in connection.execute(QUERIES["turns_of_replays"], values).fetchall():
+        connection.execute(QUERIES["replace_replayed"], {**turn, "theme": values["destination"]})
+
+
+def _withdraw(connection: Connection, source: str, destination: str) -> None:
+    """Withdraw turns of the destination that a process of an earlier release withdrew under the source."""
+    values = {"source": source, "destination": destination}
+    for withdrawn in connection.execute(QUERIES["unmoved_withdrawals"], values).fetchall():
+        connection.execute(QUERIES["withdraw_turn"], {**withdrawn, "theme": destination})
+    connection.execute(QUERIES["copy_withdrawals"], values)
 
 
 def move_unmoved(connection: Connection, limit: int) -> int:

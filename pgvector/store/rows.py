@@ -30,9 +30,8 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
     """
     fresh = 0
     if persons := person_links.shared(connection, {prepared.event.theme for prepared in batch}):
-        for account, person in persons.items():
-            events = [prepared.event.id for prepared in batch if prepared.event.theme == account]
-            connection.execute(QUERIES["adopt_events"], {"account": account, "person": person, "events": events})
+        told = {account: [p.event.id for p in batch if p.event.theme == account] for account in persons}
+        person_links.copy_applied(connection, [(account, persons[account], told[account]) for account in persons])
         batch = [_of_person(prepared, persons.get(prepared.event.theme)) for prepared in batch]
     out_of_order.lock(connection, (prepared.event for prepared in batch))
     for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
@@ -42,6 +41,8 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
             fresh += _add_turns(connection, theme, list(once.values()))
         else:
             fresh += sum(_apply_one(connection, prepared) for prepared in group)
+    if persons:
+        person_links.copy_applied(connection, [(persons[account], account, told[account]) for account in persons])
     return fresh
 
 

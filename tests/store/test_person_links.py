@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import person_links, rows
+from hermes_memory_pgvector.store import out_of_order, person_links, rows
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
@@ -222,6 +222,65 @@ def test_the_upkeep_moves_rows_of_a_process_that_knows_no_links(memory: Memory) 
     assert upkeep.step()
     assert memory.contents(PERSON) == ["from 2.0.0"]
     assert memory.contents(LAPTOP) == ["of somebody else"]
+
+
+def as_2_0_0(memory: Memory, account: str, event: TurnTaken | SessionEnded | Withdrawn) -> None:
+    """Apply an event as a process of release 2.0.0 does, which knows no links."""
+    with memory.database.transaction(10, 20) as connection:
+        out_of_order.lock(connection, [event])
+        if isinstance(event, TurnTaken):
+            rows._add_turns(connection, account, [(event, prepare(event).passages)])
+        else:
+            rows._apply_one(connection, prepare(event))
+
+
+def upkeep_moves(memory: Memory) -> None:
+    with memory.database.transaction(10, 20) as connection:
+        person_links.move_unmoved(connection, 10)
+
+
+def test_an_event_that_was_stored_under_the_person_is_not_stored_again_by_2_0_0(memory: Memory) -> None:
+    memory.link(PHONE)
+    said = turn("killed before the acknowledgement")
+    memory.apply(said)
+    as_2_0_0(memory, PHONE, said)
+    assert memory.left(PHONE) == {}
+    assert len(memory.contents(PERSON)) == 2
+
+
+def test_a_replay_by_2_0_0_of_turns_that_are_the_persons_adds_only_those_that_are_missing(memory: Memory) -> None:
+    memory.apply(turn("one"), turn("one"))
+    memory.link(PHONE)
+    memory.apply(turn("two"))
+    replay = SessionEnded(
+        theme=PHONE, home="h", session_id="s", turns=(*[("one?", "one!")] * 3, ("rewritten two?", "two!"), ("new?", "new!"))
+    )
+    as_2_0_0(memory, PHONE, replay)
+    upkeep_moves(memory)
+    assert sorted(memory.contents(PERSON)) == sorted(
+        [*["one?", "one!"] * 3, "two?", "two!", "new?", "new!"]
+    )
+    assert memory.left(PHONE) == {}
+
+
+def test_a_turn_that_2_0_0_stores_after_its_replay_was_moved_is_there_once(memory: Memory) -> None:
+    memory.link(PHONE)
+    said = turn("late")
+    as_2_0_0(memory, PHONE, SessionEnded(theme=PHONE, home="h", session_id="s", turns=(("late?", "late!"),)))
+    upkeep_moves(memory)
+    as_2_0_0(memory, PHONE, said)
+    upkeep_moves(memory)
+    assert memory.contents(PERSON) == ["late?", "late!"]
+
+
+def test_a_turn_of_the_person_that_2_0_0_withdraws_is_withdrawn_by_the_next_move(memory: Memory) -> None:
+    memory.apply(turn("kept"), turn("taken back"))
+    memory.link(PHONE)
+    as_2_0_0(
+        memory, PHONE, Withdrawn(theme=PHONE, home="h", session_id="s", turns=(("taken back?", "taken back!"),), standing=(0,))
+    )
+    upkeep_moves(memory)
+    assert memory.contents(PERSON) == ["kept?", "kept!"]
 
 
 def test_many_rows_are_moved_in_batches(memory: Memory) -> None:

@@ -1,6 +1,12 @@
--- Accounts with rows of their own, which a process of an earlier release has stored.
+-- Accounts with rows or withdrawals of their own, which a process of an earlier release has stored.
 select l.agent_identity as account, l.person
 from memory_person_links l
 where exists (select from memory_entries e where e.agent_identity = l.agent_identity)
   or exists (select from conversations c where c.agent_identity = l.agent_identity)
+  or exists (
+    select from memory_withdrawals w
+    where w.agent_identity = l.agent_identity and not exists (
+      select from memory_withdrawals p
+      where p.agent_identity = l.person and p.session_id = w.session_id and p.role = w.role
+        and p.content_key = w.content_key and p.at >= w.at))
 limit %(limit)s
