@@ -17,6 +17,7 @@ from ..mirror.home import Home
 from ..model import Counters
 from ..outbox.dead_letters import DeadLetter, DeadLetters
 from ..outbox.inspection import Process, processes
+from ..outbox.orphans import OrphanSpool
 from ..outbox.spool import Spool
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
@@ -77,9 +78,9 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
         raise SettingsError(reason)
     with letters.locked(), console.busy("storing"):
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
-        folder, filed, refused = _file(here, letters, settings, chosen, theme)
-        problem = _store(settings, home, args.wait)[0] if filed else ""
-        if not problem and any(one.folder == folder and one.waiting.events for one in processes(here.spool)):
+        handed, filed, refused = _file(here, letters, settings, chosen, theme)
+        problem = _store(settings, home, args.wait, handed)[0] if filed else ""
+        if not problem and any(handed and one.folder == handed[0] and one.waiting.events for one in processes(here.spool)):
             problem = "a running process has taken them over, and may not have stored them yet"
         refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]
@@ -96,8 +97,11 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def _file(
     here: Home, letters: DeadLetters, settings: Settings, chosen: list[str], theme: str
-) -> tuple[Path | None, list[str], dict[str, str]]:
-    """Put events into an orphaned spool. Returns its folder, their ids, and the reasons why others are not in it."""
+) -> tuple[tuple[Path, int] | None, list[str], dict[str, str]]:
+    """Put events into a spool that stays locked: a process of an earlier release may not be able to read them.
+
+    Returns its folder with the descriptor of its lock, their ids, and the reasons why others are not in it.
+    """
     filed: list[str] = []
     refused: dict[str, str] = {}
     # On disk only: an event that was on disk must not move to memory.
@@ -115,16 +119,23 @@ def _file(
                 # After the event is durable in the spool, and before it may become a dead letter again.
                 letters.forget(item.id)
                 filed.append(event.id)
-        return spool.folder, filed, refused
+        return spool.hand_over(), filed, refused
     finally:
         spool.close()
 
 
-def _store(settings: Settings, home: Path, wait_s: float) -> tuple[str, Counters]:
-    """Store the events in orphaned spools, for about `wait_s` seconds. Returns why not all, or "", and the counters."""
+def _store(
+    settings: Settings, home: Path, wait_s: float, handed: tuple[Path, int] | None = None
+) -> tuple[str, Counters]:
+    """Store the events in orphaned spools, for about `wait_s` seconds. Returns why not all, or "", and the counters.
+
+    `handed` is a spool that this process has locked.
+    """
     deadline = time.monotonic() + wait_s
     done = False
     with running(settings, home) as runtime:
+        if handed:
+            runtime.writer.take_over(OrphanSpool(*handed))
         while not done and (left_s := deadline - time.monotonic()) > 0:
             # After a failure the writer waits longer and longer, but a new flush has it try again.
             done = runtime.writer.flush(min(RETRY_S, left_s), orphans=True)

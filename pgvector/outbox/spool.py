@@ -164,6 +164,11 @@ class Spool:
         with self._lock:
             self._taken = max(0, self._taken - count)
 
+    def hand_over(self) -> tuple[Path, int] | None:
+        """The folder and another descriptor of its lock, which stays locked after `close`; None without a folder."""
+        with self._lock:
+            return (self.folder, os.dup(self._lock_fd)) if self.folder else None
+
     def close(self) -> None:
         """Release the files. An empty folder is removed; any other is left to the next process."""
         with self._lock:

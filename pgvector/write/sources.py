@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterator
 from itertools import takewhile
 
@@ -19,13 +20,14 @@ log = logging.getLogger("hermes.pgvector")
 class Sources:
     """Gives out records from the spool of this process and from one orphan after the other, by turns.
 
-    For the writer thread alone, but `orphans_pending` and `orphans_done` are safe for any thread.
+    For the writer thread alone, but `take_over`, `orphans_pending` and `orphans_done` are safe for any thread.
     """
 
     def __init__(self, spool: Spool, settings: Settings) -> None:
         self._spool, self._settings = spool, settings
         self._orphan: OrphanSpool | None = None
         self._found: Iterator[OrphanSpool] | None = None
+        self._given: deque[OrphanSpool] = deque()
         self._look_at = 0.0
         self._own_next = False
 
@@ -38,7 +40,11 @@ class Sources:
     @property
     def orphans_done(self) -> bool:
         """Whether orphans have been looked for, and all that were found are settled."""
-        return self._look_at > 0.0 and self._found is None
+        return self._look_at > 0.0 and self._found is None and not self._given and self._orphan is None
+
+    def take_over(self, orphan: OrphanSpool) -> None:
+        """Store what is in an orphan that this process has locked, before those that it finds."""
+        self._given.append(orphan)
 
     def next_orphan(self) -> None:
         """Close the orphan when it is settled, and lock the next one; look for orphans every `adopt_interval_s`."""
@@ -47,6 +53,11 @@ class Sources:
                 return
             self._orphan.close()
             self._orphan = None
+        if self._given:
+            # In this order, because it must not look as if all were done.
+            self._orphan = self._given[0]
+            self._given.popleft()
+            return
         if self._found is None and time.monotonic() >= self._look_at:
             self._found = orphans(self._spool.parent)
             self._look_at = time.monotonic() + self._settings.adopt_interval_s
@@ -77,8 +88,9 @@ class Sources:
 
     def give_back(self) -> None:
         """Leave every record that is not acknowledged to the next run, in this process or another."""
-        if self._orphan:
-            self._orphan.close()
+        while self._orphan or self._given:
+            (self._orphan or self._given.popleft()).close()
+            self._orphan = None
         self._orphan, self._found, self._look_at = None, None, 0.0
         self._spool.rewind()
 

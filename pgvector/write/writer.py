@@ -18,6 +18,7 @@ from ..errors import PgvectorError, SchemaNotApplied, explained
 from ..model import Condition, Counters, Event
 from ..outbox.codec import encode
 from ..outbox.heartbeat import Embedding, Health
+from ..outbox.orphans import OrphanSpool
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from ..store import upkeep
 from ..store.connection.database import Connection
@@ -108,6 +109,11 @@ class AsyncWriter:
                 self._status.start()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
                 self._thread.start()
+
+    def take_over(self, orphan: OrphanSpool) -> None:
+        """Have the thread store what is in an orphan that this process has locked."""
+        self._batches.sources.take_over(orphan)
+        self.wake()
 
     def flush(self, timeout_s: float, *, orphans: bool = False) -> bool:
         """Wait until all events accepted by now are settled; False when `timeout_s` seconds were not enough.

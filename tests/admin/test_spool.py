@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, Event, Remove
 from hermes_memory_pgvector.outbox.codec import encode
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
+from hermes_memory_pgvector.outbox.orphans import orphans
 from hermes_memory_pgvector.outbox.spool import Spool
 
 DEAD_DSN = "postgresql://somebody@127.0.0.1:9/nowhere"
@@ -171,6 +173,29 @@ def test_a_retry_stores_nothing_twice(home: Home, run: Run, database: str) -> No
         name = put_aside(home, event)
         assert run("retry", name).code == 0
     assert stored(database) == texts("one")
+
+
+def test_no_other_process_takes_over_what_is_retried(home: Home, run: Run, database: str) -> None:
+    """One of an earlier release may not be able to read it, and would make a dead letter of it again."""
+    name = put_aside(home, Add(theme="ops", target="memory", content="tea", tags=("t",)))
+    done, taken = threading.Event(), list[Path | None]()
+
+    def look() -> None:
+        while not done.is_set():
+            for orphan in orphans(home.spool):
+                taken.append(orphan.folder)
+                orphan.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        outcome = run("retry", name)
+    finally:
+        done.set()
+        thread.join()
+    assert (outcome.code, outcome.document["settled"], taken) == (0, [name], [])
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select content, tags from memory_entries").fetchall() == [("tea", ["t"])]
 
 
 def test_an_event_that_fails_again_is_a_dead_letter_again_and_the_others_are_stored(
