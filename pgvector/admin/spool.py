@@ -80,7 +80,9 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
         chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
         handed, filed, refused = _file(here, letters, settings, chosen, theme)
         problem = _store(settings, home, args.wait, handed)[0] if filed else ""
-        if not problem and any(handed and one.folder == handed[0] and one.waiting.events for one in processes(here.spool)):
+        if not problem and any(
+            handed and one.folder == handed[0] and one.waiting.events for one in processes(here.spool)
+        ):
             problem = "a running process has taken them over, and may not have stored them yet"
         refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from host_record import Record
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from host_record import Record
 from loopback import Endpoint
 
 from hermes_memory_pgvector.hosts import state_db

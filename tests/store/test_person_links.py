@@ -253,13 +253,14 @@ def test_a_replay_by_2_0_0_of_turns_that_are_the_persons_adds_only_those_that_ar
     memory.link(PHONE)
     memory.apply(turn("two"))
     replay = SessionEnded(
-        theme=PHONE, home="h", session_id="s", turns=(*[("one?", "one!")] * 3, ("rewritten two?", "two!"), ("new?", "new!"))
+        theme=PHONE,
+        home="h",
+        session_id="s",
+        turns=(*[("one?", "one!")] * 3, ("rewritten two?", "two!"), ("new?", "new!")),
     )
     as_2_0_0(memory, PHONE, replay)
     upkeep_moves(memory)
-    assert sorted(memory.contents(PERSON)) == sorted(
-        [*["one?", "one!"] * 3, "two?", "two!", "new?", "new!"]
-    )
+    assert sorted(memory.contents(PERSON)) == sorted([*["one?", "one!"] * 3, "two?", "two!", "new?", "new!"])
     assert memory.left(PHONE) == {}
 
 
@@ -277,7 +278,9 @@ def test_a_turn_of_the_person_that_2_0_0_withdraws_is_withdrawn_by_the_next_move
     memory.apply(turn("kept"), turn("taken back"))
     memory.link(PHONE)
     as_2_0_0(
-        memory, PHONE, Withdrawn(theme=PHONE, home="h", session_id="s", turns=(("taken back?", "taken back!"),), standing=(0,))
+        memory,
+        PHONE,
+        Withdrawn(theme=PHONE, home="h", session_id="s", turns=(("taken back?", "taken back!"),), standing=(0,)),
     )
     upkeep_moves(memory)
     assert memory.contents(PERSON) == ["kept?", "kept!"]

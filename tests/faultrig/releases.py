@@ -1,0 +1,97 @@
+"""An earlier release out of the history of the repository, and agent processes of it and of this one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "hermes_memory_pgvector"
+# The commit whose version is 2.0.0, see CHANGELOG.md.
+RELEASE_2_0_0 = "bd60a4b"
+
+
+def release_2_0_0(folder: Path) -> Path:
+    """Unpack release 2.0.0 into a folder for PYTHONPATH. Skips the test in a clone without its commit."""
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", RELEASE_2_0_0, "pgvector", "migrations"], capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.skip(
+            f"the clone does not have commit {RELEASE_2_0_0} of release 2.0.0: {archive.stderr.decode().strip()}"
+        )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder, filter="data")
+    (folder / "pgvector").rename(folder / PACKAGE)
+    (folder / "migrations").rename(folder / PACKAGE / "migrations")
+    return folder
+
+
+def environment(path: Path | None, values: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process with these settings, of the release in `path` or of this one."""
+    own = {"PYTHONPATH": str(path)} if path else {}
+    return {**os.environ, **own, **{f"HERMES_PGVECTOR_{name.upper()}": value for name, value in values.items()}}
+
+
+def command_line(
+    path: Path | None, home: Path, values: Mapping[str, str], *arguments: str, typed: str = ""
+) -> tuple[int, str]:
+    """Run `hermes-pgvector` of a release; returns its exit code and output."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", PACKAGE, "--home", str(home), *arguments],
+        env=environment(path, values), input=typed, capture_output=True, text=True, timeout=120, cwd="/",
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+class HookAgent:
+    """One agent process of a home, with several sessions. Threads may call it; it runs one hook at a time."""
+
+    def __init__(self, path: Path | None, home: Path, values: Mapping[str, str]) -> None:
+        self._home, self._lock = home, threading.Lock()
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("hook_agent.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+            env={**environment(path, values), "HERMES_HOME": str(home)},
+        )  # fmt: skip
+
+    def send(self, session: str, hook: str, *arguments: Any, **named: Any) -> None:
+        """Call a hook and do not wait for its answer. The agent can be killed afterwards, and nothing else."""
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps([session, hook, arguments, named]) + "\n")
+        self.process.stdin.flush()
+
+    def call(self, session: str, hook: str, *arguments: Any, **named: Any) -> Any:
+        assert self.process.stdout
+        with self._lock:
+            self.send(session, hook, *arguments, **named)
+            return json.loads(self.process.stdout.readline())
+
+    def begin(self, session: str, **identity: str) -> None:
+        self.call(session, "initialize", session, hermes_home=str(self._home), agent_context="primary", **identity)
+
+    def tool(self, session: str, name: str, **arguments: Any) -> Any:
+        return json.loads(self.call(session, "handle_tool_call", name, arguments))
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream:
+                stream.close()
+
+    def end(self) -> None:
+        """End it as a host does; what is pending stays in its spool when that takes too long."""
+        self.process.communicate(timeout=30)
