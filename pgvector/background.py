@@ -120,6 +120,16 @@ class HookGap:
             if self._awaited.wait(left_s):
                 return
 
+    def give_way(self, gap_s: float, most_s: float, hurried: Callable[[], bool]) -> None:
+        """Wait while hooks come less than `gap_s` seconds apart, for at most `most_s` seconds, or until `hurried`.
+
+        A batch computes for tens of milliseconds. A hook that needs the interpreter meanwhile waits 5 ms for it after
+        each of its system calls.
+        """
+        until = time.monotonic() + most_s
+        while not hurried() and (now := time.monotonic()) < until and now < self.called_at + gap_s:
+            time.sleep(gap_s)
+
 
 class BackgroundExecutor:
     """Runs calls on up to `threads_max` threads, which start when needed and end when idle. Safe for any thread."""

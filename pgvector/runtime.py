@@ -96,8 +96,8 @@ class Runtime:
         self._reconciling: dict[str, Future[None]] = {}
         self._starting: list[Future[None]] = []
         floor, away = lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
-        reads = partial(read_unasked, settings=self.settings)
-        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, self.home.path, reads)
+        reads, home = partial(read_unasked, settings=self.settings), self.home.path
+        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, home, reads)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Runtime.__annotations__:
@@ -106,10 +106,7 @@ class Runtime:
         return self.__dict__[name]
 
     def load(self) -> None:
-        """Import and make what the first hooks do not need.
-
-        Call it before other imports of the driver: two threads that import its modules at once may see incomplete ones.
-        """
+        """Import what the first hooks do not need. Two threads that import the driver at once may see parts of it."""
         with self._lock, importing():
             if self._imported:
                 return
@@ -128,9 +125,8 @@ class Runtime:
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = Recaller(database, fit.usable, settings)
             look, refile = self.persons.refresh, partial(key.refile, letters, self.accept)
-            ready = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
-            self._readiness = ready
-            self.writer = writer = AsyncWriter(self._batches, ready.embedder, self._hooks, look)
+            self._readiness = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
+            self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:
                 self.writer.wake()

@@ -33,7 +33,7 @@ from .segments import (
     segment_path,
     segments,
     sync_segments,
-)
+)  # fmt: skip
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -314,10 +314,7 @@ def open_outbox(folder: Path, settings: Settings) -> Spool:
     except OSError:
         writable = False
     if not writable:
-        log.warning(
-            "the spool folder %s cannot be written: events are kept in memory until they are stored; set spool_dir",
-            folder,
-        )
+        log.warning("%s cannot be written: events are kept in memory until they are stored; set spool_dir", folder)
     kind = Spool if writable else MemoryQueue
     bytes_max, window_max = settings.spool_max_mb << 20, settings.write_queue_maxsize
     return kind(folder, bytes_max=bytes_max, window_max=window_max, fsync=settings.spool_fsync)

@@ -212,7 +212,7 @@ class AsyncWriter:
             if not busy and self._woken.wait(idle_s) and self._spool.pending:
                 # The first event waits for others, also when a batch is full before.
                 self._status.wait_until(self._hurried, self._settings.batch_linger_s)
-            self._yield_to_hooks()
+            self._hooks.give_way(HOOK_GAP_S, YIELD_S_MAX, self._hurried)
 
     def _goes_on(self) -> bool:
         if not self._stopping:
@@ -289,16 +289,6 @@ class AsyncWriter:
     def _hurried(self) -> bool:
         """Whether somebody waits for the events to be written."""
         return self._stopping or self._spool.appended - self._spool.pending < self._flush_goal
-
-    def _yield_to_hooks(self) -> None:
-        """Wait while hooks bring one event after the other, for at most `YIELD_S_MAX` seconds.
-
-        A batch computes for tens of milliseconds. A hook that needs the interpreter meanwhile waits 5 ms for it after
-        each of its system calls.
-        """
-        until = time.monotonic() + YIELD_S_MAX
-        while not self._hurried() and (now := time.monotonic()) < until and now < self._hooks.called_at + HOOK_GAP_S:
-            time.sleep(HOOK_GAP_S)
 
     def _pause(self, pause_s: float, flushes: int) -> None:
         """Wait before a retry; a flush that began after `flushes` were counted ends it."""
