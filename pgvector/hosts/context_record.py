@@ -2,7 +2,8 @@
 
 The record is `state.db`, as for `state_db`. A host sends a message again as the model got it at first, with the
 memories before the turn; the record keeps both texts. A compression in place marks all messages as compacted and adds
-those that it keeps as copies: the first ones, a summary, and the last ones. One host gives the copies a new time.
+those that it keeps as copies: the first ones, a summary, and the last ones. One host gives the copies a new time. The
+time of a message from a messenger is that of the sender's clock, that of an answer is the host's.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _SAME = """
 _LIVE = """
     select id, role, content, api_content, timestamp from messages
     where session_id = ? and active = 1 and id > ? and role in ('user', 'assistant') order by id limit ?"""
-_FIRST = "select min(id) from messages where session_id = ? and active = 0 and role = ? and content = ?"
-_TURN_BEGAN = """
-    select timestamp from messages where session_id = ? and id <= ? and role = 'user' order by id desc limit 1"""
+_FIRST = """
+    select id, timestamp from messages
+    where session_id = ? and active = 0 and id > ? and role = ? and content = ? order by id limit 1"""
 
 
 class LiveMessage(NamedTuple):
@@ -134,7 +135,8 @@ def _messages(record: sqlite3.Connection, session_id: str, after: int) -> list[L
 def _since(
     record: sqlite3.Connection, session_id: str, messages: Sequence[LiveMessage]
 ) -> tuple[datetime | None, bool]:
-    """When the first turn began that is in the context after a summary; None without a summary, or in doubt.
+    """When the model first answered in the turns that are in the context after a summary; None without a summary, or in
+    doubt. Earlier turns were stored before, these are stored afterwards.
 
     The other value is whether the next messages cannot tell more.
     """
@@ -143,21 +145,32 @@ def _since(
     if summary < 0 or not carried:
         return None, summary < 0
     settled = any(message.role == "assistant" for message in carried)
-    first, *others = [_first(record, session_id, message) for message in carried]
-    if first is None:
-        # All of them are new, or one was changed when it was kept.
-        return None if any(others) else _moment(messages[summary].at), settled
-    began = record.execute(_TURN_BEGAN, (session_id, first)).fetchone()
-    return _moment(began[0]) if began else None, settled
+    times = _original_times(record, session_id, carried)
+    if times[0] is None and any(time is not None for time in times):
+        # It was changed when it was kept.
+        return None, settled
+    # A message that is not a copy was written after the compression.
+    answers = [
+        message.at if time is None else time
+        for message, time in zip(carried, times, strict=True)
+        if message.role == "assistant" and times[0] is not None
+    ]
+    return _moment(answers[0] if answers else messages[summary].at), settled
 
 
-def _first(record: sqlite3.Connection, session_id: str, message: LiveMessage) -> int | None:
-    """The id of the first message before the compression with the text of this one; None for a new text.
+def _original_times(record: sqlite3.Connection, session_id: str, carried: Sequence[LiveMessage]) -> list[float | None]:
+    """When messages with these texts were written before the compression, in this order; None for a new text.
 
-    If it was said more than once, the copied message may be a later one. Then too many turns are left out, not too few.
+    If a text was said more than once, the copied message may be a later one. Then too many turns are left out, not too
+    few.
     """
-    (found,) = record.execute(_FIRST, (session_id, message.role, message.stored)).fetchone()
-    return None if found is None else int(found)
+    times: list[float | None] = []
+    after = 0
+    for message in carried:
+        found = record.execute(_FIRST, (session_id, after, message.role, message.stored)).fetchone()
+        after = found[0] if found else after
+        times.append(found[1] if found else None)
+    return times
 
 
 def _moment(at: Any) -> datetime | None:

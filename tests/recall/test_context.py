@@ -25,13 +25,17 @@ PROMPT = "You are an agent.\n\nMEMORY\nThe lamp is green.\n§\nThe harbour is de
 
 @dataclass
 class Record:
-    """A host's `state.db`. With `keeps_times`, copies of messages keep the times of these, as on one host."""
+    """A host's `state.db`. With `keeps_times`, copies of messages keep the times of these, as on one host.
+
+    The time of a question is that of the sender's clock, which is `sender_ahead_s` ahead of the host's.
+    """
 
     home: Path
     keeps_times: bool
+    sender_ahead_s: float = 0.0
     clock: float = 1_800_000_000.0
     live: list[tuple[int, str, str, str | None, float]] = field(default_factory=list)
-    began: dict[str, float] = field(default_factory=dict)
+    stored: dict[str, float] = field(default_factory=dict)
     turns: int = 0
 
     def __post_init__(self) -> None:
@@ -56,10 +60,10 @@ class Record:
         self.turns += 1
         question = f"What of ship number {self.turns}?"
         sent = f"{question}\n\n<memory-context>\n- [2026-01-01, memory] {memory}\n</memory-context>" if memory else None
-        self._add("user", question, sent)
-        self.began[question] = self.clock
+        self._add("user", question, sent, self.clock + 1 + self.sender_ahead_s)
         if answered:
             self._add("assistant", f"Ship number {self.turns} is at sea.", None)
+            self.stored[question] = self.clock
 
     def undo(self) -> None:
         while self.live:
@@ -129,12 +133,12 @@ def test_a_reader_that_follows_a_session_sees_what_a_new_one_sees(
             }
 
 
-@given(st.integers(0, 3), st.integers(1, 8), st.integers(0, 3), st.booleans())
+@given(st.integers(0, 3), st.integers(1, 8), st.integers(0, 3), st.booleans(), st.sampled_from([0.0, -3600.0, 3600.0]))
 def test_the_turns_after_a_compression_and_those_that_it_kept_at_the_end_are_in_the_context(
-    head: int, tail: int, more: int, keeps_times: bool
+    head: int, tail: int, more: int, keeps_times: bool, sender_ahead_s: float
 ) -> None:
     with TemporaryDirectory() as folder:
-        record = Record(Path(folder), keeps_times)
+        record = Record(Path(folder), keeps_times, sender_ahead_s)
         for _ in range(8):
             record.turn(None)
         reader = ContextReader(Path(folder), 100)
@@ -145,10 +149,10 @@ def test_the_turns_after_a_compression_and_those_that_it_kept_at_the_end_are_in_
             answered = {content for _, role, content, *_ in record.live[head + 1 :] if role == "assistant"}
             since = reader.read(SESSION, 60).since
             assert since is not None
-            for question, began in record.began.items():
+            for question, stored in record.stored.items():
                 number = question.split()[-1].rstrip("?")
                 carried = question in kept or f"Ship number {number} is at sea." in answered
-                if began < since.timestamp():
+                if stored < since.timestamp():
                     assert not carried or question in {content for _, _, content, *_ in record.live[:head]}
                 else:
                     assert carried
