@@ -20,6 +20,8 @@ from .selection import comparable
 _FENCE = re.compile(r"<memory-context>(.*?)</memory-context>", re.DOTALL)
 _BULLET = re.compile(r"^- \[[^\]\n]*\] (.+)$", re.MULTILINE)
 _QUOTE = re.compile(r"^> ?", re.MULTILINE)
+# How a summary repeats the last question of those that it replaces.
+_ASKED = re.compile(r"^User asked \(deterministic, from compacted turns\): (['\"])(.*)\1$", re.MULTILINE)
 CUT = "…"
 
 
@@ -50,8 +52,8 @@ class Shown:
         said, whole, passages, summary = dict(self.said), dict(self.whole), dict(self.passages), self.summary
         for message in messages:
             if SUMMARY.match(message.text):
-                # One host quotes the messages of the user in its summary.
-                summary = lines_of(_QUOTE.sub("", message.text))
+                # Hosts quote messages of the user in a summary, one host all of them.
+                summary = lines_of(_ASKED.sub(r"\2", _QUOTE.sub("", message.text)))
                 continue
             said[hash(comparable(message.text))] = None
             for text in memories_in(message.sent):

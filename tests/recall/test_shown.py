@@ -77,6 +77,10 @@ def test_messages_and_lines_of_prompt_and_summary_are_held() -> None:
     summary = message(f"[CONTEXT COMPACTION — REFERENCE ONLY] Ships.\n\n> {HIT.content}\n\nThat is all.")
     assert holds(Shown().with_messages([summary], 100), HIT)
     assert not holds(Shown().with_messages([summary], 100), replace(HIT, content="The lamp of the harbour"))
+    asked = message(
+        f"[CONTEXT SUMMARY]\nUser asked (deterministic, from compacted turns): {HIT.content!r}\nThat is all."
+    )
+    assert holds(Shown().with_messages([asked], 100), HIT)
 
 
 def test_the_newest_texts_are_kept() -> None:
