@@ -100,8 +100,9 @@ class Prefetch:
         `by_client` is whether the messages of the session may come from a client instead of the host's record.
         """
         from . import render
+        from .selection import comparable
 
-        settings = self._settings
+        settings, asked = self._settings, comparable(query)
         due = Deadline.before_turn(settings, database_away=self._database_away())
         with self._lock:
             started = self._started.get((theme, session_id))
@@ -121,7 +122,8 @@ class Prefetch:
         for recall in self._recall(kinds, request):
             degraded.update(dict.fromkeys(recall.degraded))
             hits += recall.hits
-            best += recall.hits[: 2 * limit]
+            # The same question, asked before, is more similar than any answer.
+            best += [hit for hit in recall.hits[: 2 * limit] if comparable(hit.content) != asked]
         room = max(render.HIT_CHARS_MIN, settings.prefetch_chars_max // max(1, limit) - LABEL_CHARS)
         fresh = (
             hit
