@@ -161,8 +161,11 @@ def messenger() -> Iterator[Messenger]:
 
 @pytest.fixture
 def day(make_hermes: Callable[..., Hermes], model: ModelEndpoint, messenger: Messenger) -> Iterator[Day]:
+    # To a bag of words, an earlier question is so much nearer than the fact that it would hide it. Without a floor, every
+    # turn has memories that must not be repeated.
+    settings = {"outage_after_s": AFTER_S, "retry_max_s": 1.0, "min_similarity": -1.0}
     # Hosts begin a new session at four in the morning.
-    hermes = make_hermes({"session_reset": {"mode": "none"}}, outage_after_s=AFTER_S, retry_max_s=1.0)
+    hermes = make_hermes({"session_reset": {"mode": "none"}}, **settings)
     running = Day(hermes, model, messenger)
     yield running
     running.close()
