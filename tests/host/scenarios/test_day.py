@@ -161,8 +161,8 @@ def messenger() -> Iterator[Messenger]:
 
 @pytest.fixture
 def day(make_hermes: Callable[..., Hermes], model: ModelEndpoint, messenger: Messenger) -> Iterator[Day]:
-    # To a bag of words, an earlier question is so much nearer than the fact that it would hide it. Without a floor, every
-    # turn has memories that must not be repeated.
+    # To a bag of words, an earlier question is so much nearer than the fact that it would hide it. Without a floor,
+    # every turn has memories that must not be repeated.
     settings = {"outage_after_s": AFTER_S, "retry_max_s": 1.0, "min_similarity": -1.0}
     # Hosts begin a new session at four in the morning.
     hermes = make_hermes({"session_reset": {"mode": "none"}}, **settings)
@@ -234,13 +234,16 @@ def test_a_day_in_one_session_recalls_what_was_compressed_repeats_nothing_and_te
         # Questions are stored, too, and are more alike than the fact is: each fact is asked for again in one part.
         choice.shuffle(facts)
         earlier, facts = facts[:ASKED], facts[ASKED:]
-        wanted = [*told, *earlier]
+        wanted, compressed = [*told, *earlier], 0
         for fact in 2 * wanted:
             asked = day.write(fact.question())
             # One block may have several of them, and stands in the context of the next question.
             where = holding(asked, fact)
             assert len(where) == 1, (fact.told, where, asked.user)
-            assert "<memory-context>" in where[0].partition(fact.place)[0], where
+            # A compression may keep some of what it could take away.
+            compressed += where != [fact.told]
+            assert where == [fact.told] or "<memory-context>" in where[0].partition(fact.place)[0], where
+        assert compressed >= len(wanted), "half of them were to be compressed"
         day.chat(end - len(day.said))
         facts += told
         print(f"part {part + 1} of {PARTS}: {len(day.said)} turns in {time.monotonic() - began_s:.0f} s")
