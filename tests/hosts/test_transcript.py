@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, text_of
-from hermes_memory_pgvector.session.capture import kept
+from hermes_memory_pgvector.policy.decision import Source
+from hermes_memory_pgvector.session.capture import Capture
+from hermes_memory_pgvector.settings import Settings
 
 RECEIPT = "This receipt is from the hotel in Porto."
 FILED = "It is filed under travel."
@@ -83,7 +85,7 @@ def test_a_turn_with_parts_is_an_exchange_and_is_kept_as_one_that_was_put_togeth
         {"role": "assistant", "content": answer},
     ]
     assert exchanges(told) == [(f"[1 image] {RECEIPT}", FILED)]
-    assert kept(told[0]["content"], answer, min_chars=40) == exchanges(told)[0]
+    assert Capture(Settings()).turn(told[0]["content"], answer, Source()).sides == exchanges(told)[0]
 
 
 def test_a_summary_is_recognized_beside_an_image() -> None:
