@@ -121,8 +121,8 @@ class Prefetch:
         request = RecallRequest(query=query, scope=scope, limit=2 * limit + more, budget_s=due.left_s)
         for recall in self._recall(kinds, request):
             degraded.update(dict.fromkeys(recall.degraded))
-            # The same question, asked before, tells nothing, and is more similar than any answer.
-            found = [hit for hit in recall.hits if comparable(hit.content) != asked]
+            # The same question in an earlier turn tells nothing, and is more similar than any answer.
+            found = [hit for hit in recall.hits if hit.role != "user" or comparable(hit.content) != asked]
             hits += found
             best += found[: 2 * limit]
         room = max(render.HIT_CHARS_MIN, settings.prefetch_chars_max // max(1, limit) - LABEL_CHARS)

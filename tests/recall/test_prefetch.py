@@ -45,7 +45,7 @@ def test_a_row_far_behind_the_nearest_is_not_shown() -> None:
 
 def test_the_same_question_asked_before_is_not_shown_and_does_not_hide_its_answer(tmp_path: Path) -> None:
     same, answer, other = hits(1.0, 0.6, 0.3)
-    found = (replace(same, content="Where is the kelp?"), replace(answer, content="In the bay."), other)
+    found = (replace(same, content="Where is the kelp?", role="user"), replace(answer, content="In the bay."), other)
     prefetch = Prefetch(Settings(), lambda *_: [Recall(found), Recall()], lambda: 0.25, lambda: False, tmp_path)
     shown = prefetch.before_turn("ops", "where is the kelp", "s").hits
     assert [hit.content for hit in shown] == ["In the bay."]
