@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+from .errors import Unavailable
+
 log = logging.getLogger("hermes.pgvector")
 
 
@@ -67,6 +69,24 @@ def sync_file(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep other commands out of a folder, if it exists. Raises Unavailable while another command holds it."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Unavailable(f"another command works on {folder}; wait until it has ended") from None
+        yield
     finally:
         os.close(fd)
 

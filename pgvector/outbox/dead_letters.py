@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import BadArgument, BadEvent, Unavailable
-from ..files import make_private, overwrite
+from ..files import locked_folder, make_private, overwrite
 from ..model import Event
 from .codec import decode
 
@@ -123,19 +122,8 @@ class DeadLetters:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other commands out; agents go on adding letters. Raises Unavailable while another command holds it."""
-        try:
-            fd = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            yield  # there are no letters
-            return
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Unavailable(f"another command works on {self.folder}; wait until it has ended") from None
+        with locked_folder(self.folder):
             yield
-        finally:
-            os.close(fd)
 
     def _path(self, event_id: str) -> Path:
         return self.folder / f"{event_id}.json"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadArgument, Refused, Unavailable
-from ..files import make_private, overwrite, sync_file
+from ..files import locked_folder, make_private, overwrite, sync_file
 from ..settings import Settings
 
 DAY_S = 86_400
@@ -107,19 +105,8 @@ class PendingWrites:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other commands out; agents go on adding writes. Raises Unavailable while another command holds it."""
-        try:
-            fd = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            yield  # nothing waits
-            return
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Unavailable(f"another command works on {self.folder}; wait until it has ended") from None
+        with locked_folder(self.folder):
             yield
-        finally:
-            os.close(fd)
 
     def _is_expired(self, path: Path) -> bool:
         try:
