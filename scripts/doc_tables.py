@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes_memory_pgvector.settings import ENV_PREFIX, Settings
+from hermes_memory_pgvector.hosts.config import ENV_PREFIX
+from hermes_memory_pgvector.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pgvector"

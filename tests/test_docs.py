@@ -18,7 +18,8 @@ from manuals import blocks, commands
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector.cli import register_cli
-from hermes_memory_pgvector.settings import ENV_PREFIX, Settings, load
+from hermes_memory_pgvector.hosts.config import ENV_PREFIX
+from hermes_memory_pgvector.settings import Settings, load
 from hermes_memory_pgvector.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]

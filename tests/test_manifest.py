@@ -19,7 +19,8 @@ import yaml
 from annotated_types import Ge, Le
 
 import hermes_memory_pgvector
-from hermes_memory_pgvector.settings import ENV_PREFIX, Settings
+from hermes_memory_pgvector.hosts.config import ENV_PREFIX
+from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.version import __version__
 
 PACKAGE = Path(hermes_memory_pgvector.__file__ or "").resolve().parent

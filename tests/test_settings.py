@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from hermes_memory_pgvector.errors import SettingsError
-from hermes_memory_pgvector.settings import ENV_PREFIX, Settings, load
+from hermes_memory_pgvector.hosts.config import ENV_PREFIX
+from hermes_memory_pgvector.settings import Settings, load
 
 # Lowest first: each writes a value of `pool_max` to the place where that layer is read from.
 LAYERS: dict[str, Callable[[Path, dict[str, str], int], None]] = {

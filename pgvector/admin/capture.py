@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TypeAlias
 
-from ..policy.decision import PRIVATE_CHATS, TERMINALS, Source
-from ..policy.rules import Rule
 from ..session import off_record
 from ..session.capture import SIDES, Capture
 from ..session.themes import Identity
 from ..settings import Settings, load
+from ..text.keep import PRIVATE_CHATS, TERMINALS, Source
+from ..text.keep_rules import Rule
 from ..text.sanitize import safe_line
 from .console import Cell, Console, facts_table, rows_table
 

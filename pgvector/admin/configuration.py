@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from ..errors import SettingsError
 from ..files import make_private, overwrite
-from ..settings import ENV_PREFIX, Settings, config_file, env_values, host_section, load, read_config
+from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config
+from ..settings import Settings, load
 
 PROVIDER = "pgvector"
 ACTIVATE = f"hermes config set memory.provider {PROVIDER}"

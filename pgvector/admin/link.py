@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import BadArgument, SettingsError
-from ..settings import host_section
+from ..hosts.config import host_section
 from .configuration import ACTIVATE, PROVIDER, active_provider
 from .console import Console
 

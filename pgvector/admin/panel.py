@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError
+from ..hosts.config import ENV_PREFIX, read_config
 from ..mirror.home import Home
-from ..settings import ENV_PREFIX, Settings, load, read_config
+from ..settings import Settings, load
 from .configuration import check_saved, validated, without_secrets, write_config
 
 OFFERED = {

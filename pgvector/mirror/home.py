@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from ..errors import SettingsError
 from ..files import read, read_matching, read_or_create
+from ..hosts.config import files_in_use
 from ..hosts.environment import scrubber
 from ..model import Target
-from ..settings import files_in_use
 from .entries import parse
 from .snapshot import Known, Snapshot, locked
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import SettingsError
 from ..files import Marks, mark_name
+from ..hosts.config import files_in_use
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
-from ..settings import files_in_use
 from .entries import apply_change, diff, find_removed, parse, split_contents
 from .home import Home
 from .snapshot import NEVER, Entries, Snapshot

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..hosts.runtime_messages import mark_of
 from ..hosts.transcript import text_of
-from ..policy.decision import Decider, Ruling, Source
-from ..policy.rules import Side
 from ..settings import Settings
 from ..text.cleaning import clean, compatible, without_recalled
+from ..text.keep import Decider, Ruling, Source
+from ..text.keep_rules import Side
 
 _PHRASE_CHARS_MAX = 24
 _PLAIN_CHARS_MAX = 60

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..files import Marks
+from ..hosts.config import person_key
 from ..hosts.environment import working_folder
 from ..model import Event
-from ..settings import Settings, person_key
+from ..settings import Settings
 from .capture import Capture
 from .outages import Outages
 from .person_key import PersonKey

@@ -16,9 +16,9 @@ from typing import Any
 
 from ..errors import BadArgument, SettingsError
 from ..model import Scope
-from ..policy.decision import PRIVATE_CHATS, Source
-from ..policy.values import PLACEHOLDER
 from ..settings import Settings
+from ..text.keep import PRIVATE_CHATS, Source
+from ..text.setting_values import PLACEHOLDER
 from ..text.theme_names import DEFAULT_THEME, covers, hidden_pattern, is_bench, normalise, reserved, segment
 
 ROOM = "group-"

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..errors import Refused
 from ..hosts import write_approval
+from ..hosts.config import host_section
 from ..model import Caller
 from ..outbox.pending_writes import pending_writes
 from ..runtime import Runtime
-from ..settings import host_section
 from ..text.sanitize import visible
 from .arguments import Arguments
 

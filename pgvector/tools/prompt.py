@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..policy.rules import Rule
 from ..settings import Settings
+from ..text.keep_rules import Rule
 
 STORED = (
     "Long-term memory (pgvector): what you save with the memory tool and what is said here is kept for this theme, "

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, text_of
-from hermes_memory_pgvector.policy.decision import Source
 from hermes_memory_pgvector.session.capture import Capture
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text.keep import Source
 
 RECEIPT = "This receipt is from the hotel in Porto."
 FILED = "It is filed under travel."

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.policy.decision import Source
 from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.session.capture import Capture
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import cleaning
+from hermes_memory_pgvector.text.keep import Source
 
 ANSWER = "The password policy asks for sixteen characters and a change every ninety days."
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))

@@ -13,13 +13,14 @@ import pytest
 
 from hermes_memory_pgvector.admin.doctor.database import person_key as person_key_checks
 from hermes_memory_pgvector.admin.overview import overview
+from hermes_memory_pgvector.hosts.config import person_key
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session import person_key as module
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.person_key import NOT_MET, PersonKey
 from hermes_memory_pgvector.session.themes import Identity
-from hermes_memory_pgvector.settings import Settings, person_key
+from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text.theme_names import reserved
 
 ALICE = Identity(gateway_session_key="agent:main:whatsapp:dm:4917055512", platform="whatsapp", user_id="4917055512")

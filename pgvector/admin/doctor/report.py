@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...errors import SettingsError
+from ...hosts.config import person_key
 from ...mirror.home import Home
 from ...session.person_key import PersonKey
-from ...settings import load, person_key
+from ...settings import load
 from ..check import Check, Verdict
 from ..console import Console, counted
 from ..overview import overview

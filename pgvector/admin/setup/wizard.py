@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from ...errors import BadArgument, PgvectorError, SettingsError
-from ...settings import ENV_PREFIX, config_file, load
+from ...hosts.config import ENV_PREFIX, config_file
+from ...settings import load
 from ...store.embedded.server import EmbeddedServer, available
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider

@@ -17,7 +17,6 @@ from ...hosts.environment import scrubber
 from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...outbox.inspection import waiting_sessions
-from ...policy.decision import TERMINALS
 from ...session import off_record
 from ...session.capture import Capture, Verdict
 from ...session.conversation import READ_ONLY_CONTEXTS
@@ -28,6 +27,7 @@ from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection
 from ...text.cleaning import clean
+from ...text.keep import TERMINALS
 from ...text.theme_names import DEFAULT_THEME
 
 SESSIONS_MAX = 50

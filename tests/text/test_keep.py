@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import SettingsError
-from hermes_memory_pgvector.policy.decision import LEVELS, Decider, Ruling, Source
-from hermes_memory_pgvector.policy.rules import Rule
 from hermes_memory_pgvector.settings import load
+from hermes_memory_pgvector.text.keep import LEVELS, Decider, Ruling, Source
+from hermes_memory_pgvector.text.keep_rules import Rule
 
 NAMES = st.sampled_from(["", "a", "b"])
 RULES = st.lists(

@@ -1,11 +1,11 @@
-"""Decides by rules what is kept of a text. Pure."""
+"""Decides by the rules of `keep` what is kept of a text. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from .rules import Action, Matcher, Rule, Side, expression
+from .keep_rules import Action, Matcher, Rule, Side, expression
 
 OWNER = "owner"
 # Where the person who types is the owner.

@@ -1,0 +1,96 @@
+"""The files of a home that hold settings: the host's config.yaml, `.env`, and pgvector/config.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import SettingsError
+
+ENV_PREFIX = "HERMES_PGVECTOR_"
+PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
+# The fast YAML loader, in C, overflows the stack where this many of these characters may each begin a level.
+_LEVELS, _LEVELS_MAX = "[{-?", 2000
+
+
+def config_file(home: Path) -> Path:
+    """The file of settings that the set-up or the host's panel saves."""
+    return home / "pgvector" / "config.json"
+
+
+def read_config(home: Path) -> dict[str, Any]:
+    """The saved settings; empty when there are none. Raises SettingsError."""
+    path = config_file(home)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; correct or delete the file") from None
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
+    return document
+
+
+def person_key(hermes_home: str | os.PathLike[str]) -> str:
+    """HERMES_PGVECTOR_PERSON_KEY of the environment, else of the home's `.env`; empty when unset. Raises SettingsError.
+
+    It is not a setting: it is read from these two places only, and never shown.
+    """
+    return os.environ.get(PERSON_KEY) or env_values(Path(hermes_home)).get(PERSON_KEY) or ""
+
+
+def env_values(home: Path) -> Mapping[str, str | None]:
+    """The variables in the `.env` of a home. Raises SettingsError."""
+    from dotenv import dotenv_values
+
+    env_file = home / ".env"
+    try:
+        return dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; correct the file") from None
+
+
+def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
+    """Whether the host uses MEMORY.md (`memory`) and USER.md (`user`), by its settings, which are on when unset.
+
+    Raises SettingsError when config.yaml cannot be read.
+    """
+    values = host_section(Path(hermes_home), "memory")
+    switches = {"memory": values.get("memory_enabled"), "user": values.get("user_profile_enabled")}
+    return {target: _is_on(value) for target, value in switches.items()}
+
+
+def _is_on(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in ("1", "true", "yes", "on")
+    return value is None or bool(value)
+
+
+def host_section(home: Path, name: str) -> dict[str, Any]:
+    """A section of the host's config.yaml; empty when it has none. Raises SettingsError when it cannot be read."""
+    return section(host_config(home), name)
+
+
+def section(config: Any, name: str) -> dict[str, Any]:
+    """A section of a configuration that `host_config` read; empty when it has none."""
+    values = config.get(name) if isinstance(config, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def host_config(home: Path) -> Any:
+    """The host's config.yaml; None when there is none. Raises SettingsError when it cannot be read."""
+    path = home / "config.yaml"
+    if not path.is_file():
+        return None
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        fast = getattr(yaml, "CSafeLoader", None) if sum(map(text.count, _LEVELS)) < _LEVELS_MAX else None
+        return yaml.load(text, fast or yaml.SafeLoader)
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; correct the file") from None

@@ -1,1 +1,0 @@
-"""The operator's policy: what is kept of what is said, by whom and where. Pure."""
