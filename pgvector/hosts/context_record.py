@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .state_db import WAIT_S_MAX, connect, decoded, unreadable
-from .transcript import SUMMARY
+from .transcript import SUMMARY, kept_with_summary
 
 MESSAGES_MAX = 5000
 CHARS_MAX = 4_000_000
@@ -141,7 +141,10 @@ def _since(
     The other value is whether the next messages cannot tell more.
     """
     summary = max((place for place, message in enumerate(messages) if SUMMARY.match(message.text)), default=-1)
-    carried = [message for message in messages[summary + 1 :] if message.text][:CARRIED_MAX]
+    carried = [message for message in messages[summary + 1 :] if message.text]
+    if summary >= 0 and (kept := kept_with_summary(messages[summary].text)):
+        carried.insert(0, messages[summary]._replace(text=kept, stored=kept))
+    del carried[CARRIED_MAX:]
     if summary < 0 or not carried:
         return None, summary < 0
     settled = any(message.role == "assistant" for message in carried)

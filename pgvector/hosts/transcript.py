@@ -11,7 +11,9 @@ from . import runtime_messages
 
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
-SUMMARY = re.compile(r"\s*(\[\d+ images?\] )?\[CONTEXT (COMPACTION|SUMMARY\])")
+# A summary may stand behind the first of the messages that a compression keeps, in one message with it.
+_KEPT = r"\[PRIOR CONTEXT[^\]\n]*\]\n(?P<kept>.*?)\n\n\[END OF PRIOR CONTEXT"
+SUMMARY = re.compile(rf"\s*(\[\d+ images?\] )?(\[CONTEXT (COMPACTION|SUMMARY\])|{_KEPT})", re.DOTALL)
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 IMAGE_PARTS = frozenset({"image_url", "input_image"})
 FINISHED = (None, "", "stop")
@@ -47,7 +49,8 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     for message in messages:
         role, text = message.get("role"), text_of(message.get("content"))
         if _is_summary(message, text) or runtime_messages.is_left_by_compression(text):
-            text = ""
+            # Of an answer that was kept, the question is in the summary.
+            text = kept_with_summary(text) if role == "user" else ""
         if role == "user" and not runtime_messages.is_inserted(text):
             if text and runtime_messages.is_written_by_host(message, text):
                 by_host.add(len(pairs))
@@ -56,6 +59,12 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
     return [pair for place, pair in enumerate(pairs) if place not in by_host]
+
+
+def kept_with_summary(text: str) -> str:
+    """The text of the earlier message that a compression put into one message with its summary; empty without one."""
+    found = SUMMARY.match(text)
+    return (found["kept"] or "") if found else ""
 
 
 def finished(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

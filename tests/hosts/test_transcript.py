@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, text_of
+from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, is_compressed, text_of
 from hermes_memory_pgvector.session.capture import Capture
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text.keep import Source
@@ -91,3 +91,17 @@ def test_a_turn_with_parts_is_an_exchange_and_is_kept_as_one_that_was_put_togeth
 def test_a_summary_is_recognized_beside_an_image() -> None:
     summary = [{"type": "text", "text": "[CONTEXT COMPACTION] There was talk of hotels."}, IMAGE]
     assert exchanges([{"role": "user", "content": summary}, {"role": "assistant", "content": FILED}]) == [("", FILED)]
+
+
+KEPT = (
+    "[PRIOR CONTEXT — for reference only; not a new message]\n{}\n\n[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
+)
+
+
+@pytest.mark.parametrize(("role", "told"), [("user", [(RECEIPT, FILED)]), ("assistant", [("", FILED)])])
+def test_of_a_message_in_one_with_a_summary_a_question_alone_is_kept(role: str, told: list[tuple[str, str]]) -> None:
+    """The question of an answer is in the summary, so the answer is that of no question in the transcript."""
+    kept = KEPT.format(RECEIPT) + "\n\n[CONTEXT COMPACTION — REFERENCE ONLY] There was talk of hotels."
+    opening = [] if role == "user" else [{"role": "user", "content": ""}]
+    assert exchanges([*opening, {"role": role, "content": kept}, {"role": "assistant", "content": FILED}]) == told
+    assert is_compressed([{"role": role, "content": kept}])

@@ -16,11 +16,17 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.context_record import CHARS_MAX
+from hermes_memory_pgvector.hosts.transcript import kept_with_summary
 from hermes_memory_pgvector.recall.context import Context, ContextReader
 
 SESSION = "s1"
 SUMMARY = "[CONTEXT COMPACTION — REFERENCE ONLY] Ships were discussed."
+KEPT = "[PRIOR CONTEXT — for reference only; not a new message]", "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
 PROMPT = "You are an agent.\n\nMEMORY\nThe lamp is green.\n§\nThe harbour is deep.\n\nTools"
+
+
+def said_in(content: str) -> str:
+    return kept_with_summary(content) or content
 
 
 @dataclass
@@ -72,17 +78,21 @@ class Record:
             if role == "user":
                 return
 
-    def compress(self, head: int, tail: int) -> None:
-        """Keep the first and the last messages as copies, with a summary between them."""
-        kept = [*self.live[:head], None, *self.live[max(head, len(self.live) - tail) :]]
+    def compress(self, head: int, tail: int, merged: bool = False) -> None:
+        """Keep the first and the last messages as copies, with a summary between them, or behind the first kept one."""
+        tail = max(head, len(self.live) - tail)
+        kept = [*self.live[:head], *([] if merged and self.live[tail:] else [None]), *self.live[tail:]]
         self("update messages set active = 0, compacted = 1 where active = 1")
         self.live = []
-        for message in kept:
+        for place, message in enumerate(kept):
             if message is None:
                 self._add("assistant", SUMMARY, None)
-            else:
-                _, role, content, sent, at = message
-                self._add(role, content, sent, at if self.keeps_times else None)
+                continue
+            _, role, content, sent, at = message
+            content = said_in(content)
+            if merged and place == min(head, tail):
+                content, sent = f"{KEPT[0]}\n{content}\n\n{KEPT[1]}\n\n{SUMMARY}", None
+            self._add(role, content, sent, at if self.keeps_times else None)
 
     def _add(self, role: str, content: str, sent: str | None, at: float | None = None) -> None:
         self.clock += 1
@@ -102,7 +112,7 @@ def record(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Record]:
 OPERATIONS = st.lists(
     st.tuples(st.just("turn"), st.sampled_from(["a lamp", "a buoy", "a pier…", None]), st.booleans())
     | st.tuples(st.just("undo"))
-    | st.tuples(st.just("compress"), st.integers(0, 3), st.integers(1, 6)),
+    | st.tuples(st.just("compress"), st.integers(0, 3), st.integers(1, 6), st.booleans()),
     max_size=14,
 )
 
@@ -133,9 +143,12 @@ def test_a_reader_that_follows_a_session_sees_what_a_new_one_sees(
             }
 
 
-@given(st.integers(0, 3), st.integers(1, 8), st.integers(0, 3), st.booleans(), st.sampled_from([0.0, -3600.0, 3600.0]))
+@given(
+    st.integers(0, 3), st.integers(1, 8), st.integers(0, 3), st.booleans(), st.booleans(),
+    st.sampled_from([0.0, -3600.0, 3600.0]),
+)  # fmt: skip
 def test_the_turns_after_a_compression_and_those_that_it_kept_at_the_end_are_in_the_context(
-    head: int, tail: int, more: int, keeps_times: bool, sender_ahead_s: float
+    head: int, tail: int, more: int, keeps_times: bool, merged: bool, sender_ahead_s: float
 ) -> None:
     with TemporaryDirectory() as folder:
         record = Record(Path(folder), keeps_times, sender_ahead_s)
@@ -144,16 +157,17 @@ def test_the_turns_after_a_compression_and_those_that_it_kept_at_the_end_are_in_
         reader = ContextReader(Path(folder), 100)
         assert reader.read(SESSION, 60).since is None, "nothing was compressed"
         for _ in range(2):
-            record.compress(head, tail)
-            kept = {content for _, role, content, *_ in record.live if role == "user"}
-            answered = {content for _, role, content, *_ in record.live[head + 1 :] if role == "assistant"}
+            record.compress(head, tail, merged)
+            kept = {said_in(content) for _, role, content, *_ in record.live if role == "user"}
+            after = record.live[head + (not merged) :]
+            answered = {said_in(content) for _, role, content, *_ in after if role == "assistant"}
             since = reader.read(SESSION, 60).since
             assert since is not None
             for question, stored in record.stored.items():
                 number = question.split()[-1].rstrip("?")
                 carried = question in kept or f"Ship number {number} is at sea." in answered
                 if stored < since.timestamp():
-                    assert not carried or question in {content for _, _, content, *_ in record.live[:head]}
+                    assert not carried or question in {said_in(content) for _, _, content, *_ in record.live[:head]}
                 else:
                     assert carried
             for _ in range(more):
