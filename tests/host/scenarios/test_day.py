@@ -48,8 +48,9 @@ QUESTIONS = (
     "Is it known where {name} left the {thing}?",
     "{name} left the {thing} where, please?",
 )
-# So long that the last turns of a part, which a compression keeps, do not reach back to its facts.
-ANSWER_WORDS = 100
+# With this ratio, both hosts keep the last 22,500 tokens or fewer. The turns after the facts of a part are longer.
+COMPRESSION = {"target_ratio": 0.1}
+ANSWER_WORDS = 500
 WORDS = (
     "granite", "arch", "pillar", "winter", "toll", "ferry", "mason", "timber", "flood", "market", "guild", "repair",
     "century", "rope", "bishop", "quarry",
@@ -167,7 +168,7 @@ def day(make_hermes: Callable[..., Hermes], model: ModelEndpoint, messenger: Mes
     # every turn has memories that must not be repeated.
     settings = {"outage_after_s": AFTER_S, "retry_max_s": 1.0, "min_similarity": -1.0}
     # Hosts begin a new session at four in the morning.
-    hermes = make_hermes({"session_reset": {"mode": "none"}}, **settings)
+    hermes = make_hermes({"session_reset": {"mode": "none"}, "compression": COMPRESSION}, **settings)
     running = Day(hermes, model, messenger)
     yield running
     running.close()
