@@ -6,13 +6,17 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 Target: TypeAlias = Literal["memory", "user"]
 Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 
 TARGETS: tuple[Target, ...] = ("memory", "user")
+# Constraint, decision, value, open question, done, obsolete.
+FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
+FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
+FACT_TARGET_CHARS_MAX, FACT_SCOPE_CHARS_MAX = 200, 100
 # The reason why a recall has no vector search begins with this; the rest of the reason is for operators.
 WORDS_ONLY = "by words only"
 
@@ -136,7 +140,34 @@ class Delegated(_Accepted):
     child_session_id: str = ""
 
 
-Event: TypeAlias = Add | Update | Replace | Remove | TurnTaken | SessionEnded | Withdrawn | Delegated
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactWritten(_Accepted):
+    """A fact. It supersedes an older one of its kind, target and scope; an empty `scope` is that of its session."""
+
+    kind: FactKind
+    target: str
+    content: str
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsTicked(_Accepted):
+    """A turn of a session began. `closing` is whether its message says that the work of the session's scope is done."""
+
+    turn: int
+    closing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsPurged(_Accepted):
+    """Superseded and archived facts are deleted: of one scope, and those older than so many days, where it says so."""
+
+    scope: str = ""
+    older_than_days: int | None = None
+
+
+FactEvent: TypeAlias = FactWritten | FactsTicked | FactsPurged
+Event: TypeAlias = Add | Update | Replace | Remove | TurnTaken | SessionEnded | Withdrawn | Delegated | FactEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +177,8 @@ class Scope:
     `themes` is None for `own` and all themes that do not match the pattern `hidden`; an empty pattern means reserved
     names. `session_id` limits the scope to one session. `without_session` leaves out a session, or its turns from
     `without_since` on. Rows from `since` on and before `until` are in scope; times have a time zone. `role` limits
-    turns to one side, `target` entries to one file. `tags` limits entries to those with one of these, or with all of
-    them, and turns to the sessions in which such an entry was remembered.
+    turns to one side, `target` entries to one file, `label` facts to one of their scopes. `tags` limits entries to
+    those with one of these, or with all of them, and turns to the sessions in which such an entry was remembered.
     """
 
     own: str
@@ -160,6 +191,7 @@ class Scope:
     until: datetime | None = None
     role: str = ""
     target: str = ""
+    label: str = ""
     tags: tuple[str, ...] = ()
     all_tags: bool = False
 
@@ -214,9 +246,10 @@ class Hit:
 
     `score` in [0, 1] orders the hits of one recall; scores of different recalls cannot be compared. `similarity` is the
     cosine of the vectors of question and row, None when either has none. `words` is the BM25 score of the row, and
-    `matched` are the words of the question in it, the rarest first. `target` is set for entries, `role` and
-    `session_id` for turns. `said` counts the found rows with the same text. `context` are the turns around the hit, in
-    order, when they were asked for. `tags` and `expires_at` are set for entries that have them.
+    `matched` are the words of the question in it, the rarest first. `target` is set for entries and facts, `role` and
+    `session_id` for turns; `metadata` of a fact have its kind, scope, content and status under `fact`. `said` counts
+    the found rows with the same text. `context` are the turns around the hit, in order, when they were asked for.
+    `tags` and `expires_at` are set for entries that have them.
     """
 
     id: int
@@ -269,28 +302,3 @@ class Condition:
     problem: str = ""
     since: datetime | None = None
     works: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What happened to the events of one process. While no event is on its way, two equations hold:
-
-    offered = accepted + refused, and accepted + adopted = applied + already_there + pending + set_aside.
-    `adopted` are events of orphan spools, `set_aside` are dead letters. Events that a runtime leaves in its spool when
-    it closes are not counted.
-    """
-
-    offered: int = 0
-    accepted: int = 0
-    refused: int = 0
-    adopted: int = 0
-    applied: int = 0
-    already_there: int = 0
-    set_aside: int = 0
-    pending: int = 0
-
-    @property
-    def balanced(self) -> bool:
-        """Whether both equations hold."""
-        settled = self.applied + self.already_there + self.set_aside
-        return self.offered == self.accepted + self.refused and self.accepted + self.adopted == settled + self.pending

@@ -123,6 +123,28 @@ class Settings(BaseModel):
     )
     content_chars_max: int = Field(200_000, ge=1000, le=1_000_000, description="Longer texts are cut and marked")
 
+    facts_text_chars_max: int = Field(
+        400, ge=20, le=1000, description="Longest text of a fact; a longer one is refused"
+    )
+    facts_chars_max: int = Field(
+        10_000, ge=2000, le=1_000_000, description="Characters of active facts of a theme that count as 100 %"
+    )
+    facts_merge_pct: int = Field(
+        70, ge=1, le=100, description="From here on, active facts of one target and scope with the same text become one"
+    )
+    facts_closed_pct: int = Field(
+        85, ge=1, le=100, description="From here on, active facts of closed scopes become cold"
+    )
+    facts_unused_pct: int = Field(
+        95,
+        ge=1,
+        le=100,
+        description="From here on, the longest unused active facts become cold, down to facts_closed_pct",
+    )
+    facts_scope_idle_days: int = Field(
+        3, ge=1, le=3650, description="A scope of facts closes when its session is not heard of for this time"
+    )
+
     write_queue_maxsize: int = Field(
         1000, ge=1, le=100_000, description="Events held in memory; the rest waits in the spool"
     )

@@ -7,7 +7,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Update, Withdrawn
+from hermes_memory_pgvector.model import (
+    FACT_KINDS,
+    Add,
+    Delegated,
+    FactsPurged,
+    FactsTicked,
+    FactWritten,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+    Update,
+    Withdrawn,
+)
 
 
 def paired(text: str) -> str:
@@ -51,4 +64,9 @@ events = st.one_of(
         Withdrawn, turns=pairs, standing=st.lists(st.integers(0, 9)).map(tuple), continued=st.tuples(texts), **accepted
     ),
     st.builds(Delegated, task=texts, result=texts_also_huge, child_session_id=texts, **accepted),
+    st.builds(
+        FactWritten, kind=st.sampled_from(FACT_KINDS), target=texts, content=texts_also_huge, scope=texts, **accepted
+    ),
+    st.builds(FactsTicked, turn=st.integers(), closing=st.booleans(), **accepted),
+    st.builds(FactsPurged, scope=texts, older_than_days=st.none() | st.integers(), **accepted),
 )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from hermes_memory_pgvector.model import Add, Counters, Recall, Remove, Scope, TurnTaken, now
+from hermes_memory_pgvector.model import Add, Recall, Remove, Scope, TurnTaken, now
 
 
 def test_every_event_gets_an_id_of_its_own_that_postgres_takes() -> None:
@@ -37,4 +37,3 @@ def test_scopes_are_keys() -> None:
 def test_nothing_found_is_not_degraded() -> None:
     assert Recall() == Recall((), ())
     assert set(astuple(Recall().explanation)) == {0, "none"}
-    assert Counters() == Counters(pending=0)

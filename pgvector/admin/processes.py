@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.filesize import decimal as size
 
-from ..model import Counters, now
+from ..model import now
+from ..outbox.heartbeat import Counters
 from ..outbox.inspection import Backlog, Process, summed, total
 from ..text.sanitize import safe_line
 from .check import Check

@@ -14,8 +14,8 @@ from rich.filesize import decimal as size
 
 from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
-from ..model import Counters
 from ..outbox.dead_letters import DeadLetter, DeadLetters
+from ..outbox.heartbeat import Counters
 from ..outbox.inspection import Process, processes
 from ..outbox.orphans import OrphanSpool
 from ..outbox.spool import Spool

@@ -7,18 +7,19 @@ import struct
 import zlib
 from dataclasses import fields
 from datetime import datetime
+from typing import get_args
 
 from ..errors import BadEvent
-from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Update, Withdrawn
+from ..model import Event
 
 MAGIC = b"\xf5hm1"
 HEADER = struct.Struct("<4sII")
 # Fields that release 2.0.0 does not know, left out without a value: of a record with one it makes a dead letter.
 _LATER = frozenset({"supersedes", "expires", "tags"})
+# `kind` is the kind of the event in a record.
+_KEYS = {"kind": "fact_kind"}
 
-_KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Add, Update, Replace, Remove, TurnTaken, SessionEnded, Withdrawn, Delegated)
-}
+_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def encode(event: Event) -> bytes:
@@ -26,7 +27,7 @@ def encode(event: Event) -> bytes:
 
     Metadata that cannot be encoded, such as a mapping that contains itself, is replaced by a marker.
     """
-    values = {item.name: getattr(event, item.name) for item in fields(event)}
+    values = {_KEYS.get(item.name, item.name): getattr(event, item.name) for item in fields(event)}
     values = {name: value for name, value in values.items() if name not in _LATER or value not in (0, "", None)}
     values = {"kind": type(event).__name__, **values, "at": event.at.isoformat()}
     try:
@@ -42,6 +43,7 @@ def decode(payload: bytes) -> Event:
         values = json.loads(payload)
         kind = _KINDS[values.pop("kind")]
         values["at"] = datetime.fromisoformat(values["at"])
+        values.update({name: values.pop(key) for name, key in _KEYS.items() if key in values})
         if "turns" in values:
             values["turns"] = tuple((str(user), str(assistant)) for user, assistant in values["turns"])
         for name in ("surviving", "ancestors", "standing", "continued", "tags"):

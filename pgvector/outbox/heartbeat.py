@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import overwrite
-from ..model import Condition, Counters, now
+from ..model import Condition, now
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -25,6 +25,31 @@ NEW_OWNER_FILE = "adopter"
 WRITE_INTERVAL_S = 1.0
 HEARTBEAT_S = 10.0
 UNEXPECTED = "nothing can be stored; the log says why"
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What happened to the events of one process. While no event is on its way, two equations hold:
+
+    offered = accepted + refused, and accepted + adopted = applied + already_there + pending + set_aside.
+    `adopted` are events of orphan spools, `set_aside` are dead letters. Events that a runtime leaves in its spool when
+    it closes are not counted.
+    """
+
+    offered: int = 0
+    accepted: int = 0
+    refused: int = 0
+    adopted: int = 0
+    applied: int = 0
+    already_there: int = 0
+    set_aside: int = 0
+    pending: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether both equations hold."""
+        settled = self.applied + self.already_there + self.set_aside
+        return self.offered == self.accepted + self.refused and self.accepted + self.adopted == settled + self.pending
 
 
 @dataclass(frozen=True, slots=True)

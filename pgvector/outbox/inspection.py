@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..model import Counters, SessionEnded, TurnTaken, now
+from ..model import SessionEnded, TurnTaken, now
 from . import heartbeat
 from .codec import MAGIC
-from .heartbeat import HEARTBEAT_S, Heartbeat
+from .heartbeat import HEARTBEAT_S, Counters, Heartbeat
 from .segments import END, read_acknowledged, read_records, segments
 
 # Of one process: a bound of what `watch` reads.

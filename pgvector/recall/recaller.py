@@ -73,7 +73,7 @@ class Recaller:
         self._sizes: TTLCache[tuple[Kind, Scope], Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
-        """The turns or entries that answer the request. A service that is down degrades the recall and never raises."""
+        """The rows of a kind that answer the request. A service that is down degrades the recall and never raises."""
         return self.recall_each((kind,), request)[0]
 
     def recall_each(self, kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]:
@@ -184,7 +184,7 @@ class Recaller:
             matches = bm25(few, SEARCH_LIMIT, total=few.total, expected=few.expected)
         # A scope that is narrowed to times or sides does not have the neighbours of its rows.
         rows: ScannedRows | RelatedRows
-        if scan is not None and (kind == "entries" or not scope.cuts_sessions):
+        if scan is not None and (kind != "turns" or not scope.cuts_sessions):
             rows = scan
         else:
             keys = dict.fromkeys([*nearest.found, *matches.keys])

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Update, Vector, Withdrawn
+from ..model import (
+    Add,
+    Delegated,
+    Event,
+    FactsPurged,
+    FactsTicked,
+    FactWritten,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+    Update,
+    Vector,
+    Withdrawn,
+)
 from ..settings import Settings
 from ..text.chunking import chunks
 
@@ -66,7 +80,9 @@ def prepare(event: Event, answers: str = "") -> PreparedEvent:
             return PreparedEvent(event, _exchange(event.user, event.assistant, answers))
         case Delegated():
             return PreparedEvent(event, _exchange(event.task, event.result, ""))
-        case Remove() | SessionEnded() | Withdrawn():
+        case FactWritten():
+            return PreparedEvent(event, (Passage("", f"{event.target}: {event.content}"),))
+        case Remove() | SessionEnded() | Withdrawn() | FactsTicked() | FactsPurged():
             return PreparedEvent(event, ())
 
 

@@ -137,13 +137,15 @@ def _copy_records(connection: Connection, source: str, destination: str) -> None
 def move(connection: Connection, source: str, destination: str, *, account: str = "", mark: str = "") -> int:
     """Move up to ROWS_MAX rows of each table from a theme to another, of one account if it is named.
 
-    Returns how many turns and entries were moved; call it in transactions of its own until it returns 0. `mark` is the
+    Returns how many rows were moved; call it in transactions of its own until it returns 0. `mark` is the
     account that the rows are marked with at their destination. Ids, vectors, times and history stay.
     """
     values: dict[str, Any] = {
         "source": source, "destination": destination, "account": account, "limit": ROWS_MAX,
         "mark": json.dumps({"linked_account": mark} if mark else {}),
     }  # fmt: skip
+    for theme in sorted((source, destination)):
+        connection.execute(QUERIES["lock_facts"], {"theme": theme})
     if mark:
         connection.execute(QUERIES["delete_repeated_turns"], values)
     moved = 0
@@ -151,13 +153,15 @@ def move(connection: Connection, source: str, destination: str, *, account: str 
         ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
         if ids and mark and kind == "turns":
             _replace_replayed(connection, {**values, "ids": ids})
+        if ids and kind == "facts":
+            connection.execute(QUERIES["settle_facts"], {**values, "ids": ids})
         if ids:
             for name in (f"copy_{kind}", f"copy_pieces_{kind}", f"delete_moved_{kind}"):
                 connection.execute(QUERIES[name], {**values, "ids": ids})
             if kind == "entries":
                 connection.execute(QUERIES["settle_history"], {**values, "ids": ids})
         moved += len(ids)
-    for name in ("move_history", "move_edges", "move_agents"):
+    for name in ("move_history", "move_edges", "move_agents", "move_fact_scopes"):
         moved += max(0, connection.execute(QUERIES[name], values).rowcount)
     if mark and not moved:
         _withdraw(connection, source, destination)

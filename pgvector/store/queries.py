@@ -1,10 +1,11 @@
 """The SQL statements, loaded from `sql/`: one file a statement, named by its file.
 
 A file of `sql/each/` is a template: it becomes one statement for each kind of rows, whose name replaces `kind` in the
-name of the file. In its text `$table`, `$pieces`, `$time`, `$session` and `$kind` are those of the kind. Other names
-after `$` are files of `sql/parts/`, the text that several statements share: above all `$scope`, the themes that a
-recall may see, and `$narrow`, the further conditions of a question, which name parts themselves; a count takes
-`$counted` instead. `$held` depends on how many words the question has; `for_words` fills it in.
+name of the file. In its text `$table`, `$pieces`, `$time`, `$session`, `$kind`, `$text`, which is searched, and
+`$current`, the rows that are recalled, are those of the kind. Other names after `$` are files of `sql/parts/`, the text
+that several statements share: above all `$scope`, the themes that a recall may see, and `$narrow`, the further
+conditions of a question, which name parts themselves; a count takes `$counted` instead. `$held` depends on how many
+words the question has; `for_words` fills it in.
 """
 
 from __future__ import annotations
@@ -18,12 +19,20 @@ from string import Template
 from typing import Literal, LiteralString, TypeAlias
 
 FOLDER = Path(__file__).parent / "sql"
-Kind: TypeAlias = Literal["entries", "turns"]
+Kind: TypeAlias = Literal["entries", "turns", "facts"]
 KINDS: dict[Kind, dict[str, str]] = {
     "entries": {
-        "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text"
+        "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text",
+        "text": "content", "current": "true",
     },
-    "turns": {"table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id"},
+    "turns": {
+        "table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id",
+        "text": "content", "current": "true",
+    },
+    "facts": {
+        "table": "facts", "pieces": "fact_pieces", "time": "written_at", "session": "id::text",
+        "text": "target || ': ' || content", "current": "status in ('active', 'cold')",
+    },
 }  # fmt: skip
 # A statement about the rows of a scope has another form for a scope with tags, whose name ends in this: without tags,
 # the server need not read their conditions.

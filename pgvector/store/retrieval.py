@@ -112,6 +112,7 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
         "without_session": scope.without_session,
         "without_since": scope.without_since,
         "target": scope.target,
+        "label": scope.label,
         "since": scope.since,
         "until": scope.until,
         "role": scope.role,

@@ -11,10 +11,23 @@ from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from ..model import Add, Delegated, Remove, Replace, SessionEnded, TurnTaken, Update, Withdrawn
+from ..model import (
+    Add,
+    Delegated,
+    FactsPurged,
+    FactsTicked,
+    FactWritten,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+    Update,
+    Withdrawn,
+)
 from ..text import tokenizer
-from . import entries, out_of_order, person_links
+from . import entries, facts, out_of_order, person_links
 from .connection.database import Connection, half
+from .facts import PRESSURE, Pressure
 from .passages import Passage, PreparedEvent, prepare
 from .queries import QUERIES
 
@@ -22,10 +35,10 @@ T = TypeVar("T")
 Turn: TypeAlias = tuple[TurnTaken, tuple[Passage, ...]]
 
 
-def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
+def apply(connection: Connection, batch: Sequence[PreparedEvent], pressure: Pressure = PRESSURE) -> int:
     """Write a batch in order, in the caller's transaction. Returns how many events were new to the ledger.
 
-    Events of an account are stored under the person that it is linked to.
+    Events of an account are stored under the person that it is linked to. Facts make room by `pressure` at the end.
     Raises what `Database.connection` raises; BadEvent means that Postgres refuses some event of the batch for good.
     """
     fresh = 0
@@ -33,7 +46,9 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
         told = {account: [p.event.id for p in batch if p.event.theme == account] for account in persons}
         person_links.copy_applied(connection, [(account, persons[account], told[account]) for account in persons])
         batch = [_of_person(prepared, persons.get(prepared.event.theme)) for prepared in batch]
-    out_of_order.lock(connection, (prepared.event for prepared in batch))
+    events = [prepared.event for prepared in batch]
+    out_of_order.lock(connection, events)
+    facts.lock(connection, events)
     for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
         if is_turn:
             # The statement sees the ledger as it was before, so it must get each event once.
@@ -41,6 +56,8 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent]) -> int:
             fresh += _add_turns(connection, theme, list(once.values()))
         else:
             fresh += sum(_apply_one(connection, prepared) for prepared in group)
+    for last in {event.theme: event for event in events if isinstance(event, FactWritten | FactsTicked)}.values():
+        facts.relieve(connection, last, pressure)
     if persons:
         person_links.copy_applied(connection, [(persons[account], account, told[account]) for account in persons])
     return fresh
@@ -98,6 +115,8 @@ def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
     match event:
         case Add() | Update() | Replace() | Remove():
             entries.apply(connection, event, vector)
+        case FactWritten() | FactsTicked() | FactsPurged():
+            facts.apply(connection, event, vector)
         case Withdrawn():
             out_of_order.withdraw(connection, event)
     return 1

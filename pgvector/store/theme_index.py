@@ -43,7 +43,7 @@ def plan(connection: Connection, *, rows_min: int, indexes_max: int) -> list[The
         step: Step = "drop"
         if name in wanted:
             step = "build" if index is None else "keep" if index["valid"] else "rebuild"
-        kind: Kind = "turns" if name.startswith(KINDS["turns"]["table"]) else "entries"
+        kind = next(kind for kind, names in KINDS.items() if name.startswith(f"{names['table']}_"))
         steps.append(ThemeIndex(name, step, kind, size["theme"], size["rows"], index["bytes"] if index else 0))
     return steps
 

@@ -10,7 +10,7 @@ from ..outbox.codec import encode
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.segments import Record
 from ..settings import Settings
-from ..store import rows
+from ..store import facts, rows
 from ..store.connection.database import Database
 from .batch import Batch, passages_of
 
@@ -55,7 +55,7 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
         part = batch.prepared[:size]
         try:
             with database.transaction(*limits) as connection:
-                fresh = rows.apply(connection, part)
+                fresh = rows.apply(connection, part, facts.pressure_of(settings))
         except TooSlow:
             batch.part_max = max(1, len(part) // 2)
             raise

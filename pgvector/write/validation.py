@@ -8,18 +8,36 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import BadArgument, BadEvent
-from ..model import TARGETS, Add, Event, Remove, Replace
+from ..model import (
+    FACT_KINDS,
+    FACT_SCOPE_CHARS_MAX,
+    FACT_TARGET_CHARS_MAX,
+    TARGETS,
+    Add,
+    Event,
+    FactEvent,
+    FactsPurged,
+    FactsTicked,
+    FactWritten,
+    Remove,
+    Replace,
+)
 from ..settings import Settings
 from ..text.cleaning import clean, clean_metadata, cut
 from ..text.tags import normalised
 from ..text.times import NEVER
 
+TURN_MAX, PURGE_DAYS_MAX = 1 << 31, 36_500
+
 
 def validate(event: Event, settings: Settings) -> Event:
     """The event with texts that Postgres takes: no NUL, no lone surrogate, at most `content_chars_max` characters.
 
-    Raises BadEvent when its target is unknown, its entry is empty, or its tags or its expiry are none.
+    Raises BadEvent when its target is unknown, its entry is empty, its tags or its expiry are none, or a fact is beyond
+    its bounds.
     """
+    if isinstance(event, FactWritten | FactsTicked | FactsPurged):
+        event = _of_facts(event, settings)
 
     def text(value: str) -> str:
         return cut(clean(value), settings.content_chars_max)
@@ -48,6 +66,36 @@ def validate(event: Event, settings: Settings) -> Event:
     if cleaned.get("content") == "":
         raise BadEvent("the entry is empty")
     return replace(event, **cleaned)
+
+
+def _of_facts(event: FactEvent, settings: Settings) -> FactEvent:
+    """An event of facts with its texts on one line each; raises BadEvent for what is beyond a bound, and never cuts."""
+
+    def line(name: str, chars_max: int, *, required: bool = True) -> str:
+        text = " ".join(filter(None, map(str.strip, clean(getattr(event, name)).splitlines())))
+        if required and not text:
+            raise BadEvent(f"the {name} of the fact is empty")
+        if len(text) > chars_max:
+            raise BadEvent(f"the {name} of the fact has {len(text)} characters; at most {chars_max} are stored")
+        return text
+
+    match event:
+        case FactsTicked():
+            if not 0 <= event.turn < TURN_MAX:
+                raise BadEvent(f"turn is {event.turn}; it must be from 0 to {TURN_MAX - 1}")
+            return event
+        case FactsPurged():
+            if event.older_than_days is not None and not 0 <= event.older_than_days <= PURGE_DAYS_MAX:
+                raise BadEvent(f"older_than_days is {event.older_than_days}; it must be from 0 to {PURGE_DAYS_MAX}")
+            return replace(event, scope=line("scope", FACT_SCOPE_CHARS_MAX, required=False))
+    if event.kind not in FACT_KINDS:
+        raise BadEvent(f"kind is {str(event.kind)[:40]!r}; it must be one of {', '.join(FACT_KINDS)}")
+    return replace(
+        event,
+        target=line("target", FACT_TARGET_CHARS_MAX),
+        content=line("content", settings.facts_text_chars_max),
+        scope=line("scope", FACT_SCOPE_CHARS_MAX, required=False),
+    )
 
 
 def _expiry(text: str) -> str:

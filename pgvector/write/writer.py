@@ -15,9 +15,9 @@ from dataclasses import replace
 from ..background import HookGap
 from ..embedding.protocol import Embedder
 from ..errors import PgvectorError, SchemaNotApplied, explained
-from ..model import Condition, Counters, Event
+from ..model import Condition, Event
 from ..outbox.codec import encode
-from ..outbox.heartbeat import Embedding, Health
+from ..outbox.heartbeat import Counters, Embedding, Health
 from ..outbox.orphans import OrphanSpool
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from ..store import upkeep

@@ -16,6 +16,9 @@ from hermes_memory_pgvector.model import (
     Add,
     Delegated,
     Event,
+    FactsPurged,
+    FactsTicked,
+    FactWritten,
     Remove,
     Replace,
     SessionEnded,
@@ -42,6 +45,9 @@ def test_every_kind_of_event_is_covered_by_the_round_trip() -> None:
         SessionEnded(theme="t", turns=(("u", "a"), ("v", "b")), parent_session_id="p"),
         Withdrawn(theme="t", turns=(("u", "a"),), standing=(1,), continued=("s",)),
         Delegated(theme="t", task="do", result="done", child_session_id="c"),
+        FactWritten(theme="t", kind="?", target="pump", content="which valve", scope="roof"),
+        FactsTicked(theme="t", turn=7, closing=True),
+        FactsPurged(theme="t", scope="roof", older_than_days=7),
     ]
     assert {type(event) for event in examples} == set(Event.__args__)  # type: ignore[attr-defined]
     for event in examples:

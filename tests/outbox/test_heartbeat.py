@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Counters, now
+from hermes_memory_pgvector.model import now
 from hermes_memory_pgvector.outbox import heartbeat
-from hermes_memory_pgvector.outbox.heartbeat import FILE, Embedding, Health, Heartbeat, WriterStatus, read, write
+from hermes_memory_pgvector.outbox.heartbeat import (
+    FILE,
+    Counters,
+    Embedding,
+    Health,
+    Heartbeat,
+    WriterStatus,
+    read,
+    write,
+)
 from hermes_memory_pgvector.outbox.inspection import Backlog, Process
 
 TIMES = st.datetimes(timezones=st.just(UTC))

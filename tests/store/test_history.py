@@ -35,6 +35,9 @@ LATER = (
     "memory_words",
     "memory_withdrawals",
     "memory_person_links",
+    "facts",
+    "fact_pieces",
+    "fact_scopes",
 )
 
 

@@ -268,7 +268,12 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         assert verification.verify(connection).dimensions == 3
         connection.execute("INSERT INTO memory_entries (target, content) VALUES ('user', 'x')")
         connection.execute("INSERT INTO conversations (role, content, embedding) VALUES ('user', 'x', '[1,2,3]')")
-        for pieces, whole in (("memory_entry_pieces", "memory_entries"), ("conversation_pieces", "conversations")):
+        connection.execute("INSERT INTO facts (kind, target, content, embedding) VALUES ('C', 'x', 'y', '[1,2,3]')")
+        for pieces, whole in (
+            ("memory_entry_pieces", "memory_entries"),
+            ("conversation_pieces", "conversations"),
+            ("fact_pieces", "facts"),
+        ):
             connection.execute(
                 sql.SQL("INSERT INTO {} SELECT 'default', id, 0, '[1,2,3]' FROM {}").format(
                     sql.Identifier(pieces), sql.Identifier(whole)
@@ -283,6 +288,7 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         connection.execute("INSERT INTO memory_agent_edges (agent_identity) VALUES ('default')")
         connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
         connection.execute("INSERT INTO memory_person_links VALUES ('default', 'dm-person-0123456789abcdef')")
+        connection.execute("INSERT INTO fact_scopes VALUES ('default', 'roof')")
         connection.execute("INSERT INTO hermes_pgvector_settings VALUES ('a', 'b')")
         connection.execute("INSERT INTO hermes_pgvector_leases VALUES ('a', 'b', now())")
         for table in map(sql.Identifier, verification.TABLES):
@@ -377,12 +383,15 @@ def test_the_manual_takes_all_vectors_away_and_nothing_else(database: str) -> No
         "insert into conversations (agent_identity, session_id, role, content, embedding) "
         f"values ('ops', 's', 'user', 'b', {vector})",
         f"insert into conversation_pieces select agent_identity, id, 0, {vector} from conversations",
+        f"insert into facts (agent_identity, kind, target, content, embedding) values ('ops', 'C', 'c', 'd', {vector})",
+        f"insert into fact_pieces select agent_identity, id, 0, {vector} from facts",
         "insert into hermes_pgvector_settings (name, value) values ('embedding_model', 'old')",
     )
     run(database, *from_the_manual("SET embedding = NULL"))
-    for table in ("memory_entries", "conversations"):
+    for table in ("memory_entries", "conversations", "facts"):
         assert rows(database, f"select count(*) from {table} where embedding is null") == [(1,)]
-    assert rows(database, "select count(*) from conversation_pieces") == [(0,)]
+    for table in ("conversation_pieces", "fact_pieces"):
+        assert rows(database, f"select count(*) from {table}") == [(0,)]
     assert rows(database, "select count(*) from hermes_pgvector_settings where name = 'embedding_model'") == [(0,)]
     assert rows(database, "select count(*) from memory_history") == [(0,)]
 

@@ -19,7 +19,7 @@ from hermes_memory_pgvector.store.retrieval import NEAREST_OF_ALL_ROWS, paramete
 
 pytestmark = pytest.mark.each_version
 
-TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries"}
+TABLES: dict[Kind, str] = {"turns": "conversations", "entries": "memory_entries", "facts": "facts"}
 SCOPES = {
     "one theme": Scope("small", ("small",)),
     "several themes": Scope("small", ("small", "large")),
@@ -83,7 +83,7 @@ def test_every_statement_about_rows_names_their_theme() -> None:
     for name, statement in STATEMENTS.items():
         # These are for all themes: rows that lack something, and rows of sessions whose theme is not known.
         if name not in ("lacking", "newest_of_sessions") and re.search(
-            r"\b(from|into|update|join)\s+(memory_\w+|conversations)\b", statement
+            r"\b(from|into|update|join)\s+(memory_\w+|conversations|facts?(_\w+)?)\b", statement
         ):
             assert "agent_identity" in statement, name
 
@@ -100,6 +100,7 @@ def stocked(server: Server) -> Iterator[str]:
         for table, text, extra in (
             ("conversations", "session_id, role", "'session-' || n % 7, 'user'"),
             ("memory_entries", "home, target", "'home', 'memory'"),
+            ("facts", "kind, target", "'V', 'row.' || n"),
         ):
             connection.execute(f"alter table {table} set (autovacuum_enabled = false)".encode())
             connection.execute(

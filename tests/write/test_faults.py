@@ -129,10 +129,10 @@ def test_an_event_with_an_unexpected_error_becomes_a_dead_letter_and_the_others_
     def fails(event: Event) -> bool:
         return isinstance(event, TurnTaken) and event.user == turn(1).user
 
-    def failing_apply(connection: Any, batch: Any) -> int:
+    def failing_apply(connection: Any, batch: Any, pressure: Any) -> int:
         if any(fails(prepared.event) for prepared in batch):
             raise ZeroDivisionError
-        return apply(connection, batch)
+        return apply(connection, batch, pressure)
 
     def failing_validate(event: Event, settings: Settings) -> Event:
         if fails(event):

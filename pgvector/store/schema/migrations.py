@@ -224,7 +224,7 @@ def _grant(connection: Connection, role: str) -> None:
     """Grant the runtime role its privileges: to read and write rows, no DDL."""
     schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
     to, tables = sql.Identifier(role), sql.SQL(", ").join(map(sql.Identifier, TABLES))
-    owners = ("memory_entries", "conversations", "memory_agent_edges", "memory_history")
+    owners = ("memory_entries", "conversations", "memory_agent_edges", "memory_history", "facts")
     sequences = sql.SQL(", ").join(sql.Identifier(f"{table}_id_seq") for table in owners)
     with connection.transaction():
         for statement in (

@@ -6,5 +6,8 @@ from (
   union all
   select 'entries', agent_identity, count(*) from memory_entries
   where embedding is not null group by agent_identity
+  union all
+  select 'facts', agent_identity, count(*) from facts
+  where embedding is not null and status in ('active', 'cold') group by agent_identity
 ) as counted
 order by rows desc, kind, theme

@@ -3,7 +3,7 @@
 -- because the two sides of a conversation alternate.
 with sampled as materialized (
   select agent_identity, id from $table
-  where (agent_identity = %(theme)s or (%(theme)s = '' and agent_identity !~ %(reserved)s))
+  where $current and (agent_identity = %(theme)s or (%(theme)s = '' and agent_identity !~ %(reserved)s))
     and (hashint8extended(id, 0) & 1073741823) %% greatest(1, %(rows)s::bigint / %(sample)s::bigint) = 0
   limit 2 * %(sample)s::bigint
 ), texts as materialized (

@@ -4,7 +4,7 @@ select agent_identity, id, score
 from (
   select *, nullif(1 - (embedding <=> %(vector)b::halfvec), 'NaN') as score
   from $table
-  where embedding is not null
+  where embedding is not null and $current
   order by embedding <=> %(vector)b::halfvec
   limit %(seen)s
 ) as t

@@ -1,7 +1,7 @@
 -- The large theme that has grown or shrunk most since its words were counted, by a fifth at least; the empty theme stands
 -- for all that others than their owners may read. What is known of themes that are not large any more is forgotten.
 with sizes as materialized (
-  select agent_identity, count(*) as rows from $table group by agent_identity
+  select agent_identity, count(*) as rows from $table where $current group by agent_identity
 ), large as (
   select agent_identity, rows from sizes where rows > %(rows_min)s
   union all

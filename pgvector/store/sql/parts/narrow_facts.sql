@@ -1,0 +1,5 @@
+status in ('active', 'cold')
+  and (%(session)s = '' or session_id = %(session)s)
+  and (%(label)s = '' or scope = %(label)s)
+  and (%(since)s::timestamptz is null or written_at >= %(since)s::timestamptz)
+  and (%(until)s::timestamptz is null or written_at < %(until)s::timestamptz)

@@ -1,0 +1,490 @@
+"""Facts: what is current, what is history, and when a scope closes, in whatever order events come."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from loopback import vector
+
+from hermes_memory_pgvector.model import FACT_KINDS, Event, FactKind, FactsPurged, FactsTicked, FactWritten
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import facts, rows
+from hermes_memory_pgvector.store.connection.database import Connection, Database
+from hermes_memory_pgvector.store.facts import PRESSURE, Fact, Pressure
+from hermes_memory_pgvector.store.passages import prepare
+
+START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+NOTATION: dict[str, FactKind] = {"C": "C", "D": "D", "V": "V", "?": "?", "✓": "done", "~": "obs"}
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Memory:
+    """A database and what tests ask of it. Events happen a second after each other unless they say when."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn = dsn
+        self.database = Database(Settings(dsn=dsn), folder)  # type: ignore[arg-type]
+        self.seconds = 0
+        self.pressure = PRESSURE
+
+    def fact(self, notation: str, scope: str = "", **more: Any) -> FactWritten:
+        head, _, content = notation.partition("]: ")
+        more.setdefault("at", self._next())
+        kind = NOTATION[head[0]]
+        return FactWritten(**{"theme": "ops", "session_id": "s", "scope": scope, **more}, kind=kind, target=head[2:],
+                           content=content)  # fmt: skip
+
+    def write(self, notation: str, scope: str = "", **more: Any) -> FactWritten:
+        fact = self.fact(notation, scope, **more)
+        self.apply(fact)
+        return fact
+
+    def tick(self, turn: int, **more: Any) -> None:
+        more.setdefault("at", self._next())
+        self.apply(FactsTicked(**{"theme": "ops", "session_id": "s", **more}, turn=turn))
+
+    def purge(self, **more: Any) -> None:
+        more.setdefault("at", self._next())
+        self.apply(FactsPurged(theme="ops", **more))
+
+    def _next(self) -> datetime:
+        self.seconds += 1
+        return at(self.seconds)
+
+    def apply(self, *events: Event, embedded: bool = False) -> int:
+        """Apply events in one transaction, as the writer does; returns how many were new."""
+        prepared = list(map(prepare, events))
+        for passage in (passage for event in prepared for passage in event.passages):
+            passage.vector = vector(passage.content) if embedded else None
+        with self.database.transaction(10, 20) as connection:
+            return rows.apply(connection, prepared, self.pressure)
+
+    def psql(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def facts(self, *statuses: facts.Status, theme: str = "ops", scope: str | None = None) -> list[Fact]:
+        with self.database.connection(10) as connection:
+            found = facts.listed(connection, theme, scope, statuses or ("active", "cold"), 1000)
+        return sorted(found, key=lambda fact: (fact.written_at, fact.id))
+
+    def texts(self, *statuses: facts.Status, theme: str = "ops") -> list[str]:
+        return list(map(notation, self.facts(*statuses, theme=theme)))
+
+    def hot(self, limit: int = 100) -> list[str]:
+        with self.database.connection(10) as connection:
+            return list(map(notation, facts.hot(connection, "ops", limit)))
+
+    def open(self, theme: str = "ops") -> list[str]:
+        with self.database.connection(10) as connection:
+            return [scope.label for scope in facts.open_scopes(connection, theme)]
+
+
+def notation(fact: Fact) -> str:
+    (sign,) = (sign for sign, kind in NOTATION.items() if kind == fact.kind)
+    return f"{sign}[{fact.target}]: {fact.content}"
+
+
+@pytest.fixture
+def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
+    opened = Memory(database, tmp_path)
+    yield opened
+    opened.database.close()
+
+
+# --- what is current
+
+
+@pytest.mark.each_version
+def test_a_new_fact_of_the_same_kind_target_and_scope_supersedes_the_old_one(memory: Memory) -> None:
+    memory.write("D[auth]: sessions")
+    memory.write("D[auth]: tokens")
+    memory.write("C[auth]: sessions for a day")
+    memory.write("D[auth]: cookies", "web")
+    memory.write("D[login]: sessions")
+    assert memory.texts() == [
+        "D[auth]: tokens",
+        "C[auth]: sessions for a day",
+        "D[auth]: cookies",
+        "D[login]: sessions",
+    ]
+    (old,) = memory.facts("superseded")
+    (new,) = (fact for fact in memory.facts() if notation(fact) == "D[auth]: tokens")
+    assert (old.content, old.superseded_by, old.changed_at) == ("sessions", new.id, new.written_at)
+    assert memory.hot() == ["D[login]: sessions", "D[auth]: cookies", "C[auth]: sessions for a day", "D[auth]: tokens"]
+
+
+def test_an_exact_repeat_adds_nothing_and_counts_as_written_then(memory: Memory) -> None:
+    memory.write("V[port]: 5432")
+    repeat = memory.write("V[port]: 5432", session_id="t")
+    (fact,) = memory.facts("active", "cold", "superseded", "archived")
+    assert (fact.written_at, fact.session_id) == (repeat.at, "t")
+    with memory.database.connection(10) as connection:
+        assert facts.of_event(connection, "ops", repeat.id) == fact
+        assert facts.of_event(connection, "ops", "0" * 32) is None
+
+
+def test_an_event_that_comes_again_changes_nothing(memory: Memory) -> None:
+    first, second = memory.fact("V[port]: 1"), memory.fact("V[port]: 2")
+    assert memory.apply(first, second) == 2
+    assert memory.apply(first) == memory.apply(second, first) == 0
+    assert memory.texts() == ["V[port]: 2"]
+    assert memory.texts("superseded") == ["V[port]: 1"]
+
+
+@pytest.mark.each_version
+def test_a_fact_that_comes_hours_late_goes_to_history_and_displaces_nothing(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", at=at(7200))
+    late = memory.write("D[auth]: sessions", at=at(0))
+    assert memory.texts() == memory.hot() == ["D[auth]: tokens"]
+    (old,) = memory.facts("superseded")
+    assert (old.content, old.written_at) == ("sessions", late.at)
+    assert old.superseded_by == memory.facts()[0].id
+
+
+def test_a_late_repeat_of_the_current_fact_adds_nothing(memory: Memory) -> None:
+    memory.write("V[port]: 5432", at=at(10))
+    memory.write("V[port]: 5432", at=at(5))
+    (fact,) = memory.facts("active", "cold", "superseded")
+    assert fact.written_at == at(10)
+
+
+def test_what_is_written_in_the_same_microsecond_is_ordered_by_the_ids_of_the_events(memory: Memory) -> None:
+    low, high = memory.fact("V[a]: low", id="0" * 31 + "1", at=at(1)), memory.fact("V[a]: high", id="f" * 32, at=at(1))
+    memory.apply(high, low)
+    assert memory.texts() == ["V[a]: high"]
+
+
+def test_obsolete_supersedes_every_current_fact_of_its_target_and_scope(memory: Memory) -> None:
+    for text in ("C[api]: v1 only", "D[api]: REST", "✓[api]: drawn"):
+        memory.write(text)
+    memory.write("V[db]: pg")
+    memory.write("D[api]: gRPC", "web", session_id="t")
+    memory.write("~[api]: replaced by events")
+    assert memory.texts() == ["V[db]: pg", "D[api]: gRPC", "~[api]: replaced by events"]
+    assert memory.texts("superseded") == ["C[api]: v1 only", "D[api]: REST", "✓[api]: drawn"]
+    memory.write("D[api]: late", at=at(2.5))
+    assert memory.texts() == ["V[db]: pg", "D[api]: gRPC", "~[api]: replaced by events"]
+    memory.write("D[api]: events")
+    assert "D[api]: events" in memory.hot()
+
+
+def test_a_repeated_obsolete_supersedes_what_was_written_since(memory: Memory) -> None:
+    memory.write("~[api]: gone")
+    memory.write("D[api]: REST")
+    memory.write("~[api]: gone")
+    assert memory.texts() == ["~[api]: gone"]
+    assert memory.texts("superseded") == ["D[api]: REST"]
+
+
+writes = st.lists(
+    st.tuples(
+        st.sampled_from(FACT_KINDS),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["1", "2"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def current_of(events: Sequence[FactWritten]) -> set[tuple[str, str, str, str]]:
+    """The current facts by definition: the newest of each key, unless its target was made obsolete later."""
+    newest: dict[tuple[str, str, str], FactWritten] = {}
+    for event in sorted(events, key=lambda event: (event.at, event.id)):
+        newest[event.kind, event.target, event.scope] = event
+        if event.kind == "obs":
+            newest = {
+                key: held for key, held in newest.items() if key[1:] != (event.target, event.scope) or held is event
+            }
+    return {(*key, event.content) for key, event in newest.items()}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(writes, st.randoms(use_true_random=False))
+def test_the_same_facts_are_current_in_whatever_order_and_batches_they_come(
+    memory: Memory, written: Sequence[tuple[FactKind, str, str, str]], chance: random.Random
+) -> None:
+    memory.psql("truncate facts, fact_scopes cascade")
+    events = [
+        FactWritten(theme="ops", session_id="s", at=at(n), kind=kind, target=target, scope=scope, content=content)
+        for n, (kind, target, scope, content) in enumerate(written)
+    ]
+    shuffled = chance.sample(events, len(events))
+    while shuffled:
+        size = chance.randint(1, len(shuffled))
+        memory.apply(*shuffled[:size])
+        del shuffled[:size]
+    found = {(fact.kind, fact.target, fact.scope, fact.content) for fact in memory.facts()}
+    assert found == current_of(events)
+    stored = memory.psql("select distinct kind, target, scope, content from facts")
+    assert set(stored) == set(written)
+
+
+# --- scopes
+
+
+def test_a_fact_without_a_scope_gets_the_open_scope_that_its_session_wrote_to_last(memory: Memory) -> None:
+    memory.write("V[a]: 1")
+    memory.write("V[b]: 1", "roof")
+    memory.write("V[c]: 1")
+    memory.write("V[d]: 1", session_id="other")
+    memory.write("V[e]: 1", "cellar")
+    memory.write("V[f]: 1")
+    assert [(fact.target, fact.scope) for fact in memory.facts()] == [
+        ("a", ""), ("b", "roof"), ("c", "roof"), ("d", ""), ("e", "cellar"), ("f", "cellar"),
+    ]  # fmt: skip
+    assert memory.open() == ["cellar", "roof"]
+
+
+def test_two_sessions_of_one_scope_both_go_on_in_it(memory: Memory) -> None:
+    memory.write("V[a]: 1", "roof", session_id="one")
+    memory.write("V[b]: 1", "roof", session_id="two")
+    memory.write("V[c]: 1", session_id="one")
+    assert {fact.scope for fact in memory.facts()} == {"roof"}
+
+
+def test_done_closes_the_scope_and_its_facts_become_cold(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    memory.write("V[port]: 1")
+    memory.write("✓[auth]: live")
+    memory.write("V[beside]: 1")
+    assert memory.open() == []
+    assert memory.texts("cold") == ["D[auth]: tokens", "V[port]: 1", "✓[auth]: live"]
+    assert memory.hot() == memory.texts("active") == ["V[beside]: 1"]
+    assert memory.facts("active")[0].scope == ""
+
+
+def test_a_write_opens_a_closed_scope_again(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    memory.write("✓[auth]: live")
+    memory.write("D[auth]: cookies", "auth")
+    assert memory.open() == ["auth"]
+    assert memory.hot() == ["D[auth]: cookies"]
+    assert memory.texts("superseded") == ["D[auth]: tokens"]
+    memory.write("✓[auth]: live")
+    assert memory.open() == []
+
+
+def test_what_was_written_before_a_scope_was_closed_does_not_open_it(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", at=at(1))
+    memory.write("✓[auth]: live", "auth", at=at(9))
+    memory.write("V[port]: 1", "auth", at=at(5))
+    assert (memory.open(), memory.hot()) == ([], [])
+    assert "V[port]: 1" in memory.texts("cold")
+
+
+def test_a_done_that_comes_late_leaves_a_scope_open_that_was_written_to_since(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", at=at(9))
+    memory.write("✓[auth]: live", "auth", at=at(5))
+    assert memory.open() == ["auth"]
+    assert memory.texts("active") == ["✓[auth]: live", "D[auth]: tokens"]
+
+
+def test_six_turns_of_silence_close_a_scope_and_a_write_begins_the_count_anew(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    for turn in range(1, 6):
+        memory.tick(turn)
+    memory.write("V[port]: 1")
+    for turn in range(6, 11):
+        memory.tick(turn)
+    assert memory.open() == ["auth"]
+    memory.tick(11)
+    assert (memory.open(), memory.hot()) == ([], [])
+    assert memory.texts("cold") == ["D[auth]: tokens", "V[port]: 1"]
+
+
+def test_turns_are_counted_by_their_numbers_each_once(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    for turn in (1, 1, 1, 1, 1, 1, 1, 5):
+        memory.tick(turn)
+    assert memory.open() == ["auth"]
+    memory.tick(6)
+    assert memory.open() == []
+
+
+def test_turn_numbers_may_begin_anew(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    for turn in (8, 9, 1, 2, 3):
+        memory.tick(turn)
+    assert memory.open() == ["auth"]
+    memory.tick(4)
+    assert memory.open() == []
+
+
+def test_three_turns_in_another_scope_close_the_one_before(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    memory.write("D[roof]: slate", "roof")
+    for turn in (1, 2):
+        memory.tick(turn)
+    assert memory.open() == ["roof", "auth"]
+    memory.tick(3)
+    assert memory.open() == ["roof"]
+
+
+def test_the_turns_of_a_session_close_no_scope_of_another_one(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", session_id="other")
+    for turn in range(1, 20):
+        memory.tick(turn, closing=True)
+    assert memory.open() == ["auth"]
+
+
+def test_a_closing_signal_closes_the_scope_that_the_session_works_in(memory: Memory) -> None:
+    memory.write("D[roof]: slate", "roof")
+    memory.write("D[auth]: tokens", "auth")
+    memory.tick(1, closing=True)
+    assert memory.open() == ["roof"]
+    assert memory.hot() == ["D[roof]: slate"]
+
+
+def test_a_tick_that_comes_late_closes_nothing_that_was_written_since(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", at=at(9))
+    memory.tick(50, at=at(5), closing=True)
+    memory.tick(51, at=at(6))
+    assert memory.open() == ["auth"]
+
+
+def test_a_scope_whose_session_is_not_heard_of_for_days_closes(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", session_id="gone")
+    memory.write("V[a]: 1", at=at(3 * 86_400))
+    assert memory.open() == ["auth"]
+    memory.write("V[b]: 1", at=at(3 * 86_400 + 5))
+    assert memory.open() == []
+
+
+# --- pressure
+
+
+def gauge(connection: Connection) -> int:
+    return facts.gauge(connection, "ops")
+
+
+def test_no_fact_is_refused_and_the_active_ones_keep_to_their_room(memory: Memory) -> None:
+    memory.pressure = Pressure(chars_max=2000)
+    for n in range(60):
+        memory.write(f"V[number.{n}]: {'x' * 80} {n}")
+        with memory.database.connection(10) as connection:
+            assert facts.gauge(connection, "ops") < 0.95 * 2000
+    current = memory.facts()
+    assert len(current) == 60
+    active = [fact.target for fact in current if fact.status == "active"]
+    assert active == [f"number.{n}" for n in range(60 - len(active), 60)]
+    assert len(active) > 10
+
+
+def test_the_gauge_counts_the_characters_of_the_notation(memory: Memory) -> None:
+    memory.write("V[port]: 5432")
+    memory.write("C[日本]: 東京")
+    with memory.database.connection(10) as connection:
+        assert gauge(connection) == len("V[port]: 5432") + len("C[日本]: 東京")
+
+
+def test_a_fact_that_was_used_stays_active_longer(memory: Memory) -> None:
+    memory.pressure = Pressure(chars_max=2000)
+    first = memory.write(f"V[first]: {'x' * 80}")
+    with memory.database.connection(10) as connection:
+        fact = facts.of_event(connection, "ops", first.id)
+        assert fact is not None
+        facts.used(connection, "ops", [fact.id])
+    for n in range(40):
+        memory.write(f"V[number.{n}]: {'x' * 80} {n}")
+    assert memory.texts("active")[0].startswith("V[first]")
+    (used,) = (fact for fact in memory.facts() if fact.target == "first")
+    assert used.uses == 1
+
+
+def test_pressure_merges_what_says_the_same_of_one_target_and_scope(memory: Memory) -> None:
+    memory.write("C[auth]: Tokens only")
+    memory.write("D[auth]: tokens only")
+    memory.write("D[auth]: tokens only", "web")
+    assert len(memory.texts("active")) == 3
+    memory.pressure = Pressure(chars_max=70)
+    memory.write("V[a]: 1", "web")
+    assert memory.texts("active") == ["D[auth]: tokens only", "D[auth]: tokens only", "V[a]: 1"]
+    assert memory.texts("superseded") == ["C[auth]: Tokens only"]
+
+
+# --- purge
+
+
+def test_a_purge_deletes_superseded_and_archived_facts_only(memory: Memory) -> None:
+    memory.write("V[a]: 1", "x")
+    memory.write("V[a]: 2", "x")
+    memory.write("V[b]: 1", "y")
+    memory.write("V[b]: 2", "y")
+    memory.write("V[c]: 1", "z")
+    memory.psql("update facts set status = 'archived' where target = 'c'")
+    memory.purge(scope="x")
+    assert memory.texts("superseded", "archived") == ["V[b]: 1", "V[c]: 1"]
+    memory.purge(older_than_days=1)
+    assert memory.texts("superseded", "archived") == ["V[b]: 1", "V[c]: 1"]
+    memory.purge(older_than_days=1, at=at(86_400 + 60))
+    assert memory.texts("superseded", "archived") == []
+    assert memory.texts() == ["V[a]: 2", "V[b]: 2"]
+
+
+def test_a_purge_that_comes_late_leaves_what_was_superseded_since(memory: Memory) -> None:
+    memory.write("V[a]: 1", at=at(1))
+    memory.write("V[a]: 2", at=at(9))
+    memory.purge(at=at(5))
+    assert memory.texts("superseded") == ["V[a]: 1"]
+
+
+# --- many at once, other themes
+
+
+def test_facts_of_another_theme_are_others(memory: Memory) -> None:
+    memory.write("V[a]: 1", "x")
+    memory.write("V[a]: 2", "x", theme="billing")
+    memory.write("✓[a]: 2", "x", theme="billing")
+    memory.purge()
+    assert memory.texts() == memory.hot() == ["V[a]: 1"]
+    assert (memory.open(), memory.open("billing")) == (["x"], [])
+
+
+def test_threads_that_write_the_same_keys_lose_nothing_and_leave_the_newest(memory: Memory) -> None:
+    events = [
+        [memory.fact(f"V[key.{key}]: {n}-{worker}", "x", session_id=str(worker), at=at(n * 8 + worker))
+         for n in range(10) for key in range(3)]
+        for worker in range(8)
+    ]  # fmt: skip
+
+    def work(own: Sequence[FactWritten], database: Database) -> None:
+        for start in range(0, len(own), 4):
+            with database.transaction(30, 30) as connection:
+                rows.apply(connection, list(map(prepare, own[start : start + 4])))
+
+    databases = [Database(Settings(dsn=memory.dsn), Path("/unused")) for _ in events]  # type: ignore[arg-type]
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(events, databases, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for database in databases:
+        database.close()
+    assert memory.texts() == ["V[key.0]: 9-7", "V[key.1]: 9-7", "V[key.2]: 9-7"]
+    assert memory.psql("select count(*), count(distinct event_id), count(distinct content) from facts") == [
+        (240, 240, 80)
+    ]
+
+
+def test_a_second_current_fact_of_a_key_is_refused_by_the_table(memory: Memory) -> None:
+    memory.write("V[a]: 1", "x")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        memory.psql(
+            "insert into facts (agent_identity, kind, target, scope, content) values ('ops', 'V', 'a', 'x', '2')"
+        )
