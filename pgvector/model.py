@@ -216,7 +216,8 @@ class Scope:
 class Caller:
     """Who calls a tool. `marks` are stored with new entries; with `off_record` the tool stores nothing.
 
-    `refusal` returns why a text is not stored; empty when it may be.
+    `refusal` returns why a text is not stored; empty when it may be. `granted` are the other themes that it may read;
+    None leaves that to the settings.
     """
 
     theme: str
@@ -224,6 +225,7 @@ class Caller:
     marks: Metadata = field(default_factory=dict)
     off_record: bool = False
     refusal: Callable[[str], str] = lambda _: ""
+    granted: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,9 +236,9 @@ class Runtime:
         """The themes that hold the rows of a theme's person: those linked to it, the one that is written to first."""
         return self.persons.themes(theme)
 
-    def scope(self, theme: str, name: str, session_id: str) -> Scope:
+    def scope(self, theme: str, name: str, session_id: str, granted: tuple[str, ...] | None = None) -> Scope:
         """As `themes.scope_of`, with the settings of the home."""
-        return scope_of(theme, name, session_id, self.settings)
+        return scope_of(theme, name, session_id, self.settings, granted)
 
     # State
 

@@ -163,7 +163,8 @@ def test_what_the_package_imports_it_depends_on() -> None:
     """Another dependency may bring a library today, and no more tomorrow."""
     with PROJECT.open("rb") as file:
         project = tomllib.load(file)["project"]
-    texts = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
+    extras = project["optional-dependencies"]
+    texts = [*project["dependencies"], *extras["embedded"], *extras["mcp"]]
     declared = {requirement(text)[0] for text in texts}
     distributions = packages_distributions()
     imported = {name for path in PACKAGE.rglob("*.py") for name in imports(path)}

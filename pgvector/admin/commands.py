@@ -31,6 +31,7 @@ def add_commands(parser: Parser) -> None:
     _add_maintenance(commands)
     _add_history(commands)
     _add_person(commands)
+    _add_mcp(commands)
     _add(commands, "version", "show the version", "console:version")
 
 
@@ -205,6 +206,26 @@ def _add_person(commands: Commands) -> None:
     for action in (link, unlink):
         action.add_argument("--profile", default="", metavar="P", help="the accounts' profile (default: this home's)")
         action.add_argument("--yes", action="store_true", help="ask for the accounts only, not whether to go on")
+
+
+def _add_mcp(commands: Commands) -> None:
+    mcp = _add(commands, "mcp", "serve the memory to MCP clients, over stdin and stdout or over HTTP", "mcp:serve")
+    text = "the theme to serve (default: that of an agent in a terminal); give it again for others that may be read"
+    mcp.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    text = "serve clients that have a token, over HTTP on this machine; the token says the theme"
+    mcp.add_argument("--http", action="store_true", help=text)
+    mcp.add_argument("--host", default="127.0.0.1", metavar="H", help="the address of --http (default 127.0.0.1)")
+    mcp.add_argument("--port", type=_number(0, 65535), default=8765, metavar="P", help="its port (default 8765)")
+    token = _add(mcp.add_subparsers(metavar="ACTION"), "token", "add, list or revoke the tokens of HTTP clients", "")
+    actions = token.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = _add(actions, "add", "make a token and print it, once", "mcp:add_token")
+    text = "the theme that its client reads and writes; give it again for others that it may read"
+    add.add_argument("--theme", action="append", required=True, metavar="T", help=text)
+    add.add_argument("--name", default="", metavar="N", help="a name to recognise it by")
+    add.add_argument("--expires", default="", metavar="TIME", help="a time span (90d), a date or never (default)")
+    _add(actions, "list", "list the tokens, without their secrets", "mcp:list_tokens")
+    revoke = _add(actions, "revoke", "delete a token; its client gets no answer any more", "mcp:revoke_token")
+    revoke.add_argument("id", metavar="ID", help="its id or its name")
 
 
 def _number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..errors import BadArgument, Refused
-from ..hosts.environment import host_module
+from ..hosts.environment import profile_name
 from ..runtime import Runtime
 from ..session.themes import Identity, home_theme
 from ..settings import load
@@ -163,7 +163,7 @@ def _move(runtime: Runtime, source: str, destination: str, *, account: str = "",
 def _accounts(runtime: Runtime, home: Path, console: Console, args: argparse.Namespace) -> list[str]:
     """The themes of the accounts that the operator names. Raises BadArgument."""
     lines = console.lines(QUESTION, ACCOUNTS_MAX)
-    profile = args.profile or _profile(home)
+    profile = args.profile or profile_name(home)
     accounts = list(dict.fromkeys(_account(line, runtime, profile) for line in lines))
     if not accounts:
         raise BadArgument("no account was named; nothing is changed")
@@ -192,16 +192,6 @@ def _account(line: str, runtime: Runtime, profile: str) -> str:
     if is_bench(theme, settings.bench_themes):
         raise BadArgument(f"{theme} is a theme of benchmarks and no account")
     return theme
-
-
-def _profile(home: Path) -> str:
-    """The profile of a home, as the host names it."""
-    profiles: Any = host_module("hermes_cli.profiles")
-    if home.parent.name == "profiles":
-        return home.name
-    if profiles is not None and hasattr(profiles, "get_active_profile_name"):
-        return str(profiles.get_active_profile_name())
-    return "default" if home == (Path.home() / ".hermes").resolve() else "custom"
 
 
 def _preview(

@@ -33,6 +33,16 @@ def hermes_home() -> Path:
     return Path(constants.get_hermes_home())
 
 
+def profile_name(home: Path) -> str:
+    """The profile of a home, as the host names it."""
+    if home.parent.name == "profiles":
+        return home.name
+    profiles: Any = host_module("hermes_cli.profiles")
+    if profiles is not None and hasattr(profiles, "get_active_profile_name"):
+        return str(profiles.get_active_profile_name())
+    return "default" if home == (Path.home() / ".hermes").resolve() else "custom"
+
+
 def working_folder(platform: str, given: str = "") -> Path | None:
     """The folder that an agent works in: the one that its host has `given`, else for an agent in a terminal the host's.
 

@@ -164,19 +164,21 @@ def allowed(theme: str, allowed_themes: Collection[str]) -> bool:
     return not allowed_themes or reserved(theme) or theme in map(normalise, allowed_themes)
 
 
-def readable(theme: str, scope: str, settings: Settings) -> tuple[str, ...] | None:
+def readable(
+    theme: str, scope: str, settings: Settings, granted: tuple[str, ...] | None = None
+) -> tuple[str, ...] | None:
     """The themes that `theme` reads when it asks for `scope`: `current`, `session`, `all`, or the name of a theme.
 
-    None means `theme` itself and every theme that `theme_names.hidden_pattern` does not match. Raises BadArgument when
-    the scope may not be read.
+    None means `theme` itself and every theme that `theme_names.hidden_pattern` does not match. Where other themes are
+    `granted`, the settings add none to them. Raises BadArgument when the scope may not be read.
     """
     wanted = normalise(scope)
     if wanted == "session":
         return (theme,)
-    _, *also = unasked = read_unasked(theme, settings)
+    _, *also = unasked = read_unasked(theme, settings) if granted is None else (theme,)
     if wanted == "current":
         return unasked
-    others = _others(theme, settings)
+    others = _others(theme, settings) if granted is None else _granted(theme, granted, settings)
     if wanted == "all":
         return None if others is None else tuple(dict.fromkeys((theme, *also, *others)))
     named = aliased(wanted, settings.theme_aliases)
@@ -189,13 +191,19 @@ def readable(theme: str, scope: str, settings: Settings) -> tuple[str, ...] | No
     return (named,)
 
 
-def scope_of(theme: str, name: str, session_id: str, settings: Settings) -> Scope:
-    """The rows that `theme` may read with the scope `name`; empty for `scope_default`. Raises BadArgument."""
+def scope_of(
+    theme: str, name: str, session_id: str, settings: Settings, granted: tuple[str, ...] | None = None
+) -> Scope:
+    """The rows that `theme` may read with the scope `name`, as `readable`; empty for `scope_default`.
+
+    Raises BadArgument.
+    """
     name = name or settings.scope_default
     if name == "session" and not session_id:
         raise BadArgument("scope is 'session' but there is no session; use current")
     hidden = hidden_pattern(settings.bench_themes)
-    return Scope(theme, readable(theme, name, settings), session_id if name == "session" else "", hidden=hidden)
+    themes = readable(theme, name, settings, granted)
+    return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
 
 def writable(theme: str, name: str, settings: Settings) -> str:
@@ -236,6 +244,11 @@ def _others(theme: str, settings: Settings) -> tuple[str, ...] | None:
         ours = [themes for reader, themes in rule.items() if _stored(reader, settings) == theme]
         return _listed(theme, ours, settings)
     return _visible(theme, settings.allowed_themes, settings) if settings.allowed_themes else None
+
+
+def _granted(theme: str, granted: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
+    """Those of the granted themes that `theme` may read: never reserved ones, nor any from or of a benchmark."""
+    return () if is_bench(theme, settings.bench_themes) else _listed(theme, [granted], settings)
 
 
 def _listed(theme: str, lists: Iterable[Iterable[str]], settings: Settings) -> tuple[str, ...]:

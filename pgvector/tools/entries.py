@@ -184,7 +184,7 @@ def _correctable(runtime: Runtime, caller: Caller, theme: str, name: str, number
 def _reads(runtime: Runtime, caller: Caller, theme: str) -> bool:
     """Whether the caller may read another theme."""
     try:
-        themes = readable(caller.theme, theme, runtime.settings)
+        themes = readable(caller.theme, theme, runtime.settings, caller.granted)
     except BadArgument:
         return False
     return themes is None or theme in themes

@@ -95,11 +95,13 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
     tags, all_tags = given.tags(arguments, "tags") or (), given.switch(arguments, "all_tags")
     scope_name = given.text(arguments, "scope") or settings.scope_default
-    scope = replace(runtime.scope(caller.theme, scope_name, caller.session_id), tags=tags, all_tags=all_tags)
+    scope = runtime.scope(caller.theme, scope_name, caller.session_id, caller.granted)
     limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,
-        scope=replace(scope, since=since, until=until, role=role or "", target=target or ""),
+        scope=replace(
+            scope, since=since, until=until, role=role or "", target=target or "", tags=tags, all_tags=all_tags
+        ),
         limit=given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max),
         context=given.whole(arguments, "context", 0, CONTEXT_MAX) or 0,
         budget_s=settings.recall_budget_s,

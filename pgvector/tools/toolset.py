@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ..errors import PgvectorError, Refused
+from ..errors import BadArgument, PgvectorError, Refused
 from ..model import Caller
 from ..outbox.pending_writes import PendingWrite
 from ..runtime import Runtime
@@ -35,26 +35,40 @@ def schemas(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of the tools that are offered."""
     if settings.recall_mode == "context":
         return []
-    optional = entry_schemas.offered(settings) if settings.tools == "all" else ()
-    return [dict(schema) for schema in (*recall.SCHEMAS, *optional)]
+    return every_schema(settings) if settings.tools == "all" else [dict(schema) for schema in recall.SCHEMAS]
+
+
+def every_schema(settings: Settings) -> list[dict[str, Any]]:
+    """The schemas of all tools, whatever the settings offer."""
+    return [dict(schema) for schema in (*recall.SCHEMAS, *entry_schemas.offered(settings))]
 
 
 def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> str:
     """Run a tool that is offered and return its JSON answer; an error is an answer too and names the argument."""
-    offered = {schema["name"]: schema for schema in schemas(runtime.settings)}
-    if name not in offered:
-        known = f"use {', '.join(offered)}" if offered else "recall_mode is context, so there are none"
-        return _json({"error": f"there is no tool {name[:60]!r}; {known}"})
+    offered = schemas(runtime.settings)
+    if not offered:
+        return _json({"error": f"there is no tool {name[:60]!r}; recall_mode is context, so there are none"})
     try:
-        given.check(offered[name], arguments)
-        runtime.load()
-        if preview := _WRITES.get(name):
-            held = approval.held_back(runtime, name, arguments, caller, partial(preview, runtime, arguments, caller))
-            if held is not None:
-                return _json(held)
-        return _json(_CALLS[name](runtime, arguments, caller))
+        return _json(answer(runtime, offered, name, arguments, caller))
     except PgvectorError as error:
         return _json({"error": str(error)})
+
+
+def answer(
+    runtime: Runtime, offered: Iterable[Mapping[str, Any]], name: str, arguments: Mapping[str, Any], caller: Caller
+) -> dict[str, Any]:
+    """Run one of the tools with the schemas `offered`. Raises PgvectorError, which names a wrong argument."""
+    schema = next((schema for schema in offered if schema["name"] == name), None)
+    if schema is None:
+        known = ", ".join(schema["name"] for schema in offered)
+        raise BadArgument(f"there is no tool {name[:60]!r}; use {known}")
+    given.check(schema, arguments)
+    runtime.load()
+    if preview := _WRITES.get(name):
+        held = approval.held_back(runtime, name, arguments, caller, partial(preview, runtime, arguments, caller))
+        if held is not None:
+            return held
+    return _CALLS[name](runtime, arguments, caller)
 
 
 def approve(runtime: Runtime, write: PendingWrite) -> dict[str, Any]:

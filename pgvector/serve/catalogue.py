@@ -1,0 +1,85 @@
+"""The tools as MCP clients see them: with hints about what they change, and the form of their answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Hints(NamedTuple):
+    """What a tool changes. `repeatable`: a second equal call changes nothing more."""
+
+    reads: bool = False
+    destroys: bool = True
+    repeatable: bool = False
+
+
+_READS = Hints(reads=True, destroys=False, repeatable=True)
+_ADDS = Hints(destroys=False, repeatable=True)
+_REMOVES = Hints(repeatable=True)
+
+# A tool that is not listed is taken for one that destroys.
+HINTS = {
+    "recall_memory": _READS, "recall_conversation": _READS, "list_memories": _READS,
+    "remember": _ADDS, "update": _REMOVES, "forget": _REMOVES,
+    "memory_search": _READS, "memory_status": _READS, "memory_reflect": _READS, "memory_export": _READS,
+    "memory_write": _ADDS, "memory_tick": _ADDS, "memory_purge": _REMOVES, "memory_optimize": _REMOVES,
+}  # fmt: skip
+
+_TEXT, _NUMBER, _TEXTS = {"type": "string"}, {"type": "integer"}, {"type": "array", "items": {"type": "string"}}
+_ENTRY = {
+    "type": "object",
+    "properties": {
+        "id": _NUMBER, "theme": _TEXT, "content": _TEXT, "time": _TEXT, "target": _TEXT, "source": _TEXT, "role": _TEXT,
+        "session_id": _TEXT, "tags": _TEXTS, "expires": _TEXT, "cut": {"type": "boolean"},
+        "score": {"type": "number"}, "said": _NUMBER,
+    },
+    "required": ["id", "theme", "content", "time"],
+}  # fmt: skip
+_FOUND: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "hits": {"type": "array", "items": _ENTRY}, "count": _NUMBER, "scope": _TEXT, "query": _TEXT,
+        "left_out": _NUMBER, "degraded": {**_TEXTS, "description": "Why the answer may be worse than usual"},
+    },
+    "required": ["hits", "count", "degraded"],
+}  # fmt: skip
+_WRITTEN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "status": {**_TEXT, "description": "stored, accepted (it is stored soon), unchanged, or waits for approval"},
+        "theme": _TEXT, "id": _NUMBER, "time": _TEXT, "target": _TEXT, "replaces": _NUMBER, "tags": _TEXTS,
+        "expires": _TEXT, "note": _TEXT, "degraded": _TEXTS,
+    },
+    "required": ["status", "theme"],
+}  # fmt: skip
+_LISTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "theme": _TEXT, "counts": {"type": "object", "additionalProperties": _NUMBER},
+        "newest": {"type": ["string", "null"]}, "entries": {"type": "array", "items": _ENTRY}, "next": _NUMBER,
+    },
+    "required": ["theme", "counts", "entries"],
+}  # fmt: skip
+_ANSWERS = {
+    "recall_memory": _FOUND, "recall_conversation": _FOUND, "list_memories": _LISTED,
+    "remember": _WRITTEN, "update": _WRITTEN, "forget": _WRITTEN,
+}  # fmt: skip
+
+
+def described(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool of the agent in the form of MCP."""
+    name, hints = schema["name"], HINTS.get(schema["name"], Hints())
+    return {
+        "name": name,
+        "description": schema["description"],
+        # `given.check` refuses other arguments, and names them.
+        "inputSchema": schema["parameters"],
+        "outputSchema": _ANSWERS.get(name, {"type": "object"}),
+        "annotations": {
+            "readOnlyHint": hints.reads,
+            "destructiveHint": hints.destroys,
+            "idempotentHint": hints.repeatable,
+            "openWorldHint": False,
+        },
+    }

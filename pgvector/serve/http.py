@@ -1,0 +1,233 @@
+"""The server over streamable HTTP on loopback, for clients that each have a token.
+
+The server keeps nothing of a session: the id that it gives to a client proves by itself that it belongs to the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import anyio
+
+from ..errors import BadArgument, PgvectorError, Unavailable
+from ..session.themes import aliased
+from ..settings import Settings
+from ..text.keep import Source
+from ..text.theme_names import normalise
+from . import sdk
+from .access import Access, themes_of
+from .handlers import Handlers
+from .tokens import Token, Tokens
+
+PATH = "/mcp"
+THEME_HEADER = b"x-hermes-session-key"
+SESSION_HEADER = b"mcp-session-id"
+BODY_BYTES_MAX = 8 << 20
+BODY_S_MAX = 30
+CONNECTIONS_MAX = 128
+END_S_MAX = 2
+_ACCESS = "hermes_pgvector.access"
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+class _Rejected(Exception):
+    """An HTTP answer that is not the protocol's."""
+
+    def __init__(self, status: int, reason: str, **headers: str) -> None:
+        super().__init__(reason)
+        self.status, self.headers = status, headers
+
+
+def access(scope: sdk.Values) -> Access:
+    """Whom a request speaks for that `App` has admitted."""
+    found: Access = scope[_ACCESS]
+    return found
+
+
+class App:
+    """The ASGI application: admits a request by its token, and hands it to the SDK."""
+
+    def __init__(self, answer: Callable[..., Any], tokens: Tokens, settings: Settings) -> None:
+        self._answer, self._tokens, self._settings = answer, tokens, settings
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+        try:
+            token = self._token(scope, headers)
+            session = _session(headers, token)
+            admitted = self._access(token, headers, session)
+            body = await _body(receive)
+            opens = _opens(body)
+        except _Rejected as rejected:
+            await _reject(send, rejected)
+            return
+        if opens:
+            send = _with_header(send, SESSION_HEADER, _new_session(token).encode())
+        await self._answer({**scope, _ACCESS: admitted}, _replayed(sdk.storable(body), receive), send)
+
+    def _token(self, scope: sdk.Values, headers: dict[bytes, bytes]) -> Token:
+        if scope["path"] != PATH:
+            raise _Rejected(404, f"the memory is at {PATH}")
+        if scope["method"] != "POST":
+            raise _Rejected(405, "this server sends nothing of its own accord", allow="POST")
+        kind, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        try:
+            token = self._tokens.of(secret.strip()) if kind.lower() == "bearer" else None
+        except PgvectorError as error:
+            raise _Rejected(503, str(error)) from None
+        if token is None:
+            challenge = {"www-authenticate": "Bearer"}
+            raise _Rejected(401, "a valid bearer token is needed: hermes-pgvector mcp token add", **challenge)
+        return token
+
+    def _access(self, token: Token, headers: dict[bytes, bytes], session: str) -> Access:
+        """The themes of the token, of which the header may choose the one to write to."""
+        try:
+            themes = themes_of(token.themes, self._settings)
+        except BadArgument as error:
+            raise _Rejected(403, str(error)) from None
+        wanted = headers.get(THEME_HEADER, b"").decode("utf-8", "replace").strip()
+        chosen = aliased(normalise(wanted), self._settings.theme_aliases) if wanted else themes[0]
+        if chosen not in themes:
+            raise _Rejected(403, "the theme of X-Hermes-Session-Key is not one of this token")
+        others = (theme for theme in themes if theme != chosen)
+        source = Source(platform="mcp", authors=(token.name or token.id,))
+        return Access(themes=(chosen, *others), session_id=f"mcp-{session or token.id}", source=source)
+
+
+def _new_session(token: Token) -> str:
+    nonce = secrets.token_hex(16)
+    return nonce + _proof(nonce, token)
+
+
+def _session(headers: dict[bytes, bytes], token: Token) -> str:
+    """The id of the session without its proof; empty for none. One of another token is as unknown as any other."""
+    given = headers.get(SESSION_HEADER, b"").decode("latin-1")
+    nonce, proof = given[:32], given[32:]
+    if given and not hmac.compare_digest(proof.encode(), _proof(nonce, token).encode()):
+        raise _Rejected(404, "there is no such session; begin a new one")
+    return nonce
+
+
+def _proof(nonce: str, token: Token) -> str:
+    return hmac.new(token.sha256.encode(), nonce.encode(), "sha256").hexdigest()[:32]
+
+
+def _opens(body: bytes) -> bool:
+    """Whether a message begins a session."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        raise _Rejected(400, "the request is not JSON, or too deep") from None
+    return isinstance(message, dict) and message.get("method") == "initialize"
+
+
+async def _body(receive: Any) -> bytes:
+    """The whole body of a request."""
+    body, more = bytearray(), True
+    with anyio.move_on_after(BODY_S_MAX):
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > BODY_BYTES_MAX:
+                raise _Rejected(413, f"a request may have {BODY_BYTES_MAX} bytes")
+    if more:
+        raise _Rejected(408, f"the request was not complete after {BODY_S_MAX} s")
+    return bytes(body)
+
+
+def _replayed(body: bytes, receive: Any) -> Callable[[], Any]:
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Any:
+        return left.pop() if left else await receive()
+
+    return replay
+
+
+def _with_header(send: Any, name: bytes, value: bytes) -> Callable[[Any], Any]:
+    async def extended(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            message = {**message, "headers": [*message["headers"], (name, value)]}
+        await send(message)
+
+    return extended
+
+
+async def _reject(send: Any, rejected: _Rejected) -> None:
+    headers = {"content-type": "text/plain; charset=utf-8", **rejected.headers}
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": rejected.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": f"{rejected}\n".encode()})
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket on an address of this machine. Raises BadArgument for one that others can reach, and Unavailable."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
+    except ValueError:
+        raise BadArgument(f"--host is {host[:60]!r}; give localhost or an address such as 127.0.0.1") from None
+    if not address.is_loopback:
+        raise BadArgument(
+            f"--host is {host}, which others can reach without encryption; serve on 127.0.0.1, and reach it from "
+            "other machines through ssh -L or a proxy with TLS"
+        )
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        return socket.create_server((str(address), port), family=family)
+    except OSError as error:
+        raise Unavailable(f"port {port} of {address} cannot be used ({error.strerror}); give another --port") from None
+
+
+def serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened: socket.socket) -> None:
+    """Answer clients until SIGTERM or SIGINT comes."""
+    anyio.run(_serve, handlers, tokens, settings, opened)
+
+
+async def _serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened: socket.socket) -> None:
+    import uvicorn
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    # Against DNS rebinding: a page of a browser that resolves its own name to this machine.
+    local = TransportSecuritySettings(
+        allowed_hosts=[f"{name}:*" for name in _LOCAL], allowed_origins=[f"http://{name}:*" for name in _LOCAL]
+    )
+    manager = StreamableHTTPSessionManager(
+        handlers.server(), json_response=True, stateless=True, security_settings=local
+    )
+    app: Any = App(manager.handle_request, tokens, settings)
+    server: Any = uvicorn.Server(
+        uvicorn.Config(
+            app, lifespan="off", log_config=None, access_log=False, limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=END_S_MAX, server_header=False,
+        )
+    )  # fmt: skip
+    # It would end the process by the signal, before the memory is closed.
+    server.capture_signals = nullcontext
+    async with manager.run(), anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_by_signal, server)
+        tasks.start_soon(handlers.wake)
+        host, port = opened.getsockname()[:2]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        print(f"serving the memory at http://{address}{PATH}", file=sys.stderr, flush=True)
+        await server.serve(sockets=[opened])
+        tasks.cancel_scope.cancel()
+
+
+async def _end_by_signal(server: Any) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            server.should_exit = True

@@ -1,0 +1,83 @@
+"""The official MCP SDK, whose versions 1 and 2 register handlers in different ways.
+
+Everything else of the server passes results in the form of the protocol, as JSON values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+Values: TypeAlias = Mapping[str, Any]
+# (parameters of the request, ASGI scope of its HTTP request; empty without one) -> result
+Handler: TypeAlias = Callable[[Values, Values], Awaitable[dict[str, Any]]]
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+# The names of the request and result classes, without `Request` and `Result`.
+_CLASSES = {
+    "tools/list": "ListTools", "tools/call": "CallTool",
+    "resources/list": "ListResources", "resources/templates/list": "ListResourceTemplates",
+    "resources/read": "ReadResource",
+    "prompts/list": "ListPrompts", "prompts/get": "GetPrompt",
+}  # fmt: skip
+
+
+def server(name: str, version: str, instructions: str, handlers: Mapping[str, Handler]) -> Any:
+    """A low-level server of the SDK with these handlers, by method."""
+    from mcp.server.lowlevel import Server
+
+    made = Server(name, version=version, instructions=instructions)
+    register = _register_2 if hasattr(made, "add_request_handler") else _register_1
+    for method, handler in handlers.items():
+        register(made, method, handler)
+    return made
+
+
+def error(code: int, message: str) -> Exception:
+    """The exception that the SDK answers as an error of the protocol."""
+    from mcp.shared import exceptions
+
+    if hasattr(exceptions, "MCPError"):
+        made: Exception = exceptions.MCPError(code=code, message=message)
+    else:
+        from mcp.types import ErrorData
+
+        made = exceptions.McpError(ErrorData(code=code, message=message))
+    return made
+
+
+def storable(message: bytes) -> bytes:
+    """A JSON message in which `?` stands for each lone surrogate: the SDK would drop the message without an answer."""
+    if not _SURROGATE.search(message):
+        return message
+    try:
+        return json.dumps(json.loads(message), ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return message
+
+
+def _register_1(server: Any, method: str, handler: Handler) -> None:
+    from mcp import types
+
+    result_class = getattr(types, f"{_CLASSES[method]}Result")
+
+    async def handle(request: Any) -> Any:
+        parameters = request.params.model_dump(by_alias=True) if request.params else {}
+        found = await handler(parameters, getattr(server.request_context.request, "scope", {}))
+        return types.ServerResult(result_class.model_validate(found))
+
+    server.request_handlers[getattr(types, f"{_CLASSES[method]}Request")] = handle
+
+
+def _register_2(server: Any, method: str, handler: Handler) -> None:
+    from mcp import types
+
+    result_class = getattr(types, f"{_CLASSES[method]}Result")
+
+    async def handle(context: Any, _: Any) -> Any:
+        # The class adds what the stateless protocol wants in every result.
+        return result_class.model_validate(await handler(context.params or {}, getattr(context.request, "scope", {})))
+
+    server.add_request_handler(method, types.RequestParams, handle)

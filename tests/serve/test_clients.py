@@ -1,0 +1,142 @@
+"""Every tool, driven by the clients of the official SDK: both major versions, both eras of the protocol."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from manuals import blocks
+from mcprig.client import Client, sdk
+from mcprig.memory import Memory
+from waiting import wait_for
+
+# (version of the server's SDK, version of the client's SDK, era)
+NATIVE = [(1, 1, "handshake"), (2, 2, "stateless")]
+MIXED = [(1, 2, "handshake"), (2, 1, "handshake"), (2, 2, "handshake")]
+PAIRS = [
+    pytest.param(pair, marks=pytest.mark.slow if pair in MIXED else [], id="-".join(map(str, pair)))
+    for pair in (*NATIVE, *MIXED)
+]
+
+
+def connect(memory: Memory, transport: str, pair: tuple[int, int, str]) -> Client:
+    server, client, era = pair
+    if transport == "stdio":
+        return memory.stdio("garden", server=sdk(server), client=sdk(client), era=era)
+    return memory.http(memory.served(sdk(server)), memory.token("garden"), sdk(client), era)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_tool_answers_in_the_form_that_it_promises(
+    memory: Memory, transport: str, pair: tuple[int, int, str]
+) -> None:
+    session = connect(memory, transport, pair)
+    tools = {tool["name"]: tool for tool in session.request("list_tools")["tools"]}
+    used: dict[str, dict[str, Any]] = {}
+
+    def use(tool: str, **arguments: Any) -> dict[str, Any]:
+        used[tool] = session.call(tool, **arguments)
+        jsonschema.validate(used[tool], tools[tool]["outputSchema"])
+        return used[tool]
+
+    kept = use("remember", content="the kelp is green", metadata={"ticket": 7}, tags=["sea"], expires="9d", sync=True)
+    changed = use("update", id=kept["id"], content="the kelp is brown")
+    assert use("list_memories")["counts"] == {"memory": 1, "user": 0}
+    (hit,) = use("recall_memory", query="which colour has the kelp?")["hits"]
+    assert (hit["content"], hit["id"], hit["tags"]) == ("the kelp is brown", changed["id"], ["sea"])
+    assert use("recall_conversation", query="kelp")["hits"] == []
+    assert use("forget", id=changed["id"])["content"] == "the kelp is brown"
+    assert session.call("recall_memory", query="kelp")["count"] == 0
+    assert set(used) == set(tools)
+    for tool in tools.values():
+        assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= tool["annotations"].keys()
+    assert session.close() == 0
+    ((ticket,),) = memory.history("metadata ->> 'ticket'", text="the kelp is green")
+    assert ticket == "7"
+
+
+def test_a_wrong_call_is_answered_by_an_error_that_names_the_argument(memory: Memory) -> None:
+    session = memory.stdio("garden")
+    wrong = [
+        ("recall_memory", {}, "query is missing or empty"),
+        ("recall_memory", {"query": "x", "limit": 10**30}, "limit is"),
+        ("recall_memory", {"query": ["x"]}, "query is a list"),
+        ("recall_memory", {"query": "x", "theme": "other"}, "unknown argument 'theme'"),
+        ("remember", {"content": "x", "theme": "other"}, "unknown argument 'theme'"),
+        ("remember", {"content": "\0 "}, "content is missing or empty"),
+        ("remember", {"content": "x" * 1_200_000}, "content has 1200000 characters; it may have 200000"),
+        ("remember", {"content": "x", "metadata": {"origin": "me"}}, "metadata may not hold origin"),
+        ("forget", {"id": "seven"}, "id is 'seven'"),
+        ("forget", {"id": 7}, "id is 7; the memory of theme garden has no such entry"),
+        ("recall_nothing", {}, "there is no tool 'recall_nothing'; use recall_memory"),
+    ]
+    for tool, arguments, part in wrong:
+        assert part in session.refused(tool, **arguments)
+    assert session.call("remember", content="x" * 190_000, sync=True)["status"] == "stored"
+
+
+def test_an_agent_of_the_home_and_a_client_on_one_theme_see_each_others_entries(memory: Memory) -> None:
+    session = memory.stdio("garden")
+    saved = memory.home / "memories" / "MEMORY.md"
+    saved.parent.mkdir()
+    with memory.agent() as agent:
+        saved.write_text("the gate is locked at nine")
+        agent("initialize", "s1", platform="api_server", gateway_session_key="garden", agent_context="primary")
+        agent("on_memory_write", "add", "memory", "the gate is locked at nine")
+        # The hook returns before the entry is stored.
+        wait_for(lambda: bool(memory.rows()))
+        (hit,) = session.call("recall_memory", query="when is the gate locked?")["hits"]
+        assert hit["content"] == "the gate is locked at nine"
+        session.call("remember", content="the pond freezes in January", sync=True)
+        answer = agent("handle_tool_call", "recall_memory", {"query": "when does the pond freeze?"})
+        assert "the pond freezes in January" in answer
+
+
+def test_eight_clients_that_write_at_once_lose_and_double_nothing(memory: Memory) -> None:
+    url, token = memory.served(), memory.token("garden")
+    sessions = [memory.stdio("garden") for _ in range(4)] + [memory.http(url, token) for _ in range(4)]
+    for count in range(10):
+        for number, session in enumerate(sessions):
+            session.begin("call_tool", "remember", {"content": f"note {count} of {number}"})
+            session.begin("call_tool", "remember", {"content": f"note {count} of all"})
+    for session in sessions:
+        for _ in range(20):
+            assert session.result()["structuredContent"]["status"] == "accepted"
+        session.call("remember", content="the last note", sync=True)
+    mine = {f"note {count} of {number}" for count in range(10) for number in range(8)}
+    shared = {f"note {count} of all" for count in range(10)} | {"the last note"}
+    assert sorted(content for (content,) in memory.rows()) == sorted(mine | shared)
+
+
+def configured(language: str) -> list[dict[str, Any]]:
+    """The servers in the configurations of clients that the manual shows."""
+    found: list[dict[str, Any]] = []
+    for block in blocks("docs/mcp.md", language):
+        shown = yaml.safe_load(block)
+        servers = next(shown[key] for key in ("mcpServers", "servers", "mcp_servers") if key in shown)
+        found += servers if isinstance(servers, list) else servers.values()
+    return found
+
+
+def test_the_configurations_of_the_manual_lead_to_the_memory(memory: Memory) -> None:
+    servers = configured("json") + configured("yml")
+    assert len(servers) == 7
+    url, token = memory.served(), memory.token("garden")
+    for server in servers:
+        if "url" in server:
+            assert server["url"] == "http://127.0.0.1:8765/mcp"
+            assert re.fullmatch(r"Bearer \$\{[\w:-]+\}", server["headers"]["Authorization"])
+            session = memory.http(url, token)
+        else:
+            assert (server["command"], server["env"]) == (
+                "/path/to/hermes-pgvector",
+                {"HERMES_HOME": "/home/me/.hermes"},
+            )
+            command = [sdk(2).program, *server["args"]]
+            session = memory.kept(Client(sdk(2), "stateless", command=command, env=memory.environment))
+        assert session.call("list_memories")["theme"] == "garden"
+        session.kill()

@@ -1,0 +1,161 @@
+"""The server over HTTP: who is admitted, and that nothing in a request reaches another theme."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import httpx
+import pytest
+from mcprig.client import Client, sdk
+from mcprig.memory import Memory
+
+from hermes_memory_pgvector.serve.http import BODY_BYTES_MAX
+
+SECRET = "the safe opens with 7731"
+JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+OPENING = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}  # fmt: skip
+
+
+def asking(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+
+
+def post(url: str, token: str = "", message: Any = None, **headers: str) -> httpx.Response:
+    given = {"Authorization": f"Bearer {token}"} if token else {}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = message if isinstance(message, bytes) else json.dumps(message or OPENING).encode()
+    return httpx.post(url, headers={**JSON, **given, **named}, content=body, timeout=30)
+
+
+@pytest.fixture(params=[1, 2])
+def url(memory: Memory, request: pytest.FixtureRequest) -> str:
+    """The address of a server, with each version of the SDK."""
+    return memory.served(sdk(request.param))
+
+
+def test_only_a_request_with_a_token_from_this_machine_is_answered(memory: Memory, url: str) -> None:
+    token = memory.token("garden")
+    assert post(url, token).status_code == 200
+    for answer, status in [
+        (post(url), 401),
+        (post(url, f"{token}x"), 401),
+        (post(url, Authorization=f"Basic {token}"), 401),
+        (post(url, Authorization=token), 401),
+        (post(url, token, Origin="http://evil.example"), 403),
+        (post(url, token, Origin="null"), 403),
+        (post(url, token, Origin="http://localhost.evil.example:80"), 403),
+        (post(url, token, Host="evil.example"), 421),
+        (post(url, token, Host="127.0.0.1.evil.example:8765"), 421),
+        (post(f"{url}/other", token), 404),
+        (httpx.get(url, headers={**JSON, "Authorization": f"Bearer {token}"}), 405),
+        (httpx.delete(url, headers={"Authorization": f"Bearer {token}"}), 405),
+        (post(url, token, b"x" * (BODY_BYTES_MAX + 1)), 413),
+        (post(url, token, b"no json"), 400),
+        (post(url, token, b'{"a": "\\ud800"}'), 400),
+        (post(url, token, b"[" * 100_000), 400),
+    ]:
+        assert (answer.status_code, token in answer.text) == (status, False), answer.text
+    assert post(url).headers["www-authenticate"] == "Bearer"
+    assert post(url, token, Origin="http://localhost:3000").status_code == 200
+
+
+def test_a_revoked_token_and_an_expired_one_open_nothing_from_then_on(memory: Memory, url: str) -> None:
+    token = memory.token("garden", name="laptop")
+    assert post(url, token).status_code == 200
+    assert memory.run("mcp", "token", "revoke", "laptop").returncode == 0
+    assert post(url, token).status_code == 401
+
+
+def test_the_header_selects_among_the_themes_of_the_token(memory: Memory, url: str) -> None:
+    token = memory.token("garden", "house")
+    for header, theme in [({}, "garden"), ({"X_Hermes_Session_Key": "House"}, "house")]:
+        found = post(url, token, asking("remember", content=f"said in {theme}", sync=True), **header)
+        assert found.json()["result"]["structuredContent"]["theme"] == theme
+    for wrong in ("cellar", "agent:main:telegram:dm:1", "dm-telegram-0123456789abcdef", "*", "all", "garden,house"):
+        refused = post(url, token, asking("list_memories"), X_Hermes_Session_Key=wrong)
+        assert (refused.status_code, "is not one of this token" in refused.text) == (403, True)
+    found = post(url, token, asking("recall_memory", query="said", scope="all")).json()["result"]["structuredContent"]
+    assert {hit["theme"] for hit in found["hits"]} == {"garden", "house"}
+
+
+HOSTILE: list[tuple[str, dict[str, Any]]] = [
+    *(("recall_memory", {"query": "safe 7731", "scope": scope}) for scope in (
+        "cellar", "Cellar", "ｃｅｌｌａｒ", "cel\u200blar", " cellar ", "vault", "all", "*", "current", "session", "",
+        "%", "garden,cellar", '["cellar"]', "dm-telegram-0123456789abcdef", "' or true --", "cellar\0",
+    )),
+    *(("recall_conversation", {"query": "safe 7731", "scope": scope, "context": 3}) for scope in ("cellar", "all")),
+    *((tool, {"query": "safe 7731", name: "cellar"}) for tool in ("recall_memory", "recall_conversation")
+      for name in ("theme", "agent_identity", "session_id", "granted", "session_key")),
+    ("recall_memory", {"query": "safe 7731", "scope": ["cellar"]}),
+    ("recall_memory", {"query": "safe 7731", "scope": {"theme": "cellar"}}),
+    ("list_memories", {}), ("list_memories", {"theme": "cellar"}), ("list_memories", {"scope": "all"}),
+    ("list_memories", {"before": 10**12}),
+    ("remember", {"content": "x", "theme": "cellar"}), ("remember", {"content": "x", "metadata": {"origin": "cellar"}}),
+    ("remember", {"content": "x", "supersedes": 1}),
+    ("update", {"id": 1, "content": "x"}), ("update", {"id": "1", "content": "x", "theme": "cellar"}),
+    ("forget", {"id": 1}), ("forget", {"id": 1, "theme": "cellar"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("major", [1, 2])
+def test_nothing_in_a_call_leaves_the_themes_of_the_token(memory: Memory, major: int) -> None:
+    wide = {
+        "cross_theme_recall": "all", "also_recall": {"*": ["cellar"]}, "also_write": {"*": ["cellar"]},
+        "theme_aliases": {"vault": "cellar"}, "scope_default": "all",
+    }  # fmt: skip
+    (memory.home / "pgvector" / "config.json").write_text(json.dumps({**memory.settings, **wide}))
+    served = memory.served(sdk(major))
+    cellar = memory.http(served, memory.token("cellar"), era="handshake")
+    assert cellar.call("remember", content=SECRET, sync=True)["id"] == 1
+    garden = memory.http(served, memory.token("garden", "house"), era="handshake")
+    for tool, arguments in HOSTILE:
+        result = garden.request("call_tool", tool, arguments)
+        assert "safe opens" not in json.dumps(result), (tool, arguments)
+        assert "cellar" not in json.dumps(result.get("structuredContent", {}).get("theme", "")), (tool, arguments)
+    assert memory.rows("content, agent_identity")[0] == (SECRET, "cellar")
+    assert {theme for content, theme in memory.rows("content, agent_identity") if content != SECRET} <= {"garden"}
+    assert cellar.call("list_memories")["counts"]["memory"] == 1
+
+
+def test_a_session_belongs_to_its_token(memory: Memory, url: str) -> None:
+    garden, cellar = memory.token("garden"), memory.token("cellar")
+    session = post(url, garden).headers["mcp-session-id"]
+    assert post(url, garden, asking("list_memories"), Mcp_Session_Id=session).status_code == 200
+    for token, name in [(cellar, session), (garden, f"{session[:-1]}-"), (garden, "x"), (garden, session[:32])]:
+        assert post(url, token, asking("list_memories"), Mcp_Session_Id=name).status_code == 404
+    # An id outlives the server that gave it.
+    assert memory.end_server(signal.SIGTERM) == 0
+    again = memory.served()
+    assert post(again, garden, asking("list_memories"), Mcp_Session_Id=session).status_code == 200
+
+
+def test_entries_name_the_session_of_their_client(memory: Memory) -> None:
+    url, token = memory.served(), memory.token("garden")
+    clients: list[Client] = [memory.http(url, token, sdk(1), "handshake") for _ in range(2)]
+    clients += [memory.stdio("garden"), memory.stdio("garden")]
+    for number, client in enumerate(clients):
+        client.call("remember", content=f"note {number}", sync=True)
+        client.call("remember", content=f"further note {number}", sync=True)
+    sessions = [name for (name,) in memory.rows("metadata ->> 'session_id'")]
+    assert sessions[0::2] == sessions[1::2]
+    assert len(set(sessions)) == 4
+    assert all(name.startswith("mcp-") for name in sessions)
+
+
+def test_a_signal_ends_the_server_after_it_has_stored_what_is_pending(memory: Memory, url: str) -> None:
+    token = memory.token("garden")
+    for number in range(8):
+        post(url, token, asking("remember", content=f"note {number}"))
+    assert memory.end_server(signal.SIGTERM) == 0
+    assert len(memory.rows()) == 8
+
+
+def test_a_taken_port_is_named(memory: Memory) -> None:
+    port = httpx.URL(memory.served()).port
+    refused = memory.run("mcp", "--http", "--port", str(port))
+    assert (refused.returncode, f"port {port} of 127.0.0.1 cannot be used" in refused.stderr) == (1, True)

@@ -1,0 +1,233 @@
+"""The server on stdin and stdout as a process: what it writes there, how it starts, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import hermes_pgvector
+from loopback import Endpoint
+from mcprig.client import sdk, wait_until_gone
+from mcprig.memory import Memory
+from waiting import wait_for
+
+OPENING = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+class Raw:
+    """A server that is written to line by line."""
+
+    def __init__(self, memory: Memory, *options: str, major: int = 2, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sdk(major).program, "mcp", *options], env={**memory.environment, **environment}, cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self._count = 0
+        self.request("initialize", **OPENING)
+        self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+
+    def send(self, line: str) -> None:
+        self.process.stdin.write(f"{line}\n".encode())  # type: ignore[union-attr]
+        self.process.stdin.flush()  # type: ignore[union-attr]
+
+    def begin(self, method: str, **parameters: Any) -> int:
+        self._count += 1
+        self.send(json.dumps({"jsonrpc": "2.0", "id": self._count, "method": method, "params": parameters}))
+        return self._count
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        for line in self.process.stdout or ():
+            message = json.loads(line)
+            if "id" in message:
+                yield message
+
+    def request(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = self.begin(method, **parameters)
+        return next(message for message in self.answers() if message["id"] == number)
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self.request("tools/call", name=tool, arguments=arguments)["result"]
+        return result
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        """Close stdin; returns exit code, the rest of stdout, and stderr."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture(params=[1, 2])
+def major(request: pytest.FixtureRequest) -> int:
+    """The version of the SDK."""
+    number: int = request.param
+    return number
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Memory:
+    """A home whose Postgres and embedder do not answer."""
+    return Memory(
+        tmp_path / "away", dsn="postgresql://127.0.0.1:9/none", embed_url="http://127.0.0.1:9", recall_budget_s=0.5
+    )
+
+
+def test_stdout_holds_the_protocol_alone_whatever_comes_in(away: Memory, major: int) -> None:
+    raw = Raw(away, "--theme", "garden", major=major, HERMES_PGVECTOR_DEBUG="1")
+    for line in ("", "no json", "[]", "{}", '{"jsonrpc": "2.0", "id": 7}', '"', "{" * 1000, "\0", "x" * 9_000_000):
+        raw.send(line)
+    raw.send(
+        '{"jsonrpc": "2.0", "id": "lone", "method": "tools/call", '
+        '"params": {"name": "remember", "arguments": {"content": "before \\ud800 after"}}}'
+    )
+    answer = next(message for message in raw.answers() if message["id"] == "lone")
+    assert answer["result"]["structuredContent"]["status"] == "accepted"
+    code, out, err = raw.end()
+    assert code == 0
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
+    assert b"Traceback" not in err
+
+
+def test_it_serves_while_postgres_and_embedder_are_away_and_says_so(away: Memory, major: int) -> None:
+    raw = Raw(away, "--theme", "garden", major=major)
+    assert raw.request("tools/list")["result"]["tools"]
+    assert raw.call("remember", content="the kelp is green")["structuredContent"]["status"] == "accepted"
+    found = raw.call("recall_memory", query="kelp")["structuredContent"]
+    assert found["hits"] == []
+    assert any("Postgres" in reason for reason in found["degraded"])
+    listed = raw.call("list_memories")
+    assert (listed["isError"], "Postgres" in listed["content"][0]["text"]) == (True, True)
+    assert raw.end()[0] == 0
+
+
+def test_a_recall_without_the_embedder_finds_words_and_says_so(memory: Memory, endpoint: Endpoint) -> None:
+    endpoint.status = 503
+    raw = Raw(memory, "--theme", "garden")
+    raw.call("remember", content="the kelp is green", sync=True)
+    found = raw.call("recall_memory", query="kelp")["structuredContent"]
+    assert ([hit["content"] for hit in found["hits"]], len(found["degraded"])) == (["the kelp is green"], 1)
+    assert raw.end()[0] == 0
+
+
+def test_too_many_open_calls_are_refused_and_the_others_answered(away: Memory) -> None:
+    raw = Raw(away, "--theme", "garden")
+    numbers = {raw.begin("tools/call", name="recall_memory", arguments={"query": f"kelp {n}"}) for n in range(120)}
+    failed = []
+    for message in raw.answers():
+        numbers.discard(message["id"])
+        failed.append(message["result"]["isError"])
+        if not numbers:
+            break
+    assert 0 < sum(failed) < 120 - 8
+    assert raw.end()[0] == 0
+
+
+def test_what_was_accepted_is_stored_once_though_the_server_is_killed(memory: Memory, major: int) -> None:
+    accepted = []
+    for round_ in range(3):
+        raw = Raw(memory, "--theme", "garden", major=major)
+        for number in range(20 * round_, 20 * round_ + 20):
+            raw.begin("tools/call", name="remember", arguments={"content": f"note {number}"})
+        for _, message in zip(range(7 + round_), raw.answers(), strict=False):
+            assert message["result"]["structuredContent"]["status"] == "accepted"
+            accepted.append(message["id"] - 2 + 20 * round_)
+        raw.process.kill()
+        raw.process.wait(10)
+    last = Raw(memory, "--theme", "garden", major=major)
+    notes = {f"note {number}" for number in accepted}
+    wait_for(lambda: notes <= {content for (content,) in memory.rows()})
+    contents = [content for (content,) in memory.rows()]
+    assert len(contents) == len(set(contents))
+    assert last.end()[0] == 0
+
+
+@pytest.mark.parametrize("way", ["closes stdin", "is killed"])
+def test_nothing_is_left_running_when_the_client_goes_away(memory: Memory, way: str) -> None:
+    session = memory.stdio("garden")
+    session.call("remember", content="the kelp is green", sync=True)
+    (server,) = session.servers
+    session.begin("call_tool", "recall_memory", {"query": "kelp"})
+    if way == "is killed":
+        session.kill()
+    else:
+        session.result()
+        assert session.close() == 0
+    wait_until_gone(server)
+
+
+def test_a_client_that_reads_nothing_does_not_keep_it_alive(memory: Memory) -> None:
+    raw = Raw(memory, "--theme", "garden")
+    for _ in range(60):
+        raw.begin("tools/list")
+    raw.process.send_signal(signal.SIGTERM)
+    assert raw.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_after_it_has_stored_what_is_pending(memory: Memory, major: int, sent: signal.Signals) -> None:
+    raw = Raw(memory, "--theme", "garden", major=major)
+    raw.call("recall_memory", query="kelp")
+    numbers = [raw.begin("tools/call", name="remember", arguments={"content": f"note {n}"}) for n in range(8)]
+    for _, message in zip(numbers, raw.answers(), strict=False):
+        assert message["result"]["isError"] is False
+    raw.process.send_signal(sent)
+    assert raw.process.wait(20) == 0
+    assert len(memory.rows()) == 8
+
+
+def test_the_theme_comes_from_the_option_the_environment_or_the_home(memory: Memory) -> None:
+    variable = {"HERMES_PGVECTOR_MCP_THEME": "Cellar"}
+    for options, environment, theme in [
+        (["--theme", "garden"], variable, "garden"),
+        ([], variable, "cellar"),
+        # A home in an unusual folder is the profile `custom` of its host.
+        ([], {}, "custom"),
+    ]:
+        raw = Raw(memory, *options, **environment)
+        assert raw.call("remember", content=f"said in {theme}", sync=True)["structuredContent"]["theme"] == theme
+        assert raw.end()[0] == 0
+    assert memory.rows("agent_identity") == [("garden",), ("cellar",), ("custom",)]
+
+
+def test_the_home_may_hold_writes_back_until_a_person_approves(memory: Memory) -> None:
+    (memory.home / "config.yaml").write_text("memory:\n  write_approval: true\n")
+    session = memory.stdio("garden")
+    answer = session.call("remember", content="the kelp is green", sync=True)
+    assert (answer["status"], memory.rows()) == ("waits for approval", [])
+    assert memory.run("pending", "approve", "--all", "--yes").returncode == 0
+    assert session.call("recall_memory", query="kelp")["count"] == 1
+
+
+def test_rules_of_the_operator_hold_for_a_client_as_for_a_terminal(memory: Memory) -> None:
+    rules = [{"action": "none", "pattern": "secret"}]
+    (memory.home / "pgvector" / "config.json").write_text(json.dumps({**memory.settings, "keep": rules}))
+    session = memory.stdio("garden")
+    assert "nothing is stored" in session.refused("remember", content="the secret is kelp")
+    assert session.call("remember", content="the kelp is green", sync=True)["status"] == "stored"
+
+
+def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    refused = hermes_pgvector("mcp", "--home", str(tmp_path))
+    assert refused.code == 1
+    assert "the MCP SDK is missing; run: pip install" in refused.err
+    assert "[mcp]" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--theme", "dm-telegram-0123456789abcdef"], "belongs to one person or room"),
+        (["--http", "--theme", "garden"], "the token of a client says its themes"),
+        (["--http", "--host", "0.0.0.0"], "others can reach without encryption"),
+        (["--http", "--host", "db.example"], "give localhost or an address"),
+        (["--http", "--port", "70000"], "70000 must be from 0 to 65535"),
+    ],
+)
+def test_what_may_not_be_served_is_refused(away: Memory, options: list[str], reason: str) -> None:
+    refused = away.run("mcp", *options)
+    assert (refused.returncode, reason in refused.stderr) == (2, True)
