@@ -42,8 +42,10 @@ class Overview:
         """The numbers of rows and themes as text."""
         if self.totals is None:
             return "unknown"
-        entries, turns = counted(self.totals.entries, "entry", "entries"), counted(self.totals.turns, "turn")
-        return f"{entries} and {turns} in {counted(self.totals.themes, 'theme')}"
+        kinds = [counted(self.totals.entries, "entry", "entries"), counted(self.totals.turns, "turn")]
+        if self.totals.facts:
+            kinds.append(counted(self.totals.facts, "fact"))
+        return f"{', '.join(kinds[:-1])} and {kinds[-1]} in {counted(self.totals.themes, 'theme')}"
 
 
 def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:

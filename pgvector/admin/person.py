@@ -51,14 +51,14 @@ def show(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa
     rows: list[dict[str, Cell]] = [
         {
             "Person": link.person,
-            "Not moved": link.entries + link.turns,
+            "Not moved": link.entries + link.turns + link.facts,
             "Since": local_time(link.linked_at),
             "Account": safe_line(link.account, 60),
         }
         for link in links
     ]
     console.show(rows_table(rows))
-    if any(link.entries or link.turns for link in links):
+    if any(link.entries or link.turns or link.facts for link in links):
         console.say("rows that are not moved come from an agent of an earlier release; to move: person link, again")
     return 0
 
@@ -202,6 +202,7 @@ def _preview(
         {
             "Entries": holding.entries,
             "Turns": holding.turns,
+            "Facts": holding.facts,
             "Newest": local_time(holding.at),
             "Linked to": known.get(name, ""),
             "Account": safe_line(name, 60),
@@ -210,7 +211,7 @@ def _preview(
     ]
     console.show(rows_table(rows))
     for name, holding in zip(names, held, strict=True):
-        if not (holding.entries or holding.turns or name in known):
+        if not (holding.entries or holding.turns or holding.facts or name in known):
             console.say(f"{safe_line(name, 60)} has no rows: is the id right, and the profile (--profile)?")
         elif not reserved(name):
             console.say(f"{safe_line(name, 60)} is the theme of all agents of that profile, on every host")

@@ -77,6 +77,7 @@ def _theme(theme: ThemeTotals) -> dict[str, Cell]:
     return {
         "Entries": theme.entries,
         "Turns": theme.turns,
+        "Facts": theme.facts,
         "No vector": theme.without_vector,
         "Newest": local_time(theme.latest),
         "Theme": safe_line(theme.theme, THEME_CHARS_MAX),

@@ -29,6 +29,7 @@ class Link:
     linked_at: datetime
     entries: int
     turns: int
+    facts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Holding:
     theme: str
     entries: int
     turns: int
+    facts: int
     at: datetime | None
 
 

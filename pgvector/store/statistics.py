@@ -30,21 +30,23 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rows of the whole database; only word search finds those `*_without_vector`, only vector search those of both
-    kinds `without_words`.
+    """Rows of the whole database; only word search finds those `*_without_vector`, only vector search those of all
+    kinds `without_words`. Of the facts, those that are recalled.
     """
 
     entries: int
     entries_without_vector: int
     turns: int
     turns_without_vector: int
+    facts: int
+    facts_without_vector: int
     without_words: int
     themes: int
 
     @property
     def without_vector(self) -> int:
-        """Rows of both kinds without a vector."""
-        return self.entries_without_vector + self.turns_without_vector
+        """Rows of all kinds without a vector."""
+        return self.entries_without_vector + self.turns_without_vector + self.facts_without_vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class ThemeTotals:
     theme: str
     entries: int
     turns: int
+    facts: int
     without_vector: int
     latest: datetime | None
 

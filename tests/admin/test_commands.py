@@ -185,8 +185,8 @@ def test_status_counts_rows_by_theme(run: Callable[..., Outcome], database: str)
     assert outcome.code == 0
     found = outcome.document
     assert found["rows"] == {
-        "entries": 2, "entries_without_vector": 2, "turns": 6, "turns_without_vector": 5, "without_words": 8,
-        "themes": 2,
+        "entries": 2, "entries_without_vector": 2, "turns": 6, "turns_without_vector": 5, "facts": 0,
+        "facts_without_vector": 0, "without_words": 8, "themes": 2,
     }  # fmt: skip
     themes = {row["theme"]: (row["entries"], row["turns"], row["without_vector"]) for row in found["themes"]}
     assert themes == {"billing": (0, 5, 5), "ops": (2, 1, 2)}

@@ -14,7 +14,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken, Withdrawn
+from hermes_memory_pgvector.model import (
+    Add,
+    Delegated,
+    Event,
+    FactsTicked,
+    FactWritten,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+    Withdrawn,
+)
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import out_of_order, person_links, rows
 from hermes_memory_pgvector.store.connection.database import Database
@@ -26,7 +37,7 @@ PERSON = "dm-person-00000000000000aa"
 PHONE, LAPTOP, ROOM = "dm-telegram-0123456789abcdef", "dm-discord-0123456789abcdef", "group-x-0123456789abcdef"
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 CONTENT = ("memory_entries", "conversations", "memory_history", "memory_entry_pieces", "conversation_pieces",
-           "memory_agent_edges", "memory_agents")  # fmt: skip
+           "memory_agent_edges", "memory_agents", "facts", "fact_pieces", "fact_scopes")  # fmt: skip
 
 
 class Memory:
@@ -90,21 +101,30 @@ def entry(text: str, theme: str = PHONE, **more: Any) -> Add:
     return Add(theme=theme, home="h", target="memory", content=text, **more)
 
 
+def fact(content: str, theme: str = PHONE, **more: Any) -> FactWritten:
+    return FactWritten(
+        **{"scope": "bed", **more}, theme=theme, session_id="s", kind="V", target="soil", content=content
+    )
+
+
 @pytest.mark.each_version
 def test_the_rows_of_an_account_become_those_of_the_person_with_ids_vectors_times_and_history(memory: Memory) -> None:
     memory.apply(
         turn("one"), turn("two"), entry("tea"), entry("mild soap"),
         Replace(theme=PHONE, home="h", target="memory", content="strong soap", previous="mild soap"),
         Delegated(theme=PHONE, home="h", session_id="s", task="dig", result="dug", child_session_id="c"),
+        fact("loam"), fact("sand"),
     )  # fmt: skip
     vector = json.dumps([1.0] * 384)
-    for table, pieces in (("memory_entries", "memory_entry_pieces"), ("conversations", "conversation_pieces")):
+    for table, pieces in (
+        ("memory_entries", "memory_entry_pieces"), ("conversations", "conversation_pieces"), ("facts", "fact_pieces")
+    ):  # fmt: skip
         memory.psql(f"update {table} set embedding = %s::vector::halfvec", vector)
         memory.psql(f"insert into {pieces} select agent_identity, id, 0, embedding from {table}")
     columns = "id, content, embedding::text, search::text"
-    query = f"select {columns} from %s union all select {columns} from %s order by 1, 2" % (
-        "memory_entries",
-        "conversations",
+    query = (
+        f"select {columns}, '' from memory_entries union all select {columns}, '' from conversations "
+        f"union all select {columns}, status from facts order by 1, 2"
     )
     before, history = memory.psql(query), memory.psql("select id, content, how from memory_history")
     held = memory.left(PHONE)
@@ -151,6 +171,28 @@ def test_an_entry_that_two_accounts_have_is_kept_once_and_the_other_one_in_the_h
     assert memory.contents(PERSON) == ["tea", "soap"]
     past = memory.psql("select agent_identity, how, content, metadata ->> 'colour' from memory_history")
     assert past == [(PERSON, "moved", "tea", "green")]
+
+
+def facts_of(memory: Memory, theme: str) -> list[tuple[str, str]]:
+    return memory.psql("select content, status from facts where agent_identity = %s order by written_at", theme)
+
+
+def test_of_the_current_facts_of_two_accounts_with_one_key_the_newest_stays_current(memory: Memory) -> None:
+    memory.apply(fact("loam"), fact("clay", LAPTOP), fact("silt", LAPTOP, scope="pot"), fact("sand", scope="pot"))
+    memory.apply(FactsTicked(theme=LAPTOP, session_id="s", turn=1, closing=True))
+    memory.link(LAPTOP, PHONE)
+    assert facts_of(memory, PERSON) == [
+        ("loam", "superseded"), ("clay", "active"), ("silt", "superseded"), ("sand", "active")
+    ]  # fmt: skip
+    by = "select s.content, n.content from facts s join facts n on n.id = s.superseded_by order by s.written_at"
+    assert memory.psql(by) == [("loam", "clay"), ("silt", "sand")]
+    # The scope `pot` was closed in one of the themes and is open in the other.
+    scopes = "select agent_identity, label, closed_at is null from fact_scopes order by label"
+    assert memory.psql(scopes) == [(PERSON, "bed", True), (PERSON, "pot", True)]
+    memory.apply(fact("peat", LAPTOP))
+    memory.unlink(PHONE)
+    assert facts_of(memory, PHONE) == [("loam", "superseded"), ("sand", "active")]
+    assert facts_of(memory, PERSON) == [("clay", "superseded"), ("silt", "superseded"), ("peat", "active")]
 
 
 def test_an_account_that_is_separated_takes_its_rows_with_it_old_and_new(memory: Memory) -> None:
@@ -356,7 +398,7 @@ def test_the_database_refuses_a_link_of_a_room_or_to_anything_but_a_person(
 def test_the_rows_of_an_account_are_counted_with_the_time_of_the_newest(memory: Memory) -> None:
     memory.apply(turn("one", at=START), entry("tea", at=START + timedelta(days=1)))
     with memory.database.connection(10) as connection:
-        assert person_links.held(connection, LAPTOP) == person_links.Holding(LAPTOP, 0, 0, None)
+        assert person_links.held(connection, LAPTOP) == person_links.Holding(LAPTOP, 0, 0, 0, None)
         found = person_links.held(connection, PHONE)
     assert (found.entries, found.turns, found.at) == (1, 2, START + timedelta(days=1))
 

@@ -1,8 +1,10 @@
--- Accounts with rows or withdrawals of their own, which a process of an earlier release has stored.
+-- Accounts with rows or withdrawals of their own, which a process of an earlier release has stored, or an interrupted move
+-- has left.
 select l.agent_identity as account, l.person
 from memory_person_links l
 where exists (select from memory_entries e where e.agent_identity = l.agent_identity)
   or exists (select from conversations c where c.agent_identity = l.agent_identity)
+  or exists (select from facts f where f.agent_identity = l.agent_identity)
   or exists (
     select from memory_withdrawals w
     where w.agent_identity = l.agent_identity and not exists (
