@@ -190,7 +190,8 @@ def test_the_words_of_a_large_theme_are_counted_from_its_current_facts(make: Cal
     memory = make()
     memory.psql(
         "insert into facts (agent_identity, kind, target, content, search) "
-        "select 'ops', 'V', 'row.' || n, 'drum ' || n, to_tsvector('english', 'drum ' || n) from generate_series(1, 3000) as n"
+        "select 'ops', 'V', 'row.' || n, 'drum ' || n, to_tsvector('english', 'drum ' || n) "
+        "from generate_series(1, 3000) as n"
     )
     memory.psql(
         "insert into facts (agent_identity, kind, target, content, status, search) select 'ops', 'V', 'row', 'yarn',"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hermes_memory_pgvector.store import facts, rows
 from hermes_memory_pgvector.store.connection.database import Connection, Database
 from hermes_memory_pgvector.store.facts import PRESSURE, Fact, Pressure
 from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.store.queries import QUERIES
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NOTATION: dict[str, FactKind] = {"C": "C", "D": "D", "V": "V", "?": "?", "✓": "done", "~": "obs"}
@@ -458,7 +460,7 @@ def test_facts_of_another_theme_are_others(memory: Memory) -> None:
 
 def test_threads_that_write_the_same_keys_lose_nothing_and_leave_the_newest(memory: Memory) -> None:
     events = [
-        [memory.fact(f"V[key.{key}]: {n}-{worker}", "x", session_id=str(worker), at=at(n * 8 + worker))
+        [memory.fact(f"V[key.{key}]: {n}-{worker}", session_id=str(worker), at=at(n * 8 + worker))
          for n in range(10) for key in range(3)]
         for worker in range(8)
     ]  # fmt: skip
@@ -488,3 +490,54 @@ def test_a_second_current_fact_of_a_key_is_refused_by_the_table(memory: Memory) 
         memory.psql(
             "insert into facts (agent_identity, kind, target, scope, content) values ('ops', 'V', 'a', 'x', '2')"
         )
+
+
+# --- cost
+
+
+def fill(memory: Memory, cold: int) -> None:
+    """40 active facts in two open scopes, and cold and past ones of a thousand closed scopes."""
+    values = "select 'ops', 'V', 'target.' || n, %s, repeat('x', 80) || n, %s, now() - make_interval(secs => n)"
+    columns = "agent_identity, kind, target, scope, content, status, written_at"
+    for scope, status, count in (("'open.' || n % 2", "'active'", 40), ("'closed.' || n % 1000", "'cold'", cold)):
+        memory.psql(f"insert into facts ({columns}) {values % (scope, status)} from generate_series(1, {count}) as n")
+    memory.psql(
+        "insert into fact_scopes (agent_identity, label, closed_at) select agent_identity, scope, "
+        "case when scope like 'closed%' then now() end from facts group by 1, 2"
+    )
+    memory.psql("vacuum analyze facts, fact_scopes")
+
+
+def pages(memory: Memory, name: str, **values: Any) -> int:
+    """The pages that a statement reads, from memory or disk."""
+    event = {**asdict(memory.fact("V[target.7]: y", "open.0")), "id": "0" * 32, "metadata": "{}"}
+    parameters = {**event, "limit": 100, "days": 3, "room": 8500, **values}
+    with psycopg.connect(memory.dsn) as connection:
+        statement = f"explain (analyze, buffers, format json) {QUERIES[name]}".encode()
+        row = connection.execute(statement, parameters).fetchone() or ()
+        connection.rollback()
+    plan = row[0][0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+READS = ("hot_facts", "gauge_facts", "list_fact_scopes", "merge_facts", "cool_facts_of_closed_scopes",
+         "cool_unused_facts", "idle_fact_scopes", "newest_fact", "supersede_facts", "scope_of_session",
+         "open_fact_scope")  # fmt: skip
+
+
+def test_what_is_injected_and_written_costs_the_same_beside_a_hundred_thousand_cold_facts(
+    make_database: Callable[..., str], tmp_path: Path
+) -> None:
+    costs = []
+    for cold in (100, 100_000):
+        memory = Memory(make_database(dimensions=384), tmp_path)
+        fill(memory, cold)
+        assert len(memory.hot()) == 40
+        costs.append({name: pages(memory, name) for name in READS})
+        memory.database.close()
+    few, many = costs
+    print(few, many)
+    # A tree of an index is up to two levels higher.
+    assert {name: (few[name], many[name]) for name in READS if many[name] > 2 * few[name] + 4} == {}
+    injected = READS[:3]
+    assert sum(many[name] for name in injected) <= 2 * sum(few[name] for name in injected)
