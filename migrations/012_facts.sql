@@ -4,6 +4,20 @@ BEGIN;
 
 INSERT INTO hermes_pgvector_migrations (version, name) VALUES (12, '012_facts');
 
+DO $$
+DECLARE
+  item text;
+BEGIN
+  FOREACH item IN ARRAY ARRAY['facts', 'fact_pieces', 'fact_scopes'] LOOP
+    IF to_regclass(format('%I.%I', current_schema(), item)) IS NOT NULL THEN
+      RAISE EXCEPTION 'a table %.% is there already and is not of this plugin', current_schema(), item
+        USING HINT = 'Use a database or a schema of its own (ALTER ROLE ... SET search_path), or rename that table.';
+    END IF;
+  END LOOP;
+END
+$$;
+
+
 -- A fact is current while it is `active` or `cold`. The order of facts is that of `written_at`, then of `event_id`. A new one
 -- supersedes the current one of its kind, target and scope. `changed_at` is the time of the last change of the status, `chars`
 -- the length of the fact in its notation.

@@ -179,7 +179,10 @@ class Settings(BaseModel):
     )
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Ids of stored events are deleted after this time")
     history_days: int = Field(
-        365, ge=1, le=36_500, description="Replaced and removed entries can be restored for this time"
+        365,
+        ge=1,
+        le=36_500,
+        description="Replaced and removed entries can be restored for this time, and past facts are kept",
     )
 
     theme_template: Annotated[str, AfterValidator(template)] = Field(

@@ -190,6 +190,15 @@ def prune_expired(connection: Connection) -> int:
     return connection.execute(QUERIES["prune_expired"]).rowcount
 
 
+def prune_facts(connection: Connection, days: int) -> int:
+    """Delete up to 10,000 past facts, and as many closed scopes without a fact, that are older than `days` days.
+
+    Returns how many facts.
+    """
+    connection.execute(QUERIES["prune_fact_scopes"], {"days": days})
+    return connection.execute(QUERIES["prune_facts"], {"days": days}).rowcount
+
+
 def prune_history(connection: Connection, days: int) -> int:
     """Delete up to 10,000 past entries that are older than `days` days; returns how many."""
     return connection.execute(QUERIES["prune_history"], {"days": days}).rowcount

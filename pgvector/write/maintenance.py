@@ -113,6 +113,7 @@ class Maintenance:
             if holds:
                 upkeep.prune_events(connection, self._settings.event_ledger_days)
                 upkeep.prune_history(connection, self._settings.history_days)
+                upkeep.prune_facts(connection, self._settings.history_days)
                 upkeep.prune_expired(connection)
         if holds:
             self._move_rows_of_persons()

@@ -18,7 +18,7 @@ from loopback import vector
 
 from hermes_memory_pgvector.model import FACT_KINDS, Event, FactKind, FactsPurged, FactsTicked, FactWritten
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import facts, rows
+from hermes_memory_pgvector.store import facts, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Connection, Database
 from hermes_memory_pgvector.store.facts import PRESSURE, Fact, Pressure
 from hermes_memory_pgvector.store.passages import prepare
@@ -240,7 +240,7 @@ def test_the_same_facts_are_current_in_whatever_order_and_batches_they_come(
 # --- scopes
 
 
-def test_a_fact_without_a_scope_gets_the_open_scope_that_its_session_wrote_to_last(memory: Memory) -> None:
+def test_a_fact_without_a_scope_gets_the_scope_that_its_session_wrote_to_last(memory: Memory) -> None:
     memory.write("V[a]: 1")
     memory.write("V[b]: 1", "roof")
     memory.write("V[c]: 1")
@@ -264,11 +264,18 @@ def test_done_closes_the_scope_and_its_facts_become_cold(memory: Memory) -> None
     memory.write("D[auth]: tokens", "auth")
     memory.write("V[port]: 1")
     memory.write("✓[auth]: live")
-    memory.write("V[beside]: 1")
+    memory.write("V[beside]: 1", session_id="t")
     assert memory.open() == []
     assert memory.texts("cold") == ["D[auth]: tokens", "V[port]: 1", "✓[auth]: live"]
     assert memory.hot() == memory.texts("active") == ["V[beside]: 1"]
-    assert memory.facts("active")[0].scope == ""
+
+
+def test_a_fact_without_a_scope_goes_on_in_the_closed_scope_of_its_session_and_opens_it(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth")
+    memory.tick(1, closing=True)
+    assert memory.open() == []
+    memory.write("V[port]: 1")
+    assert (memory.open(), memory.hot()) == (["auth"], ["V[port]: 1"])
 
 
 def test_a_write_opens_a_closed_scope_again(memory: Memory) -> None:
@@ -444,6 +451,23 @@ def test_a_purge_that_comes_late_leaves_what_was_superseded_since(memory: Memory
     memory.write("V[a]: 2", at=at(9))
     memory.purge(at=at(5))
     assert memory.texts("superseded") == ["V[a]: 1"]
+
+
+def test_past_facts_and_closed_scopes_without_a_fact_are_deleted_after_their_time(memory: Memory) -> None:
+    for scope in ("old", "kept", "recent"):
+        memory.write("V[a]: 1", scope)
+        memory.write("V[a]: 2", scope)
+        memory.write("✓[a]: 2", scope)
+    memory.psql("delete from facts where scope in ('old', 'recent') and status = 'cold'")
+    memory.psql("update facts set changed_at = now() - interval '31 days' where scope = 'old'")
+    memory.psql("update facts set changed_at = now() - interval '29 days' where scope <> 'old'")
+    memory.psql("update fact_scopes set closed_at = now() - interval '31 days' where label <> 'recent'")
+    memory.psql("update fact_scopes set closed_at = now() - interval '29 days' where label = 'recent'")
+    with memory.database.connection(10) as connection:
+        assert upkeep.prune_facts(connection, 30) == 1
+    assert [(fact.scope, fact.content) for fact in memory.facts("superseded")] == [("kept", "1"), ("recent", "1")]
+    assert memory.texts() == ["V[a]: 2", "✓[a]: 2"]
+    assert memory.psql("select label from fact_scopes order by 1") == [("kept",), ("recent",)]
 
 
 # --- many at once, other themes

@@ -356,6 +356,15 @@ def test_an_extension_outside_the_search_path_is_named(empty_database: str) -> N
     assert migrations.migrate(empty_database)
 
 
+def test_a_table_of_somebody_else_with_the_name_of_ours_is_left_alone(empty_database: str) -> None:
+    run(empty_database, "CREATE TABLE facts (mine int)")
+    with pytest.raises(SchemaNotApplied, match=r"012_facts .*public\.facts is there already.*a schema of its own"):
+        migrations.migrate(empty_database)
+    assert rows(empty_database, "SELECT max(version) FROM hermes_pgvector_migrations") == [(11,)]
+    run(empty_database, "DROP TABLE facts")
+    assert migrations.migrate(empty_database) == ["012_facts"]
+
+
 def test_the_manual_lists_everything_that_migrate_makes(empty_database: str) -> None:
     ours = """
         SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace

@@ -9,8 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadEvent
-from hermes_memory_pgvector.model import Add, Delegated, Event, Remove, Replace, SessionEnded, TurnTaken
+from hermes_memory_pgvector.model import (
+    FACT_KINDS,
+    Add,
+    Delegated,
+    Event,
+    FactsPurged,
+    FactsTicked,
+    FactWritten,
+    Remove,
+    Replace,
+    SessionEnded,
+    TurnTaken,
+)
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text.cleaning import clean
 from hermes_memory_pgvector.write.validation import validate
 
 SETTINGS = Settings()
@@ -120,3 +133,60 @@ def test_metadata_that_is_not_json_is_made_so() -> None:
         TurnTaken(theme="t", user="u", assistant="a", metadata={"nan": float("nan"), "loop": loop}), SETTINGS
     )
     assert "NaN" not in json.dumps(ready.metadata)
+
+
+@given(st.builds(FactWritten, kind=st.sampled_from(FACT_KINDS), target=texts, content=texts, scope=texts, **ids))
+def test_a_fact_is_on_one_line_that_postgres_takes_or_has_an_empty_part(fact: FactWritten) -> None:
+    try:
+        ready = validate(fact, SETTINGS)
+    except BadEvent:
+        assert not all(clean(text).strip() for text in (fact.target, fact.content))
+        return
+    assert isinstance(ready, FactWritten)
+    for text in (ready.target, ready.content, ready.scope):
+        assert "\0" not in text
+        assert len(text.splitlines()) <= 1
+        assert text == text.strip()
+        text.encode()
+    assert validate(ready, SETTINGS) == ready
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"kind": "X" * 99}, f"kind is '{'X' * 40}'; it must be one of C, D, V, ?, done, obs"),
+        ({"target": " \n\0"}, "the target of the fact is empty"),
+        ({"content": "\0"}, "the content of the fact is empty"),
+        ({"target": "t" * 201}, "the target of the fact has 201 characters; at most 200 are stored"),
+        ({"content": "c" * 401}, "the content of the fact has 401 characters; at most 400 are stored"),
+        ({"scope": "s" * 101}, "the scope of the fact has 101 characters; at most 100 are stored"),
+    ],
+)
+def test_a_fact_beyond_a_bound_is_refused_with_the_bound(changed: dict[str, Any], reason: str) -> None:
+    fact = FactWritten(theme="t", kind="C", target="x", content="y")
+    with pytest.raises(BadEvent) as refused:
+        validate(replace(fact, **changed), SETTINGS)
+    assert str(refused.value) == reason
+
+
+def test_a_fact_at_its_bounds_is_kept_whole_with_its_lines_joined() -> None:
+    fact = FactWritten(theme="t", kind="?", target="t" * 200, content=f" a \r\n\n b{'c' * 396}\n", scope="s" * 100)
+    ready = validate(fact, SETTINGS)
+    assert isinstance(ready, FactWritten)
+    assert (ready.target, ready.content, ready.scope) == (fact.target, f"a b{'c' * 396}", fact.scope)
+    assert validate(replace(fact, content="c" * 1000), Settings(facts_text_chars_max=1000))
+
+
+@pytest.mark.parametrize("turn", [-1, 1 << 31, 1 << 80])
+def test_a_turn_that_is_no_number_of_one_is_refused(turn: int) -> None:
+    assert validate(FactsTicked(theme="t", turn=7), SETTINGS)
+    with pytest.raises(BadEvent, match="turn is"):
+        validate(FactsTicked(theme="t", turn=turn), SETTINGS)
+
+
+@pytest.mark.parametrize("days", [-1, 36_501])
+def test_a_purge_of_an_impossible_age_is_refused(days: int) -> None:
+    for possible in (None, 0, 36_500):
+        assert validate(FactsPurged(theme="t", older_than_days=possible), SETTINGS)
+    with pytest.raises(BadEvent, match="older_than_days is"):
+        validate(FactsPurged(theme="t", older_than_days=days), SETTINGS)
