@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 Target: TypeAlias = Literal["memory", "user"]
+FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
 Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 

@@ -1,0 +1,3 @@
+"""Structured facts: their notation, the signals that close a scope, and the block for a prompt."""
+
+from __future__ import annotations
