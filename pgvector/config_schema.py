@@ -80,8 +80,9 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             label="Tools",
             kind=KIND_SELECT,
             default="recall",
-            description="all: agents may also remember, update, forget and list entries by tools",
-            options=_options(recall="Recall", all="Recall, remember, forget, list"),
+            description="all: agents may also remember, update, forget and list entries by tools; "
+            "facts: they have the tools for facts instead",
+            options=_options(recall="Recall", all="Recall, remember, forget, list", facts="Recall, facts"),
             group="Recall",
         ),
         ProviderField(

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 Target: TypeAlias = Literal["memory", "user"]
-FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
 Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 
@@ -18,6 +17,8 @@ TARGETS: tuple[Target, ...] = ("memory", "user")
 FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 FACT_TARGET_CHARS_MAX, FACT_SCOPE_CHARS_MAX = 200, 100
+# The block of hot facts before a turn begins with this.
+FACTS_HEADING = "Facts (quoted data"
 # The reason why a recall has no vector search begins with this; the rest of the reason is for operators.
 WORDS_ONLY = "by words only"
 

@@ -129,19 +129,17 @@ class PgvectorMemoryProvider(MemoryProvider):
         return "\n\n".join(filter(None, (notifier.tell(conversation.notices(query)), memories)))
 
     def _memories(self, runtime: Runtime, conversation: Conversation, query: str, session_id: str) -> str:
-        from .recall import render
         from .session.off_record import notice
-        from .text.cleaning import clean
 
         if switched := notice(query, always_off=runtime.settings.off_record):
             return switched
         theme = None if conversation.why_no_recall(query) else conversation.theme()
-        if theme is None or not runtime.prefetch.enabled:
+        if theme is None or not (runtime.prefetch.enabled or runtime.facts.wanted):
             return ""
-        client = conversation.identity.platform == "api_server"
-        recall = runtime.prefetch.before_turn(theme, clean(query), session_id or conversation.session_id, client)
-        self._recalled = len(recall.hits)
-        return render.block(recall, chars_max=runtime.settings.prefetch_chars_max, query=query, own=runtime.own(theme))
+        client, session = conversation.identity.platform == "api_server", session_id or conversation.session_id
+        before, own = runtime.prefetch.text_before_turn, runtime.own(theme)
+        text, self._recalled = before(theme, query, session, client, own)
+        return text
 
     @guarded(nothing)
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002
@@ -230,6 +228,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         theme = conversation.open_turn(message, str(kwargs.get("author_id") or ""))
         if turn_number == 1:
             runtime.prefetch.begin(theme, conversation.session_id)
+        if runtime.facts.wanted and conversation.primary and conversation.theme():
+            runtime.in_background(runtime.facts.begin, conversation.caller(theme), turn_number, str(message))
 
     @guarded(nothing)
     def on_session_switch(

@@ -44,10 +44,8 @@ log = logging.getLogger("hermes.pgvector")
 
 P = ParamSpec("P")
 
-AWAY_DRAIN_S = 0.3
-IMPORT_GAP_S = 0.02
+AWAY_DRAIN_S, IMPORT_GAP_S, STARTING_S_MAX = 0.3, 0.02, 1.0
 UNKNOWN_THEMES_MAX = 100
-STARTING_S_MAX = 1.0
 
 
 class Runtime:
@@ -83,12 +81,12 @@ class Runtime:
             settings, self.home.path, self.home.state,
             home_id=lambda: self.home.id, accept=self.accept, change_entry=self.files.change,
         )  # fmt: skip
-        self.persons = Persons()
-        self._unknown_themes: set[str] = set()
+        self.persons, self._unknown_themes = Persons(), set[str]()
         self._start()
 
     def _start(self) -> None:
         """Make what a forked child cannot take over: threads, sockets, and locks that a thread of the parent held."""
+        from .facts.turns import FactTurns
         from .recall.prefetch import Prefetch
 
         self._lock, self._hooks, self._woken = threading.Lock(), HookGap(), False
@@ -97,7 +95,8 @@ class Runtime:
         self._starting: list[Future[None]] = []
         floor, away = lambda: self.compatibility.floor, lambda: bool(self.writer.health.problem)
         reads, home = partial(read_unasked, settings=self.settings), self.home.path
-        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, home, reads)
+        self.facts = FactTurns(self.settings, self.accept, lambda: self.database, self.wait_ready, self.own)
+        self.prefetch = Prefetch(self.settings, self.recall_each, floor, away, home, reads, self.facts.block)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Runtime.__annotations__:

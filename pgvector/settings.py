@@ -77,8 +77,10 @@ class Settings(BaseModel):
     recall_mode: Literal["hybrid", "context", "tools"] = Field(
         "hybrid", description="context: memories come before a turn only; tools: by tools only; hybrid: both"
     )
-    tools: Literal["recall", "all"] = Field(
-        "recall", description="all: agents may also remember, update, forget and list entries by tools"
+    tools: Literal["recall", "all", "facts"] = Field(
+        "recall",
+        description="all: agents may also remember, update, forget and list entries by tools; facts: they have the "
+        "tools for facts instead",
     )
     prefetch_limit: int = Field(5, ge=0, le=20, description="Most memories put before a turn; 0 turns it off")
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
@@ -86,6 +88,12 @@ class Settings(BaseModel):
     prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
     prefetch_shown_max: int = Field(
         500, ge=0, le=10_000, description="Texts in a context that are not put before a turn again; 0 repeats them"
+    )
+    facts_injected: bool | None = Field(
+        None, description="Put the hot facts before a turn, when they have changed; unset: with `tools: facts`"
+    )
+    facts_hot_tokens_max: int = Field(
+        180, ge=100, le=10_000, description="Most tokens of the block of hot facts, cautiously estimated"
     )
     min_similarity: float | None = Field(
         None, ge=-1, le=1, description="Floor of ambient recall; unset: calibrated per model"
@@ -147,6 +155,9 @@ class Settings(BaseModel):
 
     write_queue_maxsize: int = Field(
         1000, ge=1, le=100_000, description="Events held in memory; the rest waits in the spool"
+    )
+    write_wait_s: float = Field(
+        2.0, ge=0, le=60, description="Longest time that memory_write waits until a fact is stored"
     )
     batch_max: int = Field(64, ge=1, le=512, description="Most events written in one transaction")
     batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for more")

@@ -30,6 +30,7 @@ def add_commands(parser: Parser) -> None:
     _add_policy(commands)
     _add_maintenance(commands)
     _add_history(commands)
+    _add_facts(commands)
     _add_person(commands)
     _add_mcp(commands)
     _add(commands, "version", "show the version", "console:version")
@@ -195,6 +196,36 @@ def _add_history(commands: Commands) -> None:
     )
     undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
     undo.add_argument("id", type=_number(1), metavar="ID", help="its number in the history")
+
+
+def _add_facts(commands: Commands) -> None:
+    facts = _add(commands, "facts", "show, list, search, write, export or purge facts", "")
+    actions = facts.add_subparsers(dest="action", metavar="ACTION", required=True)
+    status = _add(
+        actions, "status", "print the hot facts as agents get them, and how full the memory is", "facts:status"
+    )
+    listing = _add(actions, "list", "list facts, the newest first", "facts:show_all")
+    search = _add(actions, "search", "find facts by words and by meaning", "facts:search")
+    write = _add(actions, "write", "write a fact", "facts:write")
+    export = _add(actions, "export", "print facts in their notation, one a line", "facts:export")
+    purge = _add(actions, "purge", "delete superseded and archived facts", "facts:purge")
+    for action in (status, listing, search, write, export, purge):
+        action.add_argument("--theme", default="", metavar="T", help="the theme (default: default)")
+    for action in (listing, search, write, export, purge):
+        action.add_argument("--scope", default="", metavar="S", help="the piece of work that facts belong to")
+    statuses, text = (
+        ("active", "cold", "current", "superseded", "all"),
+        "which facts (default current: active and cold)",
+    )
+    for action in (listing, export):
+        action.add_argument("--status", choices=statuses, default="current", help=text)
+    listing.add_argument("--limit", type=_number(1, 10_000), default=50, metavar="N", help="the newest N (default 50)")
+    search.add_argument("query", help="the text to search for")
+    search.add_argument("--limit", type=_number(1, 20), default=10, metavar="N", help="most facts (default 10)")
+    write.add_argument("content", help="the fact, such as 'C[db.id]: UUID, never autoincrement'")
+    text = "only those that are older and were not used since"
+    purge.add_argument("--older-than-days", type=_number(0, 36_500), metavar="N", help=text)
+    purge.add_argument("--yes", action="store_true", help="ask no question")
 
 
 def _add_person(commands: Commands) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..model import FACTS_HEADING
 from ..text.sanitize import safe_line
 from .notation import Notation
 from .tokens import tokens_of
 
-HEADING = "Facts (quoted data; C constraint, D decision, V value, ? open, ✓ done, ~ obsolete):"
+HEADING = f"{FACTS_HEADING}; C constraint, D decision, V value, ? open, ✓ done, ~ obsolete):"
 NONE = "(none yet)"
 SCOPES_MAX = 5
 SCOPE_SHOWN_CHARS = 40
@@ -38,7 +39,7 @@ def block(hot: Hot, tokens_max: int, chars_max: int = 1_000_000) -> str:
     room.takes(HEADING)
     room.takes(_left_out(count))
     lines = [HEADING, *filter(room.takes, [_state(hot, tokens_max // 6)])]
-    facts = [*filter(room.takes, map(_line, hot.facts))]
+    facts = [*filter(room.takes, map(line, hot.facts))]
     if count == 0:
         return "\n".join((*lines, NONE))
     return "\n".join((*lines, *facts, *([_left_out(count - len(facts))] if count > len(facts) else [])))
@@ -59,10 +60,11 @@ class _Room:
         return True
 
 
-def _line(fact: Notation) -> str:
-    line = str(fact)
+def line(fact: Notation) -> str:
+    """The fact in notation, sanitized and whole."""
+    text = str(fact)
     # Sanitizing adds a few characters to a line; it cuts none of this length.
-    return safe_line(line, 10 * len(line))
+    return safe_line(text, 10 * len(text))
 
 
 def _state(hot: Hot, tokens_max: int) -> str:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 from ..errors import BadArgument
-from ..model import FactKind
+from ..model import FACT_SCOPE_CHARS_MAX, FACT_TARGET_CHARS_MAX, FactKind
 from ..text.cleaning import clean, compatible
 from ..text.sanitize import cut_at_word, visible
 
 SYMBOLS: Mapping[FactKind, str] = {"C": "C", "D": "D", "V": "V", "?": "?", "done": "✓", "obs": "~"}
-KINDS: tuple[FactKind, ...] = get_args(FactKind)
-TARGET_CHARS_MAX = 100
-SCOPE_CHARS_MAX = 100
 EXAMPLE = "C[db.id]: UUID, never autoincrement"
 FORMS = "C[target]: constraint, D[…] decision, V[…] value, ?[…] open question, ✓[…] done, ~[…] obsolete"
 # So much of a wrong fact is shown again.
@@ -82,8 +78,8 @@ def parse(text: str, content_chars_max: int, name: str = "content") -> Notation:
     if found is None or len(content.splitlines()) > 1 or not all(map(normal_name, (found["target"], content))):
         raise BadArgument(_explained(text, name))
     target = normal_name(found["target"])
-    if len(target) > TARGET_CHARS_MAX:
-        raise BadArgument(f"the target of {name} has {len(target)} characters; it may have {TARGET_CHARS_MAX}")
+    if len(target) > FACT_TARGET_CHARS_MAX:
+        raise BadArgument(f"the target of {name} has {len(target)} characters; it may have {FACT_TARGET_CHARS_MAX}")
     if len(content) > content_chars_max:
         raise BadArgument(
             f"the fact about {target!r} has {len(content)} characters; it may have {content_chars_max}: "
@@ -94,7 +90,7 @@ def parse(text: str, content_chars_max: int, name: str = "content") -> Notation:
 
 def normal_name(text: str) -> str:
     """A target or a scope in its normal form: no hidden characters, one width of letters, single spaces."""
-    seen = (c for c in compatible(clean(text)[: 10 * TARGET_CHARS_MAX]) if c.isspace() or c.isprintable())
+    seen = (c for c in compatible(clean(text)[: 10 * FACT_TARGET_CHARS_MAX]) if c.isspace() or c.isprintable())
     return " ".join("".join(seen).translate(_NO_BRACKETS).split())
 
 
@@ -103,8 +99,8 @@ def scope_label(text: str, name: str = "scope") -> str:
     label = normal_name(text)
     if text.strip() and not label:
         raise BadArgument(f"{name} is {text[:40]!r}, which has nothing to see; leave it out or name a piece of work")
-    if max(len(label), len(text) // 10) > SCOPE_CHARS_MAX:
-        raise BadArgument(f"{name} has {len(text)} characters; it may have {SCOPE_CHARS_MAX}")
+    if max(len(label), len(text) // 10) > FACT_SCOPE_CHARS_MAX:
+        raise BadArgument(f"{name} has {len(text)} characters; it may have {FACT_SCOPE_CHARS_MAX}")
     return label
 
 

@@ -13,6 +13,8 @@ FLUSH_SHARE = 0.2
 EMBEDDING_SHARE = 0.6
 # Share of the time left for what the host recorded of a context.
 CONTEXT_SHARE = 0.25
+# Share of the time left for the hot facts before a turn; they wait until the database is ready, too.
+FACTS_SHARE = 0.5
 # Share of the time left that a recall waits for its turn, while others use the connections.
 TURN_SHARE = 0.7
 # Share of the time left for one search. It leaves some for the next search and for reading the hits.
@@ -48,6 +50,11 @@ class Deadline:
     def context_s(self) -> float:
         """How long the host's record may be read."""
         return CONTEXT_SHARE * self.left_s
+
+    @property
+    def facts_s(self) -> float:
+        """How long the hot facts may take."""
+        return FACTS_SHARE * self.left_s
 
     @property
     def search_s(self) -> float:

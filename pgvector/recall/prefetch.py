@@ -20,12 +20,13 @@ from cachetools import LRUCache
 from ..hosts.transcript import exchanges
 from ..model import Hit, Recall, RecallRequest, Scope, now
 from ..settings import Settings
-from ..text.cleaning import without_recalled
+from ..text.cleaning import clean, without_recalled
+from . import render
 from .deadline import Deadline
 
 if TYPE_CHECKING:
     from ..store.queries import Kind
-    from .context import ContextReader
+    from .context import Context, ContextReader
 
 RecallCallable: TypeAlias = "Callable[[Sequence[Kind], RecallRequest], Sequence[Recall]]"
 
@@ -48,7 +49,8 @@ class Prefetch:
 
     `recall` answers a request for each kind of rows within its budget, `floor` is the lowest cosine of related texts,
     None while it is not known, and `database_away` is whether the last use of the database failed. `home` has
-    the host's record of its sessions. `reads` returns the themes that a theme reads.
+    the host's record of its sessions. `reads` returns the themes that a theme reads, `hot` the block of a theme's hot
+    facts, of at most so many characters and within so many seconds, or nothing where they are not wanted.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class Prefetch:
         database_away: Callable[[], bool],
         home: Path,
         reads: Callable[[str], tuple[str, ...]] = lambda theme: (theme,),
+        hot: Callable[[str, int, float], str] = lambda *_: "",
     ) -> None:
-        self._settings, self._recall, self._home, self._reads = settings, recall, home, reads
+        self._settings, self._recall, self._home, self._reads, self._hot = settings, recall, home, reads, hot
         self._floor, self._database_away = floor, database_away
         self._lock = threading.Lock()
         self._started: LRUCache[tuple[str, str], datetime] = LRUCache(SESSIONS_MAX)
@@ -94,22 +97,51 @@ class Prefetch:
             with self._lock:
                 self._replayed[session_id] = any(message.get("api_content") for message in earlier)
 
+    def text_before_turn(
+        self, theme: str, query: str, session_id: str, by_client: bool = False, own: Sequence[str] = ()
+    ) -> tuple[str, int]:
+        """The hot facts, if the context lacks them, and the memories as `before_turn` finds them, within its budget.
+
+        Returns one text of at most `prefetch_chars_max` characters, and how many memories are in it.
+        """
+        due, room, query = self._due(), self._settings.prefetch_chars_max, clean(query)
+        context = self._context(session_id, by_client, due)
+        facts = self._hot(theme, room, due.facts_s)
+        facts = "" if facts == context.shown.facts else facts
+        room -= len(f"{facts}\n\n") if facts else 0
+        recall = self._before_turn(theme, query, session_id, context, due, room) if self.enabled else Recall()
+        memories = render.block(recall, chars_max=room, query=query, own=own)
+        return "\n\n".join(filter(None, (facts, memories))), len(recall.hits)
+
     def before_turn(self, theme: str, query: str, session_id: str, by_client: bool = False) -> Recall:
         """The best entries and, by setting, turns that the context lacks, within `prefetch_budget_s`.
 
         `by_client` is whether the messages of the session may come from a client instead of the host's record.
         """
-        from . import render
+        due = self._due()
+        context = self._context(session_id, by_client, due)
+        return self._before_turn(theme, query, session_id, context, due, self._settings.prefetch_chars_max)
+
+    def _due(self) -> Deadline:
+        # What is needed takes long to import, and the time runs from now on.
+        from . import context, selection  # noqa: F401
+
+        return Deadline.before_turn(self._settings, database_away=self._database_away())
+
+    def _context(self, session_id: str, by_client: bool, due: Deadline) -> Context:
+        context = self._contexts.read(session_id, due.context_s)
+        with self._lock:
+            by_client = by_client and not self._replayed.get(session_id)
+        return context.prompt_only() if by_client else context
+
+    def _before_turn(
+        self, theme: str, query: str, session_id: str, context: Context, due: Deadline, chars_max: int
+    ) -> Recall:
         from .selection import comparable
 
         settings, asked = self._settings, comparable(query)
-        due = Deadline.before_turn(settings, database_away=self._database_away())
         with self._lock:
             started = self._started.get((theme, session_id))
-            by_client = by_client and not self._replayed.get(session_id)
-        context = self._contexts.read(session_id, due.context_s)
-        if by_client:
-            context = context.prompt_only()
         since = context.since or started
         scope = Scope(theme, self._reads(theme), without_session=session_id, without_since=since)
         limit = settings.prefetch_limit
@@ -125,11 +157,11 @@ class Prefetch:
             found = [hit for hit in recall.hits if hit.role != "user" or comparable(hit.content) != asked]
             hits += found
             best += found[: 2 * limit]
-        room = max(render.HIT_CHARS_MIN, settings.prefetch_chars_max // max(1, limit) - LABEL_CHARS)
+        room = max(render.HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)
         fresh = (
             hit
             for hit in relevant(hits, self._floor(), best)
-            if not context.shown.holds(hit, query, room=room, chars_max=settings.prefetch_chars_max)
+            if not context.shown.holds(hit, query, room=room, chars_max=chars_max)
         )
         return Recall(tuple(islice(fresh, limit)), tuple(degraded))
 
@@ -138,8 +170,6 @@ class Prefetch:
 
         What was recalled for its messages is lost with them, because a summary has only what was said.
         """
-        from . import render
-
         settings = self._settings
         questions = [text for user, _ in exchanges(messages) if (text := without_recalled(user))]
         query = "\n".join(questions[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..hosts.context_record import LiveMessage
 from ..hosts.transcript import SUMMARY
-from ..model import Hit
+from ..model import FACTS_HEADING, Hit
 from ..text.cleaning import clean
 from ..text.sanitize import safe_line
 from .render import best_passage
@@ -18,6 +18,7 @@ from .selection import comparable
 
 # How hosts enclose the memories before a turn, and how `render` writes one.
 _FENCE = re.compile(r"<memory-context>(.*?)</memory-context>", re.DOTALL)
+_FACTS = re.compile(rf"^{re.escape(FACTS_HEADING)}.*(?:\n.+)*", re.MULTILINE)
 _BULLET = re.compile(r"^- \[[^\]\n]*\] (.+)$", re.MULTILINE)
 _QUOTE = re.compile(r"^> ?", re.MULTILINE)
 # How a summary repeats the last question of those that it replaces.
@@ -30,7 +31,8 @@ class Shown:
     """The system prompt, summaries, messages and memories that stand in a context.
 
     `prompt` and `summary` are compared line by line, as they are. `said` has the hashes of messages, `whole` the
-    memories that were shown whole, `passages` parts of longer ones, all of `comparable` texts.
+    memories that were shown whole, `passages` parts of longer ones, all of `comparable` texts. `facts` is the last
+    block of hot facts.
     """
 
     prompt: str = ""
@@ -38,6 +40,7 @@ class Shown:
     said: Mapping[int, None] = field(default_factory=dict)
     whole: Mapping[str, None] = field(default_factory=dict)
     passages: Mapping[str, None] = field(default_factory=dict)
+    facts: str = ""
 
     @property
     def memories(self) -> int:
@@ -49,17 +52,19 @@ class Shown:
         messages = tuple(messages)
         if not messages:
             return self
-        said, whole, passages, summary = dict(self.said), dict(self.whole), dict(self.passages), self.summary
+        said, whole, passages = dict(self.said), dict(self.whole), dict(self.passages)
+        summary, facts = self.summary, self.facts
         for message in messages:
             if SUMMARY.match(message.text):
                 # Hosts quote messages of the user in a summary, one host all of them.
                 summary = lines_of(_ASKED.sub(r"\2", _QUOTE.sub("", message.text)))
                 continue
             said[hash(comparable(message.text))] = None
+            facts = facts_in(message.sent) or facts
             for text in memories_in(message.sent):
                 cut = text.startswith(CUT) or text.endswith(CUT)
                 (passages if cut else whole)[comparable(text)] = None
-        return Shown(self.prompt, summary, _newest(said, most), _newest(whole, most), _newest(passages, most))
+        return Shown(self.prompt, summary, _newest(said, most), _newest(whole, most), _newest(passages, most), facts)
 
     def holds(self, hit: Hit, query: str, *, room: int, chars_max: int) -> bool:
         """Whether the context has all that a block of `chars_max` characters would show of a hit for this query.
@@ -93,6 +98,14 @@ def memories_in(sent: str) -> list[str]:
     if "<memory-context>" not in sent:
         return []
     return [bullet for fence in _FENCE.findall(sent) for bullet in _BULLET.findall(fence)]
+
+
+def facts_in(sent: str) -> str:
+    """The block of hot facts in a message as the model got it; empty without one."""
+    if FACTS_HEADING not in sent:
+        return ""
+    found = [block[0] for fence in _FENCE.findall(sent) for block in _FACTS.finditer(fence)]
+    return found[-1].strip() if found else ""
 
 
 def _newest(texts: dict[int, None] | dict[str, None], most: int) -> dict[Any, None]:

@@ -61,9 +61,52 @@ _LISTED: dict[str, Any] = {
     },
     "required": ["theme", "counts", "entries"],
 }  # fmt: skip
+_FACT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": _NUMBER, "fact": {**_TEXT, "description": "KIND[target]: text"}, "scope": _TEXT, "status": _TEXT,
+        "time": _TEXT, "score": {"type": "number"}, "similarity": {"type": ["number", "null"]},
+    },
+    "required": ["id", "fact", "status", "time"],
+}  # fmt: skip
+_FACTS = {"type": "array", "items": _FACT}
+_GAUGE: dict[str, Any] = {
+    "gauge": {"type": "object", "properties": {"percent": _NUMBER, "chars": _NUMBER, "chars_max": _NUMBER}},
+    "pressure": {**_TEXT, "description": "What makes room for facts, where the memory is that full"},
+}
+_FACT_WRITTEN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "status": {**_TEXT, "description": "stored, unchanged, waits for approval, or accepted, pending"},
+        "theme": _TEXT, "id": _NUMBER, "fact": _TEXT, "scope": _TEXT, "superseded": _FACTS, "note": _TEXT, **_GAUGE,
+    },
+    "required": ["status", "theme"],
+}  # fmt: skip
+_FACTS_FOUND: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "facts": _FACTS, "count": _NUMBER, "left_out": _NUMBER, "query": _TEXT, "scope": _TEXT, "degraded": _TEXTS
+    },
+    "required": ["facts", "count", "degraded"],
+}  # fmt: skip
+_FACT_STATUS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "block": {**_TEXT, "description": "What to put into the context"}, "theme": _TEXT, "hot_facts": _NUMBER,
+        "open_scopes": _TEXTS, **_GAUGE,
+    },
+    "required": ["block", "gauge"],
+}  # fmt: skip
+_FACTS_EXPORTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"theme": _TEXT, "facts": {**_TEXT, "description": "One a line"}, "count": _NUMBER, "note": _TEXT},
+    "required": ["facts", "count"],
+}
 _ANSWERS = {
     "recall_memory": _FOUND, "recall_conversation": _FOUND, "list_memories": _LISTED,
     "remember": _WRITTEN, "update": _WRITTEN, "forget": _WRITTEN,
+    "memory_write": _FACT_WRITTEN, "memory_search": _FACTS_FOUND, "memory_status": _FACT_STATUS,
+    "memory_export": _FACTS_EXPORTED,
 }  # fmt: skip
 
 

@@ -95,6 +95,12 @@ def gauge(connection: Connection, theme: str) -> int:
     return int(row["chars"])
 
 
+def count_hot(connection: Connection, theme: str) -> int:
+    """The number of active facts of open scopes."""
+    row = connection.execute(QUERIES["count_hot_facts"], {"theme": theme}).fetchone() or {}
+    return int(row["facts"])
+
+
 def open_scopes(connection: Connection, theme: str, limit: int = SCOPES_MAX) -> list[FactScope]:
     """The open scopes of a theme, the last written first."""
     rows = connection.execute(QUERIES["list_fact_scopes"], {"theme": theme, "limit": limit})
@@ -121,6 +127,18 @@ def of_event(connection: Connection, theme: str, event_id: str) -> Fact | None:
     """The fact that an event wrote or repeated last; None before the event is stored, and when it changed nothing."""
     row = connection.execute(QUERIES["fact_of_event"], {"theme": theme, "event": event_id}).fetchone()
     return Fact(**row) if row else None
+
+
+def displaced(connection: Connection, theme: str, ids: Iterable[int], limit: int) -> list[Fact]:
+    """The superseded facts in whose place those with these ids stand, at most `limit`, the last written first."""
+    values = {"theme": theme, "ids": list(ids), "limit": limit}
+    return [Fact(**row) for row in connection.execute(QUERIES["displaced_facts"], values)]
+
+
+def purgeable(connection: Connection, theme: str, event: FactsPurged) -> int:
+    """How many facts a purge deletes, but for its bound."""
+    values = {**asdict(event), "theme": theme, "days": event.older_than_days or 0}
+    return int((connection.execute(QUERIES["count_past_facts"], values).fetchone() or {})["facts"])
 
 
 def used(connection: Connection, theme: str, ids: Iterable[int]) -> None:

@@ -29,6 +29,11 @@ MANAGE = (
     "Use remember for what all agents of this theme should know (expires for what is true for a time, tags to find it "
     "again), update for what has changed, list_memories to see what is kept, and forget for what is wrong."
 )
+FACTS = (
+    "Keep what is settled with memory_write, one fact a call (C[db.id]: UUID, never autoincrement), as soon as it is; "
+    "use memory_search before you answer about what may have been settled earlier. The hot facts of open work are in a "
+    "block that begins with Facts; later blocks replace earlier ones."
+)
 OFF_RECORD = (
     "Nothing of a session is stored from a message that says only 'off the record' until one that says 'on the record'."
 )
@@ -41,7 +46,8 @@ def prompt(settings: Settings) -> str:
     ]
     if settings.off_record:
         return " ".join((READ_ONLY, *about_recall))
-    about_entries = (MANAGE,) if settings.tools == "all" and settings.recall_mode != "context" else ()
+    about_tools = {"recall": (), "all": (MANAGE,), "facts": (FACTS,)}[settings.tools]
+    about_entries = about_tools if settings.recall_mode != "context" else ()
     asked = settings.keep == [Rule(action="entries")]
     about_storing = (ASKED,) if asked else (STORED, RULED) if settings.keep else (STORED,)
     return " ".join((*about_storing, *about_recall, *about_entries, OFF_RECORD))

@@ -12,7 +12,7 @@ from ..model import Caller
 from ..outbox.pending_writes import PendingWrite
 from ..runtime import Runtime
 from ..settings import Settings
-from . import approval, entries, entry_schemas, recall
+from . import approval, entries, entry_schemas, fact_schemas, facts, recall
 from . import arguments as given
 
 _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]] = {
@@ -22,12 +22,21 @@ _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]
     "update": entries.update,
     "forget": entries.forget,
     "list_memories": entries.list_memories,
+    "memory_write": facts.write,
+    "memory_search": facts.search,
+    "memory_tick": facts.tick,
+    "memory_status": facts.status,
+    "memory_reflect": facts.reflect,
+    "memory_export": facts.export,
+    "memory_purge": facts.purge,
 }
 # The tools that write: each with a check of its arguments that returns what the call would do.
 _WRITES: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], str]] = {
     "remember": entries.preview_of_remember,
     "update": entries.preview_of_update,
     "forget": entries.preview_of_forget,
+    "memory_write": facts.preview_of_write,
+    "memory_purge": facts.preview_of_purge,
 }
 
 
@@ -35,12 +44,13 @@ def schemas(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of the tools that are offered."""
     if settings.recall_mode == "context":
         return []
-    return every_schema(settings) if settings.tools == "all" else [dict(schema) for schema in recall.SCHEMAS]
+    optional = {"recall": (), "all": entry_schemas.offered(settings), "facts": fact_schemas.SCHEMAS}[settings.tools]
+    return [dict(schema) for schema in (*recall.SCHEMAS, *optional)]
 
 
 def every_schema(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of all tools, whatever the settings offer."""
-    return [dict(schema) for schema in (*recall.SCHEMAS, *entry_schemas.offered(settings))]
+    return [dict(schema) for schema in (*recall.SCHEMAS, *entry_schemas.offered(settings), *fact_schemas.SCHEMAS)]
 
 
 def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> str:

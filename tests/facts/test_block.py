@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.facts.block import CHARS_MIN, NONE, TOKENS_MIN, Hot, block
-from hermes_memory_pgvector.facts.notation import KINDS, Notation
+from hermes_memory_pgvector.facts.notation import Notation
 from hermes_memory_pgvector.facts.tokens import tokens_of
+from hermes_memory_pgvector.model import FACT_KINDS
 
 COUNTS = json.loads((Path(__file__).parent.parent / "data" / "token_counts.json").read_text(encoding="utf-8"))
 WORDS = st.sampled_from(
     ["UUID", "never", "数据库", "デプロイ", "서버", "größe", "🙂", "3f2a91c8", "\u0e01\u0e34", "\n", "xkcd" * 20]
 )
 TEXTS = st.lists(WORDS, min_size=1, max_size=60).map(" ".join) | NASTY
-FACTS = st.lists(st.builds(Notation, st.sampled_from(KINDS), TEXTS, TEXTS), max_size=30)
+FACTS = st.lists(st.builds(Notation, st.sampled_from(FACT_KINDS), TEXTS, TEXTS), max_size=30)
 
 
 @settings(max_examples=300)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.facts import notation
-from hermes_memory_pgvector.facts.notation import KINDS, SYMBOLS, Notation, parse
+from hermes_memory_pgvector.facts.notation import SYMBOLS, Notation, parse
+from hermes_memory_pgvector.model import FACT_KINDS
 
 CHARS_MAX = 400
 PIECES = st.sampled_from(
@@ -78,8 +79,8 @@ def test_nothing_is_cut() -> None:
     assert parse("V[a]: " + "x" * CHARS_MAX, CHARS_MAX).content == "x" * CHARS_MAX
     with pytest.raises(BadArgument, match=r"about 'a' has 401 characters; it may have 400"):
         parse("V[a]: " + "x" * (CHARS_MAX + 1), CHARS_MAX)
-    with pytest.raises(BadArgument, match="has 101 characters; it may have 100"):
-        parse(f"V[{'t' * 101}]: x", CHARS_MAX)
+    with pytest.raises(BadArgument, match="has 201 characters; it may have 200"):
+        parse(f"V[{'t' * 201}]: x", CHARS_MAX)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_a_text_is_refused_or_has_one_form_that_stays(text: str) -> None:
 
 
 @given(
-    st.sampled_from(KINDS),
+    st.sampled_from(FACT_KINDS),
     st.from_regex(r"[\w.-]{1,30}", fullmatch=True),
     st.from_regex(r"\w[\w :\[\]]*\w", fullmatch=True),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -51,6 +52,14 @@ def test_every_tool_answers_in_the_form_that_it_promises(
     assert use("recall_conversation", query="kelp")["hits"] == []
     assert use("forget", id=changed["id"])["content"] == "the kelp is brown"
     assert session.call("recall_memory", query="kelp")["count"] == 0
+    first = use("memory_write", content="V[srv.prod]: api.example.com:3005", scope="move")
+    assert use("memory_write", content="V[srv.prod]: api.example.com:3006")["superseded"][0]["id"] == first["id"]
+    assert use("memory_search", query="3006", limit="5")["facts"][0]["scope"] == "move"
+    assert "V[srv.prod]: api.example.com:3006" in use("memory_status")["block"]
+    assert use("memory_reflect", topic="srv.prod")["values"]
+    assert use("memory_tick", turn="1", message="it works now")["closed"] == ["move"]
+    assert use("memory_purge", older_than_days="0")["purged"] == 1
+    assert use("memory_export", status="cold")["facts"] == "V[srv.prod]: api.example.com:3006"
     assert set(used) == set(tools)
     for tool in tools.values():
         assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= tool["annotations"].keys()
@@ -94,6 +103,22 @@ def test_an_agent_of_the_home_and_a_client_on_one_theme_see_each_others_entries(
         session.call("remember", content="the pond freezes in January", sync=True)
         answer = agent("handle_tool_call", "recall_memory", {"query": "when does the pond freeze?"})
         assert "the pond freezes in January" in answer
+
+
+def test_an_agent_and_a_client_on_one_theme_see_each_others_facts_at_once(memory: Memory) -> None:
+    config = {**memory.settings, "tools": "facts", "write_wait_s": 20, "prefetch_budget_s": 7}
+    (memory.home / "pgvector" / "config.json").write_text(json.dumps(config))
+    session = memory.stdio("garden")
+    with memory.agent() as agent:
+        agent("initialize", "s1", platform="api_server", gateway_session_key="garden", agent_context="primary")
+        told = json.loads(agent("handle_tool_call", "memory_write", {"content": "V[gate]: locked at nine"}))
+        assert told["status"] == "stored"
+        assert "V[gate]: locked at nine" in session.call("memory_status")["block"]
+        assert session.call("memory_write", content="V[gate]: locked at ten")["superseded"][0]["id"] == told["id"]
+        agent("on_turn_start", 1, "when is the gate locked?")
+        assert "V[gate]: locked at ten" in agent("prefetch", "when is the gate locked?")
+        found = json.loads(agent("handle_tool_call", "memory_search", {"query": "gate"}))["facts"]
+        assert [fact["fact"] for fact in found] == ["V[gate]: locked at ten"]
 
 
 def test_eight_clients_that_write_at_once_lose_and_double_nothing(memory: Memory) -> None:

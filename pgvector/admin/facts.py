@@ -1,0 +1,170 @@
+"""facts: show, list, search, write, export and purge the facts of a theme, as an agent does by its tools."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadArgument
+from ..facts.block import line
+from ..facts.notation import Notation, scope_label
+from ..model import Caller
+from ..runtime import Runtime
+from ..session.themes import aliased, allowed
+from ..settings import Settings, load
+from ..store.connection.database import Database
+from ..store.facts import Fact, Status, listed
+from ..store.person_links import person_of
+from ..text.sanitize import safe_line
+from ..text.theme_names import DEFAULT_THEME, normalise
+from ..tools import facts as tools
+from .console import Cell, Console, counted, facts_table, local_time, rows_table
+from .database import connection, running, start_server, wait_ready
+
+PAGE = 1000
+FACTS_MAX = 1_000_000
+STATUSES: dict[str, tuple[Status, ...]] = {
+    "active": ("active",),
+    "cold": ("cold",),
+    "current": ("active", "cold"),
+    "superseded": ("superseded", "archived"),
+    "all": ("active", "cold", "superseded", "archived"),
+}
+
+
+def status(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Print the block that agents get, and its figures. Returns 0."""
+    with _ready(home, args) as (runtime, caller):
+        answer = tools.status(runtime, {}, caller)
+    console.data(answer)
+    console.show(answer["block"], "")
+    gauge = answer["gauge"]
+    console.show(
+        facts_table(
+            [
+                ("Theme", answer["theme"]),
+                ("Hot facts", str(answer["hot_facts"])),
+                ("Open scopes", ", ".join(answer["open_scopes"]) or "none"),
+                ("Active facts", f"{gauge['chars']:,} of {gauge['chars_max']:,} characters ({gauge['percent']} %)"),
+                *([("Pressure", answer["pressure"])] if "pressure" in answer else []),
+            ]
+        )
+    )
+    return 0
+
+
+def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Print facts in a table, the newest first. Returns 0."""
+    found = list(_facts(home, args, args.limit))
+    console.data({"facts": [asdict(fact) for fact in found]})
+    if found:
+        console.show(rows_table([_cells(fact) for fact in found]))
+    else:
+        console.show("no fact was found")
+    return 0
+
+
+def export(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Print facts in their notation, one a line. Returns 0."""
+    found = list(_facts(home, args, FACTS_MAX))
+    console.data({"facts": [_notation(fact) for fact in found]})
+    for fact in found:
+        console.show(_notation(fact))
+    return 0
+
+
+def search(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Find facts by words and by meaning. Returns 0. Raises BadArgument and DatabaseUnavailable."""
+    with _ready(home, args) as (runtime, caller), console.busy("searching"):
+        wanted = {"query": args.query, "scope": args.scope, "limit": args.limit}
+        answer = tools.search(runtime, wanted, caller)
+    console.data(answer)
+    rows: list[dict[str, Cell]] = [
+        {
+            "Score": f"{fact['score']:.2f}", "Id": fact["id"], "Status": fact["status"], "Scope": fact.get("scope", ""),
+            "Fact": fact["fact"],
+        }
+        for fact in answer["facts"]
+    ]  # fmt: skip
+    console.show(rows_table(rows) if rows else "no fact was found")
+    for reason in answer["degraded"]:
+        console.say(f"degraded: {reason}")
+    return 0
+
+
+def write(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Write a fact. Returns 0. Raises BadArgument, which shows the right notation, and DatabaseUnavailable."""
+    with _ready(home, args) as (runtime, caller):
+        answer = tools.write(runtime, {"content": args.content, "scope": args.scope}, caller)
+    console.data(answer)
+    number = f" {answer['id']}" if "id" in answer else ""
+    console.show(f"{answer['status']}: fact{number} of theme {answer['theme']}: {answer['fact']}")
+    for old in answer.get("superseded", []):
+        console.show(f"in place of fact {old['id']}: {old['fact']}")
+    if "note" in answer:
+        console.say(answer["note"])
+    return 0
+
+
+def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Delete superseded and archived facts, after a question. Returns 0."""
+    wanted: dict[str, Any] = {"scope": args.scope, "older_than_days": args.older_than_days}
+    with _ready(home, args) as (runtime, caller):
+        question = f"{tools.preview_of_purge(runtime, wanted, caller)}, of theme {caller.theme}, for good?"
+        if not (args.yes or console.confirm(question, default=False)):
+            console.data({"purged": 0})
+            console.say("nothing is deleted")
+            return 0
+        answer = tools.purge(runtime, wanted, caller)
+    console.data(answer)
+    if "purged" in answer:
+        console.show(f"{counted(answer['purged'], 'fact')} of theme {answer['theme']} deleted")
+    else:
+        console.show(f"{answer['status']}: {answer['note']}")
+    return 0
+
+
+@contextmanager
+def _ready(home: Path, args: argparse.Namespace) -> Iterator[tuple[Runtime, Caller]]:
+    """The runtime of a home whose database answers, and on whose behalf a tool is called."""
+    settings = load(home)
+    theme = _theme(settings, args)
+    start_server(Database(settings, home))
+    with running(settings, home) as runtime:
+        wait_ready(runtime)
+        yield runtime, Caller(theme=theme, off_record=settings.off_record)
+
+
+def _theme(settings: Settings, args: argparse.Namespace) -> str:
+    theme = aliased(normalise(args.theme or DEFAULT_THEME), settings.theme_aliases)
+    if not allowed(theme, settings.allowed_themes):
+        raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
+    return theme
+
+
+def _facts(home: Path, args: argparse.Namespace, limit: int) -> Iterator[Fact]:
+    """The facts that the arguments ask for, the newest first, read page by page."""
+    scope, before = scope_label(args.scope, "--scope") or None, None
+    with connection(home) as reading:
+        theme = person_of(reading, _theme(load(home), args))
+        while limit > 0:
+            page = listed(reading, theme, scope, STATUSES[args.status], min(limit, PAGE), before)
+            yield from page
+            if len(page) < min(limit, PAGE):
+                return
+            limit, before = limit - len(page), page[-1].id
+
+
+def _cells(fact: Fact) -> dict[str, Cell]:
+    return {
+        "Id": str(fact.id), "Written": local_time(fact.written_at), "Status": fact.status,
+        "Scope": safe_line(fact.scope, 40), "Fact": _notation(fact),
+    }  # fmt: skip
+
+
+def _notation(fact: Fact) -> str:
+    return line(Notation(fact.kind, fact.target, fact.content))
