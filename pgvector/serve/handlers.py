@@ -10,17 +10,19 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..background import BackgroundExecutor
-from ..errors import PgvectorError, Unavailable
+from ..errors import BadArgument, PgvectorError, Unavailable
 from ..runtime import Runtime
 from ..tools import toolset
 from ..version import __version__
-from . import catalogue, sdk
+from . import catalogue, resources, sdk
 from .access import Access
 
 CALLS_MAX = 8
 WAITING_MAX = 64
 # The import of what a first call needs begins after this time, so that it does not delay the handshake.
 WAKE_S = 0.5
+# Error codes of JSON-RPC.
+UNKNOWN, INTERNAL = -32602, -32603
 NAME = "hermes-memory-pgvector"
 INSTRUCTIONS = (
     "Durable memory that all agents of a theme share. Before you answer, use recall_memory for saved facts and "
@@ -43,7 +45,13 @@ class Handlers:
 
     def server(self) -> Any:
         """A server of the SDK that answers by these handlers."""
-        methods = {"tools/list": self._list_tools, "tools/call": self._call_tool}
+        methods = {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+        }
         return sdk.server(NAME, __version__, INSTRUCTIONS, methods)
 
     async def wake(self) -> None:
@@ -66,6 +74,22 @@ class Handlers:
             log.debug("%s failed", name[:60], exc_info=error)
             return _result("the memory failed; the log of its server says why", failed=True)
         return {**_result(json.dumps(answer, ensure_ascii=False)), "structuredContent": answer}
+
+    async def _list_resources(self, _: sdk.Values, __: sdk.Values) -> dict[str, Any]:
+        return {"resources": resources.listed(self._schemas)}
+
+    async def _list_templates(self, _: sdk.Values, __: sdk.Values) -> dict[str, Any]:
+        return {"resourceTemplates": resources.TEMPLATES}
+
+    async def _read_resource(self, parameters: sdk.Values, scope: sdk.Values) -> dict[str, Any]:
+        def read() -> dict[str, Any]:
+            caller = self._access(scope).caller(self._runtime)
+            return resources.content(self._runtime, self._schemas, str(parameters.get("uri")), caller)
+
+        try:
+            return {"contents": [await self._off_loop(read)]}
+        except PgvectorError as error:
+            raise sdk.error(UNKNOWN if isinstance(error, BadArgument) else INTERNAL, str(error)) from None
 
     def _answer(self, name: str, arguments: Mapping[str, Any], scope: sdk.Values) -> dict[str, Any]:
         caller = self._access(scope).caller(self._runtime)

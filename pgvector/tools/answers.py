@@ -78,7 +78,7 @@ def of_unstored(waited_s: float) -> dict[str, Any]:
 
 def of_forgotten(removed: Entry, chars_max: int, *, file: str) -> dict[str, Any]:
     """The answer of `forget`. `file` is the memory file that still has the entry; empty when there is none."""
-    answer = {"status": "forgotten", **_of_entries([removed], chars_max)[0]}
+    answer = {"status": "forgotten", **of_entry(removed, chars_max)}
     return answer | ({"note": f"it is still in {file}; remove it there with the memory tool"} if file else {})
 
 
@@ -96,6 +96,11 @@ def of_list(
         "entries": shown,
         **rest,
     }
+
+
+def of_entry(found: Entry, chars_max: int) -> dict[str, Any]:
+    """One entry, as `list_memories` shows it."""
+    return _of_entries([found], chars_max)[0]
 
 
 def _of_entries(found: Sequence[Entry], chars_max: int) -> list[dict[str, Any]]:

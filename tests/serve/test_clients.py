@@ -68,6 +68,26 @@ def test_every_tool_answers_in_the_form_that_it_promises(
     assert ticket == "7"
 
 
+@pytest.mark.parametrize("pair", PAIRS)
+def test_an_entry_is_read_by_its_uri_in_its_own_theme_only(memory: Memory, pair: tuple[int, int, str]) -> None:
+    session = connect(memory, "http", pair)
+    number = session.call("remember", content="the kelp is green", tags=["sea"], sync=True)["id"]
+    uri = f"memory://entry/{number}"
+    templates = session.request("list_resource_templates")["resourceTemplates"]
+    assert [template["uriTemplate"] for template in templates] == ["memory://entry/{id}"]
+    ((shown,),) = (session.request("read_resource", uri)["contents"],)
+    entry = json.loads(shown["text"])
+    assert (entry["content"], entry["theme"], entry["tags"]) == ("the kelp is green", "garden", ["sea"])
+    assert shown["mimeType"] == "application/json"
+    later = session.call("update", id=number, content="the kelp is brown")["id"]
+    assert json.loads(session.request("read_resource", uri)["contents"][0]["text"])["id"] == later
+    wrong = [f"memory://entry/{later + 1}", "memory://entry/0", f"memory://entry/{'9' * 19}", "memory://facts/cold",
+             "file:///etc/passwd", f"memory://entry/{later}?theme=garden"]  # fmt: skip
+    assert all("raised" in session.request("read_resource", name) for name in wrong)
+    other = memory.stdio("cellar")
+    assert "has no entry" in other.request("read_resource", uri)["raised"]
+
+
 def test_a_wrong_call_is_answered_by_an_error_that_names_the_argument(memory: Memory) -> None:
     session = memory.stdio("garden")
     wrong = [
