@@ -32,7 +32,10 @@ def post(url: str, token: str = "", message: Any = None, **headers: str) -> http
     return httpx.post(url, headers={**JSON, **given, **named}, content=body, timeout=30)
 
 
-@pytest.fixture(params=[1, 2])
+MAJORS = [pytest.param(1, marks=pytest.mark.slow), 2]
+
+
+@pytest.fixture(params=MAJORS)
 def url(memory: Memory, request: pytest.FixtureRequest) -> str:
     """The address of a server, with each version of the SDK."""
     return memory.served(sdk(request.param))
@@ -102,7 +105,7 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("major", [1, 2])
+@pytest.mark.parametrize("major", MAJORS)
 def test_nothing_in_a_call_leaves_the_themes_of_the_token(memory: Memory, major: int) -> None:
     wide = {
         "cross_theme_recall": "all", "also_recall": {"*": ["cellar"]}, "also_write": {"*": ["cellar"]},

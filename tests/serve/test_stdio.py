@@ -61,9 +61,9 @@ class Raw:
         return self.process.returncode, out, err
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 2])
 def major(request: pytest.FixtureRequest) -> int:
-    """The version of the SDK."""
+    """The version of the SDK. By default the first one runs in test_clients.py only."""
     number: int = request.param
     return number
 
