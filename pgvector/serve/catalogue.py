@@ -102,11 +102,33 @@ _FACTS_EXPORTED: dict[str, Any] = {
     "properties": {"theme": _TEXT, "facts": {**_TEXT, "description": "One a line"}, "count": _NUMBER, "note": _TEXT},
     "required": ["facts", "count"],
 }
+_REFLECTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "topic": _TEXT, "count": _NUMBER, "constraints": _FACTS, "decisions": _FACTS, "values": _FACTS,
+        "open_questions": _FACTS, "done": _FACTS, "obsolete": _FACTS, "superseded": _FACTS, "left_out": _NUMBER,
+        "degraded": _TEXTS,
+    },
+    "required": ["topic", "count", "degraded"],
+}  # fmt: skip
+_TICKED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "turn": _NUMBER, "closing": {"type": "boolean", "description": "Whether the message says that work is done"},
+        "status": _TEXT, "closed": _TEXTS, "open_scopes": _TEXTS, "note": _TEXT, **_GAUGE,
+    },
+    "required": ["turn", "closing", "status"],
+}  # fmt: skip
+_PURGED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"theme": _TEXT, "status": _TEXT, "purged": {"type": ["integer", "null"]}, "note": _TEXT, **_GAUGE},
+    "required": ["theme", "status"],
+}
 _ANSWERS = {
     "recall_memory": _FOUND, "recall_conversation": _FOUND, "list_memories": _LISTED,
     "remember": _WRITTEN, "update": _WRITTEN, "forget": _WRITTEN,
     "memory_write": _FACT_WRITTEN, "memory_search": _FACTS_FOUND, "memory_status": _FACT_STATUS,
-    "memory_export": _FACTS_EXPORTED,
+    "memory_export": _FACTS_EXPORTED, "memory_reflect": _REFLECTED, "memory_tick": _TICKED, "memory_purge": _PURGED,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The requests of MCP clients: tools are listed and called, off the event loop and a bounded number at a time."""
+"""The requests of MCP clients for tools, resources and prompts, off the event loop and a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import BadArgument, PgvectorError, Unavailable
 from ..runtime import Runtime
 from ..tools import toolset
 from ..version import __version__
-from . import catalogue, resources, sdk
+from . import catalogue, prompts, resources, sdk
 from .access import Access
 
 CALLS_MAX = 8
@@ -51,6 +51,8 @@ class Handlers:
             "resources/list": self._list_resources,
             "resources/templates/list": self._list_templates,
             "resources/read": self._read_resource,
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
         }
         return sdk.server(NAME, __version__, INSTRUCTIONS, methods)
 
@@ -82,12 +84,22 @@ class Handlers:
         return {"resourceTemplates": resources.TEMPLATES}
 
     async def _read_resource(self, parameters: sdk.Values, scope: sdk.Values) -> dict[str, Any]:
-        def read() -> dict[str, Any]:
-            caller = self._access(scope).caller(self._runtime)
-            return resources.content(self._runtime, self._schemas, str(parameters.get("uri")), caller)
+        return {"contents": [await self._found(resources.content, str(parameters.get("uri")), scope)]}
+
+    async def _list_prompts(self, _: sdk.Values, __: sdk.Values) -> dict[str, Any]:
+        return {"prompts": prompts.listed(self._schemas)}
+
+    async def _get_prompt(self, parameters: sdk.Values, scope: sdk.Values) -> dict[str, Any]:
+        return await self._found(prompts.message, str(parameters.get("name")), scope)
+
+    async def _found(self, read: Callable[..., dict[str, Any]], name: str, scope: sdk.Values) -> dict[str, Any]:
+        """What is read by a name. Raises what the SDK answers as an error."""
+
+        def call() -> dict[str, Any]:
+            return read(self._runtime, self._schemas, name, self._access(scope).caller(self._runtime))
 
         try:
-            return {"contents": [await self._off_loop(read)]}
+            return await self._off_loop(call)
         except PgvectorError as error:
             raise sdk.error(UNKNOWN if isinstance(error, BadArgument) else INTERNAL, str(error)) from None
 

@@ -83,6 +83,16 @@ class Memory:
         with psycopg.connect(self.settings["dsn"]) as connection:
             return connection.execute(f"select {columns} from memory_entries order by id".encode()).fetchall()
 
+    def select(self, statement: str) -> list[Any]:
+        """The rows of a statement."""
+        with psycopg.connect(self.settings["dsn"]) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
+    def count(self, statement: str) -> int:
+        """The number that a statement returns."""
+        number: int = self.select(statement)[0][0]
+        return number
+
     def history(self, columns: str, text: str) -> list[Any]:
         """Columns of the past entries with a text."""
         with psycopg.connect(self.settings["dsn"]) as connection:

@@ -88,6 +88,42 @@ def test_an_entry_is_read_by_its_uri_in_its_own_theme_only(memory: Memory, pair:
     assert "has no entry" in other.request("read_resource", uri)["raised"]
 
 
+@pytest.mark.parametrize("pair", PAIRS[1:])
+def test_hot_facts_are_a_resource_and_the_prompt_introduces_their_notation(
+    memory: Memory, pair: tuple[int, int, str]
+) -> None:
+    session = connect(memory, "stdio", pair)
+    (resource,) = session.request("list_resources")["resources"]
+    assert resource["uri"] == "memory://facts/hot"
+    for content in ("D[api.port]: 3005", "D[api.port]: 3006"):
+        session.call("memory_write", content=content)
+    ((hot,),) = (session.request("read_resource", "memory://facts/hot")["contents"],)
+    assert "D[api.port]: 3006" in hot["text"]
+    assert "3005" not in hot["text"]
+    assert hot["text"] == session.call("memory_status")["block"]
+    (prompt,) = session.request("list_prompts")["prompts"]
+    (message,) = session.request("get_prompt", prompt["name"])["messages"]
+    assert "C[target]: constraint" in message["content"]["text"]
+    assert hot["text"] in message["content"]["text"]
+    assert "use facts" in session.request("get_prompt", "other")["raised"]
+
+
+def test_facts_of_eight_clients_at_once_leave_one_that_holds_for_each_target(memory: Memory) -> None:
+    url, token = memory.served(), memory.token("garden")
+    sessions = [memory.stdio("garden") for _ in range(4)] + [memory.http(url, token) for _ in range(4)]
+    for round_ in range(8):
+        for number, session in enumerate(sessions):
+            session.begin("call_tool", "memory_write", {"content": f"V[port.{round_}]: {number}", "scope": "move"})
+    for session in sessions:
+        for _ in range(8):
+            assert session.result()["structuredContent"]["status"] in ("stored", "accepted, pending")
+    wait_for(lambda: memory.count("select count(*) from facts") == 64)
+    current = "select count(*), count(distinct target) from facts where status in ('active', 'cold')"
+    assert memory.select(current) == [(8, 8)]
+    shown = sessions[0].call("memory_export")["facts"].splitlines()
+    assert sorted(fact.split("]")[0] for fact in shown) == [f"V[port.{round_}" for round_ in range(8)]
+
+
 def test_a_wrong_call_is_answered_by_an_error_that_names_the_argument(memory: Memory) -> None:
     session = memory.stdio("garden")
     wrong = [

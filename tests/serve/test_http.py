@@ -102,6 +102,16 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("remember", {"content": "x", "supersedes": 1}),
     ("update", {"id": 1, "content": "x"}), ("update", {"id": "1", "content": "x", "theme": "cellar"}),
     ("forget", {"id": 1}), ("forget", {"id": 1, "theme": "cellar"}),
+    ("memory_status", {}), ("memory_status", {"session_id": "cellar"}), ("memory_status", {"theme": "cellar"}),
+    *(("memory_search", {"query": "safe 7731", "scope": scope}) for scope in ("", "cellar", "all", "vault", "%")),
+    ("memory_search", {"query": "safe 7731", "limit": 20, "session_id": "cellar"}),
+    ("memory_reflect", {"topic": "safe 7731"}), ("memory_reflect", {"topic": "safe", "scope": "cellar"}),
+    *(("memory_export", {"scope": scope, "status": "all"}) for scope in ("", "cellar", "vault", "%")),
+    ("memory_write", {"content": "V[safe]: open", "scope": "vault"}), ("memory_write", {"content": "~[safe]: no"}),
+    ("memory_write", {"content": "✓[vault]: done", "scope": "vault", "theme": "cellar"}),
+    ("memory_tick", {"turn": 99, "message": "it works, merged", "session_id": "cellar"}),
+    ("memory_purge", {"scope": "vault", "older_than_days": 0}), ("memory_purge", {"older_than_days": 0}),
+    ("memory_optimize", {}), ("memory_optimize", {"dry_run": False, "threshold_pct": 1}),
 ]  # fmt: skip
 
 
@@ -115,6 +125,11 @@ def test_nothing_in_a_call_leaves_the_themes_of_the_token(memory: Memory, major:
     served = memory.served(sdk(major))
     cellar = memory.http(served, memory.token("cellar"), era="handshake")
     assert cellar.call("remember", content=SECRET, sync=True)["id"] == 1
+    cellar.call("memory_write", content=f"V[safe]: {SECRET}", scope="vault")
+    block = cellar.call("memory_status")["block"]
+    assert SECRET in block
+    (memory.home / "memories").mkdir()
+    (memory.home / "memories" / "MEMORY.md").write_text(SECRET)
     garden = memory.http(served, memory.token("garden", "house"), era="handshake")
     for tool, arguments in HOSTILE:
         result = garden.request("call_tool", tool, arguments)
@@ -122,7 +137,12 @@ def test_nothing_in_a_call_leaves_the_themes_of_the_token(memory: Memory, major:
         assert "cellar" not in json.dumps(result.get("structuredContent", {}).get("theme", "")), (tool, arguments)
     assert memory.rows("content, agent_identity")[0] == (SECRET, "cellar")
     assert {theme for content, theme in memory.rows("content, agent_identity") if content != SECRET} <= {"garden"}
+    for uri in ("memory://facts/hot", "memory://entry/1", "memory://facts/hot?theme=cellar"):
+        assert "safe opens" not in json.dumps(garden.request("read_resource", uri))
+    assert "safe opens" not in json.dumps(garden.request("get_prompt", "facts"))
     assert cellar.call("list_memories")["counts"]["memory"] == 1
+    assert cellar.call("memory_status")["block"] == block
+    assert (memory.home / "memories" / "MEMORY.md").read_text() == SECRET
 
 
 def test_a_session_belongs_to_its_token(memory: Memory, url: str) -> None:

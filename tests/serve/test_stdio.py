@@ -127,21 +127,27 @@ def test_too_many_open_calls_are_refused_and_the_others_answered(away: Memory) -
 
 
 def test_what_was_accepted_is_stored_once_though_the_server_is_killed(memory: Memory, major: int) -> None:
-    accepted = []
+    accepted: set[str] = set()
     for round_ in range(3):
         raw = Raw(memory, "--theme", "garden", major=major)
-        for number in range(20 * round_, 20 * round_ + 20):
-            raw.begin("tools/call", name="remember", arguments={"content": f"note {number}"})
+        begun = {}
+        for number in range(20):
+            name = f"note {round_}.{number}"
+            tool, content = ("remember", name) if number % 2 else ("memory_write", f"V[{name}]: kept")
+            begun[raw.begin("tools/call", name=tool, arguments={"content": content})] = name
         for _, message in zip(range(7 + round_), raw.answers(), strict=False):
-            assert message["result"]["structuredContent"]["status"] == "accepted"
-            accepted.append(message["id"] - 2 + 20 * round_)
+            assert message["result"]["isError"] is False
+            accepted.add(begun[message["id"]])
         raw.process.kill()
         raw.process.wait(10)
     last = Raw(memory, "--theme", "garden", major=major)
-    notes = {f"note {number}" for number in accepted}
-    wait_for(lambda: notes <= {content for (content,) in memory.rows()})
-    contents = [content for (content,) in memory.rows()]
-    assert len(contents) == len(set(contents))
+
+    def stored() -> list[str]:
+        facts = memory.select("select target from facts where status in ('active', 'cold')")
+        return [name for (name,) in (*memory.rows(), *facts)]
+
+    wait_for(lambda: accepted <= set(stored()))
+    assert len(stored()) == len(set(stored()))
     assert last.end()[0] == 0
 
 
