@@ -134,7 +134,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if switched := notice(query, always_off=runtime.settings.off_record):
             return switched
         theme = None if conversation.why_no_recall(query) else conversation.theme()
-        if theme is None or not (runtime.prefetch.enabled or runtime.facts.wanted):
+        if theme is None or not (runtime.prefetch.enabled or runtime.settings.injects_facts):
             return ""
         client, session = conversation.identity.platform == "api_server", session_id or conversation.session_id
         before, own = runtime.prefetch.text_before_turn, runtime.own(theme)
@@ -228,7 +228,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         theme = conversation.open_turn(message, str(kwargs.get("author_id") or ""))
         if turn_number == 1:
             runtime.prefetch.begin(theme, conversation.session_id)
-        if runtime.facts.wanted and conversation.primary and conversation.theme():
+        if runtime.settings.injects_facts and conversation.primary and conversation.theme():
             runtime.in_background(runtime.facts.begin, conversation.caller(theme), turn_number, str(message))
 
     @guarded(nothing)

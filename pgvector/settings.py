@@ -222,6 +222,12 @@ class Settings(BaseModel):
         description="Themes that `remember` may name, as {theme or pattern: [themes]}",
     )
 
+    @property
+    def injects_facts(self) -> bool:
+        """Whether hot facts come before a turn."""
+        wanted = self.tools == "facts" if self.facts_injected is None else self.facts_injected
+        return wanted and self.recall_mode != "tools"
+
 
 def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of one home.

@@ -43,18 +43,12 @@ class FactTurns:
         self._lock = threading.Lock()
         self._turns: LRUCache[tuple[str, str], int] = LRUCache(SESSIONS_MAX)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether the settings want hot facts before a turn."""
-        wanted = self._settings.facts_injected
-        return (self._settings.tools == "facts" if wanted is None else wanted) and self._settings.recall_mode != "tools"
-
     def block(self, theme: str, chars_max: int, budget_s: float) -> str:
         """The hot facts of a theme; empty where they are not wanted, and when the database does not answer in time."""
         from . import state
 
         until = time.monotonic() + budget_s
-        if not self.wanted or not self._ready(budget_s):
+        if not self._settings.injects_facts or not self._ready(budget_s):
             return ""
         left_s = max(READ_S_MIN, until - time.monotonic())
         try:

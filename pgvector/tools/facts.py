@@ -5,7 +5,7 @@ A host imports this module at its start, so the functions import what takes long
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -194,12 +194,13 @@ def _found(runtime: Runtime, caller: Caller, query: str, label: str, limit: int)
     scope = replace(runtime.scope(caller.theme, "current", caller.session_id, caller.granted), label=label)
     request = RecallRequest(query=query, scope=scope, limit=limit, budget_s=runtime.settings.recall_budget_s)
     found = runtime.recall("facts", request)
-    if found.hits:
-        runtime.in_background(_note_use, runtime, found.hits)
+    # Another theme is only read.
+    if used := [hit for hit in found.hits if hit.theme in runtime.own(caller.theme)]:
+        runtime.in_background(_note_use, runtime, used)
     return found
 
 
-def _note_use(runtime: Runtime, hits: tuple[Hit, ...]) -> None:
+def _note_use(runtime: Runtime, hits: Sequence[Hit]) -> None:
     from ..store import facts
 
     budget_s = runtime.settings.recall_budget_s

@@ -31,9 +31,10 @@ MANAGE = (
 )
 FACTS = (
     "Keep what is settled with memory_write, one fact a call (C[db.id]: UUID, never autoincrement), as soon as it is; "
-    "use memory_search before you answer about what may have been settled earlier. The hot facts of open work are in a "
-    "block that begins with Facts; later blocks replace earlier ones."
+    "use memory_search before you answer about what may have been settled earlier."
 )
+HOT_FACTS = "The hot facts of open work are in a block that begins with Facts; a later block replaces an earlier one."
+NO_HOT_FACTS = "memory_status shows the hot facts of open work."
 OFF_RECORD = (
     "Nothing of a session is stored from a message that says only 'off the record' until one that says 'on the record'."
 )
@@ -46,7 +47,8 @@ def prompt(settings: Settings) -> str:
     ]
     if settings.off_record:
         return " ".join((READ_ONLY, *about_recall))
-    about_tools = {"recall": (), "all": (MANAGE,), "facts": (FACTS,)}[settings.tools]
+    hot_facts = HOT_FACTS if settings.injects_facts else NO_HOT_FACTS
+    about_tools = {"recall": (), "all": (MANAGE,), "facts": (FACTS, hot_facts)}[settings.tools]
     about_entries = about_tools if settings.recall_mode != "context" else ()
     asked = settings.keep == [Rule(action="entries")]
     about_storing = (ASKED,) if asked else (STORED, RULED) if settings.keep else (STORED,)

@@ -68,6 +68,7 @@ def facts() -> list[str]:
     return chosen
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_of_two_hundred_questions_more_are_answered_than_by_the_peer(database: str, tmp_path: Path) -> None:
     every = facts()

@@ -138,7 +138,7 @@ class Sequence:
         return "memory_tick", {"turn": self._turn, "message": self._random.choice(MESSAGES[sort])}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_the_same_calls_leave_the_same_facts(
     both: Callable[..., tuple[dict[str, Any], str]], runtime: Runtime, peer: Peer, seed: int
 ) -> None:

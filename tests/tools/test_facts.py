@@ -236,6 +236,7 @@ def test_the_setting_offers_facts_beside_the_recall_tools(mode: str, tools: str,
     assert [schema["name"] for schema in offered] == names
     assert json.loads(json.dumps(offered)) == offered
     assert ("memory_write" in prompt_of(settings)) == bool(names)
+    assert ("block that begins with Facts" in prompt_of(settings)) == (mode == "hybrid")
     assert "memory_write" not in prompt_of(Settings(tools="all"))
 
 
