@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from faultrig.releases import command_line, release_2_0_0
 from waiting import wait_for
 
 from hermes_memory_pgvector.model import FactsTicked, FactWritten, now
@@ -176,6 +177,25 @@ def test_a_spool_that_comes_hours_late_goes_to_history_and_closes_nothing(
         ("port", "5432", "superseded"), ("host", "db1", "active"), ("work", "done", "active"),
         ("port", "5433", "active"),
     }  # fmt: skip
+
+
+def test_facts_that_a_process_of_2_0_0_takes_over_wait_as_dead_letters_and_are_stored_by_a_retry(
+    tmp_path: Path, database: str, start: Start
+) -> None:
+    old, home = release_2_0_0(tmp_path / "release"), tmp_path / "home"
+    away = start(home, dsn="postgresql://nobody@127.0.0.1:1/none", connect_timeout_s=0.5)
+    events = [fact(0, number, f"own.{number}") for number in range(5)]
+    away.send(*events, FactsTicked(theme="ops", session_id="session 0", turn=1, closing=True))
+    away.accepted(6)
+    away.kill()
+    values = {"dsn": database, "embed_on_write": "false", "batch_linger_s": "0", "retry_max_s": "0.3"}
+    code, shown = command_line(old, home, values, "spool", "flush", "--wait", "60")
+    assert (code, stored(database)) == (0, []), shown
+    code, shown = command_line(None, home, values, "spool", "retry", "--all")
+    assert code == 0, shown
+    code, shown = command_line(None, home, values, "spool", "flush", "--wait", "60")
+    assert code == 0, shown
+    assert stored(database) == [(event.target, event.content, "cold") for event in events]
 
 
 def test_a_fact_that_can_never_be_stored_becomes_a_dead_letter(tmp_path: Path, database: str) -> None:

@@ -21,6 +21,8 @@ from hostrig.marks import one_server
 from loopback import Endpoint
 from waiting import wait_for
 
+from hermes_memory_pgvector.store.schema.verification import LATEST
+
 VALUES = {
     "tools": "all", "embed_model": "test", "batch_linger_s": "0", "heal_interval_s": "1", "adopt_interval_s": "1",
     "retry_max_s": "0.3", "recall_budget_s": "20", "prefetch_budget_s": "5", "embed_wait_s": "0.3",
@@ -410,6 +412,6 @@ def test_the_commands_of_2_0_0_work_on_the_newest_schema(fleet: Fleet) -> None:
     assert '"turns": 2' in shown
     shown = fleet.run("old", "one", "doctor", "--json")[1]
     checks = {check["name"]: check for check in document(shown)["checks"]}
-    assert checks["schema"]["found"].startswith("version 11")
+    assert checks["schema"]["found"].startswith(f"version {LATEST}")
     # The test has installed no plugin.
     assert {name for name, check in checks.items() if check["verdict"] == "problem"} == {"plugin", "provider"}
