@@ -13,6 +13,7 @@ Vector: TypeAlias = list[float]
 Metadata: TypeAlias = Mapping[str, Any]
 
 TARGETS: tuple[Target, ...] = ("memory", "user")
+FILES: Mapping[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 # Constraint, decision, value, open question, done, obsolete.
 FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
@@ -219,7 +220,8 @@ class Caller:
     """Who calls a tool. `marks` are stored with new entries; with `off_record` the tool stores nothing.
 
     `refusal` returns why a text is not stored; empty when it may be. `granted` are the other themes that it may read;
-    None leaves that to the settings.
+    None leaves that to the settings. `reads_files` is whether MEMORY.md and USER.md of the home, which all its themes
+    write, are in the caller's prompt.
     """
 
     theme: str
@@ -228,6 +230,7 @@ class Caller:
     off_record: bool = False
     refusal: Callable[[str], str] = lambda _: ""
     granted: tuple[str, ...] | None = None
+    reads_files: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,16 @@ class Settings(BaseModel):
         description="Themes up to this size are read whole; of larger ones, so many rows for words",
     )
 
+    relief_above_pct: int = Field(
+        55, ge=1, le=100, description="MEMORY.md and USER.md are relieved above this share of their caps, in percent"
+    )
+    relief_to_pct: int = Field(
+        45, ge=0, le=99, description="Relief ends when a file has no more than this share of its cap, in percent"
+    )
+    relief_backups_max: int = Field(
+        20, ge=1, le=1000, description="Most backups of each memory file; older ones are deleted"
+    )
+
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
     sync_turns: bool = Field(True, description="Store conversation turns")
     write_contexts: Annotated[list[str], BeforeValidator(from_json_text)] = Field(

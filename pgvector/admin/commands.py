@@ -29,6 +29,7 @@ def add_commands(parser: Parser) -> None:
     _add_spool(commands)
     _add_policy(commands)
     _add_maintenance(commands)
+    _add_files(commands)
     _add_history(commands)
     _add_facts(commands)
     _add_person(commands)
@@ -179,6 +180,14 @@ def _add_maintenance(commands: Commands) -> None:
     tune.add_argument("--rows-min", type=_number(1), metavar="N", help=text)
     text = "most such indexes (default 24)"
     tune.add_argument("--indexes-max", type=_number(0, 50), default=24, metavar="N", help=text)
+
+
+def _add_files(commands: Commands) -> None:
+    text = "make room in MEMORY.md and USER.md: show what may leave a full file for the database"
+    relieve = _add(commands, "relieve", text, "relieve:relieve")
+    relieve.add_argument("--yes", action="store_true", help="do what the plan says; proposals stay proposals")
+    text = "only files above N %% of their cap (default: relief_above_pct)"
+    relieve.add_argument("--above", type=_number(1, 100), metavar="N", help=text)
 
 
 def _add_history(commands: Commands) -> None:

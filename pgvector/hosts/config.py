@@ -12,6 +12,8 @@ from ..errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
+# What both hosts assume for a limit that is not set.
+FILE_CAPS = {"memory": 2200, "user": 1375}
 # The fast YAML loader, in C, overflows the stack where this many of these characters may each begin a level.
 _LEVELS, _LEVELS_MAX = "[{-?", 2000
 
@@ -60,6 +62,26 @@ def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
     values = host_section(Path(hermes_home), "memory")
     switches = {"memory": values.get("memory_enabled"), "user": values.get("user_profile_enabled")}
     return {target: _is_on(value) for target, value in switches.items()}
+
+
+def file_caps(hermes_home: str | os.PathLike[str]) -> dict[str, int]:
+    """The most characters that the host keeps in MEMORY.md (`memory`) and USER.md (`user`).
+
+    Raises SettingsError when config.yaml cannot be read, or says something else than a number above 0.
+    """
+    values = host_section(Path(hermes_home), "memory")
+    return {target: _cap(values, f"{target}_char_limit", default) for target, default in FILE_CAPS.items()}
+
+
+def _cap(values: Mapping[str, Any], name: str, default: int) -> int:
+    given = values.get(name, default)
+    try:
+        number = int(given)
+    except (TypeError, ValueError, OverflowError):
+        number = 0
+    if number <= 0:
+        raise SettingsError(f"memory.{name} in config.yaml is {str(given)[:40]!r}; it must be a number above 0")
+    return number
 
 
 def _is_on(value: Any) -> bool:

@@ -16,9 +16,14 @@ DELIMITER = "\n§\n"
 
 def parse(text: str) -> tuple[str, ...]:
     """The entries of a file, stripped, without duplicates, in order: the same list that the host reads."""
+    return _distinct(parse_all(text))
+
+
+def parse_all(text: str) -> tuple[str, ...]:
+    """The entries of a file as `parse`, with those that stand there twice."""
     # Hooks get a text as the agent wrote it; hosts read it back from the file with line feeds only.
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip()
-    return _distinct(entry.strip() for entry in lines.split(DELIMITER))
+    return tuple(filter(None, (entry.strip() for entry in lines.split(DELIMITER))))
 
 
 def diff(file: Iterable[str], snapshot: Iterable[str]) -> tuple[list[str], list[str]]:

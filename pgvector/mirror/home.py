@@ -16,7 +16,7 @@ from ..errors import SettingsError
 from ..files import read, read_matching, read_or_create
 from ..hosts.config import files_in_use
 from ..hosts.environment import scrubber
-from ..model import Target
+from ..model import FILES, Target
 from .entries import parse
 from .snapshot import Known, Snapshot, locked
 
@@ -27,7 +27,6 @@ log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
 _ID = re.compile("[0-9a-f]{32}")
-FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
 class Home:
@@ -60,6 +59,10 @@ class Home:
     def abandon(self) -> None:
         """Close what a thread of the parent had open, in a forked child."""
         self._known.abandon()
+
+    def file(self, target: Target) -> Path:
+        """The path of MEMORY.md or USER.md."""
+        return self.path / "memories" / FILES[target]
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""

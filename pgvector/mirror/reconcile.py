@@ -93,6 +93,11 @@ class Reconciler:
         except OSError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
 
+    def off_record(self, target: Target, entries: Iterable[str]) -> frozenset[str]:
+        """Those of the entries of a file that were written off the record. Raises OSError."""
+        marked = self._off_record.names()
+        return frozenset(entry for mark, entry in _marks(target, entries).items() if mark in marked)
+
     def abandon(self) -> None:
         """Renew the locks in a forked child, where the threads that held them do not exist."""
         self._off_record.abandon()

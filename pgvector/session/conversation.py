@@ -70,7 +70,9 @@ class Conversation:
         marks = {} if self.primary else {"context": self._agent_context}
         refusal = partial(self._home.capture.why_no_entry, source=self.identity.source(self._speaker()))
         off = self._is_off(theme)
-        return Caller(theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal)
+        return Caller(
+            theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal, reads_files=True
+        )
 
     def why_no_recall(self, query: str) -> str:
         """Why nothing is recalled before this message; empty when memories are."""

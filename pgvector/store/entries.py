@@ -69,6 +69,12 @@ def entry_with(connection: Connection, theme: str, target: str, content: str) ->
     return Entry(**row) if row else None
 
 
+def of_file(connection: Connection, theme: str, home: str, target: str, contents: Sequence[str]) -> list[Entry]:
+    """The rows with the texts of a home's file: those of the home, in any theme, and those of a theme."""
+    parameters = {"theme": theme, "home": home, "target": target, "contents": list(contents)}
+    return [Entry(**row) for row in connection.execute(QUERIES["entries_of_file"], parameters)]
+
+
 def with_id(connection: Connection, theme: str, number: int) -> Entry | None:
     """The entry of a theme with this id, or else the one that has replaced it, whose id differs; None without one."""
     row = connection.execute(QUERIES["entry_with_id"], {"theme": theme, "id": number}).fetchone()

@@ -141,6 +141,12 @@ def purgeable(connection: Connection, theme: str, event: FactsPurged) -> int:
     return int((connection.execute(QUERIES["count_past_facts"], values).fetchone() or {})["facts"])
 
 
+def outdated(connection: Connection, event: FactWritten) -> bool:
+    """Whether a fact of no scope would go to the history, because a newer one says something else."""
+    newest = connection.execute(QUERIES["newest_fact"], asdict(event)).fetchone()
+    return newest is not None and newest["newer"] and (newest["kind"], newest["content"]) != (event.kind, event.content)
+
+
 def used(connection: Connection, theme: str, ids: Iterable[int]) -> None:
     """Note that these facts were used now: the longest unused ones become cold first."""
     connection.execute(QUERIES["use_facts"], {"theme": theme, "ids": list(ids)})

@@ -20,7 +20,9 @@ DENIED = "the user denied this write; nothing is changed"
 def held_back(
     runtime: Runtime, tool: str, arguments: Arguments, caller: Caller, preview: Callable[[], str]
 ) -> dict[str, Any] | None:
-    """The answer of a tool whose write waits now; None when it may be made. `preview()` is what it would do.
+    """The answer of a tool whose write waits now; None when it may be made.
+
+    `preview()` is what it would do, empty for a call that writes nothing.
 
     Raises Refused when the user denies it or too many writes wait, SettingsError when config.yaml cannot be read, and
     Unavailable when the write cannot be kept.
@@ -29,6 +31,8 @@ def held_back(
     if not configured and not write_approval.is_on_in_host():
         return None
     what = preview()
+    if not what:
+        return None
     # Hidden characters must not change what the person reads.
     gate = write_approval.ask(tool, visible(what))
     if gate == "denied":

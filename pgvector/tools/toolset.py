@@ -12,7 +12,7 @@ from ..model import Caller
 from ..outbox.pending_writes import PendingWrite
 from ..runtime import Runtime
 from ..settings import Settings
-from . import approval, entries, entry_schemas, fact_schemas, facts, recall
+from . import approval, entries, entry_schemas, fact_schemas, facts, recall, relief
 from . import arguments as given
 
 _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]] = {
@@ -29,6 +29,7 @@ _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]
     "memory_reflect": facts.reflect,
     "memory_export": facts.export,
     "memory_purge": facts.purge,
+    "memory_optimize": relief.memory_optimize,
 }
 # The tools that write: each with a check of its arguments that returns what the call would do.
 _WRITES: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], str]] = {
@@ -37,6 +38,7 @@ _WRITES: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], str]] = {
     "forget": entries.preview_of_forget,
     "memory_write": facts.preview_of_write,
     "memory_purge": facts.preview_of_purge,
+    "memory_optimize": relief.preview_of_memory_optimize,
 }
 
 
@@ -89,7 +91,7 @@ def approve(runtime: Runtime, write: PendingWrite) -> dict[str, Any]:
     check = _WRITES.get(write.tool)
     if check is None:
         raise Refused(f"write {write.id} cannot be made: its file cannot be read; reject it")
-    caller = Caller(theme=write.theme, session_id=write.session_id, marks=write.marks)
+    caller = Caller(theme=write.theme, session_id=write.session_id, marks=write.marks, reads_files=True)
     if check(runtime, write.arguments, caller) != write.preview:
         raise Refused(f"write {write.id} would now do something else than was shown; reject it")
     return _CALLS[write.tool](runtime, write.arguments, caller)
