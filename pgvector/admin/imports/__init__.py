@@ -1,0 +1,3 @@
+"""import: memories of other packages, each read by a module of its own."""
+
+from __future__ import annotations

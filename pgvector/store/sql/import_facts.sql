@@ -1,0 +1,9 @@
+insert into facts
+  (agent_identity, event_id, kind, target, scope, content, status, written_at, changed_at, used_at, uses, search, metadata)
+select %(theme)s, g.event_id, g.kind, g.target, g.scope, g.content, g.status, g.written_at, g.changed_at, g.used_at, g.uses,
+       strip(to_tsvector('english', g.words)), %(metadata)s::jsonb
+from unnest(%(events)s::uuid[], %(kinds)s::text[], %(targets)s::text[], %(scopes)s::text[], %(contents)s::text[],
+            %(statuses)s::text[], %(written)s::timestamptz[], %(changed)s::timestamptz[],
+            %(used)s::timestamptz[], %(uses)s::int[], %(words)s::text[])
+  as g (event_id, kind, target, scope, content, status, written_at, changed_at, used_at, uses, words)
+returning id, event_id
