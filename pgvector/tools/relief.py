@@ -5,11 +5,13 @@ A host imports this module at its start, so the functions import what takes long
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Refused
+from ..errors import BadArgument, Refused
+from ..facts.notation import parse
 from ..hosts.environment import profile_name
-from ..model import Caller
+from ..model import Caller, FactKind
 from ..runtime import Runtime
 from ..session.themes import Identity, home_theme
 from ..text.sanitize import safe_line
@@ -33,11 +35,11 @@ SCHEMA = given.schema(
     "file, and the durable memory keeps and recalls them. Shows the plan; with dry_run false it is carried out.",
     {
         "threshold_pct": {
-            "type": "number",
+            "type": ["number", "string"],
             "description": "Only files above this share of their cap, in percent (default: the setting, 55)",
         },
         "dry_run": {"type": "boolean", "description": "false: do what the plan says (default true: only show it)"},
-        "session_id": {"type": "string", "description": "The session that asks, for the history"},
+        "session_id": {"type": "string", "description": "Another session than the running one; leave out otherwise"},
     },
 )
 
@@ -68,15 +70,26 @@ def relief_of(runtime: Runtime, *, session_id: str = "", above_pct: int | None =
     from ..mirror.relief import Relief
 
     settings, home = runtime.settings, runtime.home
+    # Where agents have no tools for facts, they would not recall them.
+    facts = {"fact_of": partial(_fact_of, settings.facts_text_chars_max)} if settings.tools == "facts" else {}
     return Relief(
         home, runtime.database, settings, runtime.files, runtime.context.capture.keeps_of_file,
         theme=_home_theme(runtime), session_id=session_id, above_pct=above_pct,
+        **facts,
     )  # fmt: skip
 
 
 def _home_theme(runtime: Runtime) -> str:
     identity = Identity(agent_identity=profile_name(runtime.home.path))
     return home_theme(identity, aliases=runtime.settings.theme_aliases)
+
+
+def _fact_of(chars_max: int, line: str) -> tuple[FactKind, str, str] | None:
+    try:
+        fact = parse(line, chars_max)
+    except BadArgument:
+        return None
+    return fact.kind, fact.target, fact.content
 
 
 def document(plan: Plan) -> dict[str, Any]:

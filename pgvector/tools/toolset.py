@@ -40,19 +40,20 @@ _WRITES: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], str]] = {
     "memory_purge": facts.preview_of_purge,
     "memory_optimize": relief.preview_of_memory_optimize,
 }
+_FACTS = (*fact_schemas.SCHEMAS, relief.SCHEMA)
 
 
 def schemas(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of the tools that are offered."""
     if settings.recall_mode == "context":
         return []
-    optional = {"recall": (), "all": entry_schemas.offered(settings), "facts": fact_schemas.SCHEMAS}[settings.tools]
+    optional = {"recall": (), "all": entry_schemas.offered(settings), "facts": _FACTS}[settings.tools]
     return [dict(schema) for schema in (*recall.SCHEMAS, *optional)]
 
 
 def every_schema(settings: Settings) -> list[dict[str, Any]]:
     """The schemas of all tools, whatever the settings offer."""
-    return [dict(schema) for schema in (*recall.SCHEMAS, *entry_schemas.offered(settings), *fact_schemas.SCHEMAS)]
+    return [dict(schema) for schema in (*recall.SCHEMAS, *entry_schemas.offered(settings), *_FACTS)]
 
 
 def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> str:

@@ -20,7 +20,7 @@ from loopback import Endpoint
 from hermes_memory_pgvector.errors import Refused, Unavailable
 from hermes_memory_pgvector.mirror import relief
 from hermes_memory_pgvector.mirror.entries import DELIMITER
-from hermes_memory_pgvector.model import Add, RecallRequest
+from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools.relief import relief_of
@@ -356,3 +356,52 @@ def test_nothing_is_done_where_the_memory_is_only_read(start: Callable[..., Runt
     with pytest.raises(Refused, match="off_record"):
         relief_of(runtime).carry_out()
     assert path.read_text() == DELIMITER.join(ENTRIES)
+
+
+FACTS = ["C[db.id]: UUID, never autoincrement", "D[auth]: sessions in Redis", "V[srv.prod]: api.example.com:3005"]
+CURRENT = "select kind, target, scope, content from facts where status = 'active' order by target"
+
+
+def with_facts(runtime: Runtime) -> list[str]:
+    """A file with facts in notation: one as an entry, two in an entry with other lines."""
+    entries = [*ENTRIES[:12], f"Notes on the service\n- {FACTS[0]}\n- {FACTS[1]}\nand more of it", FACTS[2]]
+    write(runtime.home.path, entries)
+    session(runtime)
+    return entries
+
+
+def test_lines_in_fact_notation_become_facts_and_the_rest_stays(start: Callable[..., Runtime]) -> None:
+    runtime = start(tools="facts")
+    entries = with_facts(runtime)
+    relief_of(runtime).carry_out()
+    session(runtime)
+    assert sql(runtime, CURRENT) == [
+        ("D", "auth", "", "sessions in Redis"),
+        ("C", "db.id", "", "UUID, never autoincrement"),
+        ("V", "srv.prod", "", "api.example.com:3005"),
+    ]
+    rest = "Notes on the service\nand more of it"
+    assert rest in read(runtime)
+    assert contents(runtime) == sorted([*entries[:12], rest])
+    assert not any("[" in entry for entry in read(runtime))
+
+
+def test_facts_stay_entries_where_agents_have_no_tools_for_facts(start: Callable[..., Runtime]) -> None:
+    runtime = start(tools="all")
+    entries = with_facts(runtime)
+    relief_of(runtime).carry_out()
+    session(runtime)
+    assert sql(runtime, CURRENT) == []
+    assert contents(runtime) == sorted(entries)
+
+
+def test_a_line_never_displaces_a_fact_that_was_written_after_it(start: Callable[..., Runtime]) -> None:
+    runtime = start(tools="facts")
+    with_facts(runtime)
+    runtime.accept(FactWritten(theme="custom", kind="V", target="srv.prod", content="api.example.com:3006"))
+    assert runtime.writer.flush(20)
+    (plan,) = relief_of(runtime).plans()
+    assert plan.staying == {FACTS[2]: relief.OUTDATED}
+    relief_of(runtime).carry_out()
+    assert FACTS[2] in read(runtime)
+    assert ("V", "srv.prod", "", "api.example.com:3006") in sql(runtime, CURRENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,3 +133,33 @@ def test_another_home_of_the_theme_keeps_what_it_wrote(hermes: Hermes, model: Mo
     hermes.ask(f"With which key is the {ROOMS[NOTES.index(moved[0])]} unlocked?")
     assert moved[0] in "".join(model.requests[-1].recalled)
     assert sorted(rows.entries()) == sorted(NOTES)
+
+
+@pytest.mark.slow
+def test_an_agent_relieves_its_file_when_a_person_approves_it(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes = make_hermes({"memory": {"write_approval": True}}, tools="facts")
+    facts = ["C[house.keys]: never leave the house", "V[house.code]: 4711 backwards"]
+    hermes.write("memory", [*NOTES[:12], *facts])
+    hermes.ask("Good morning, please have a look at your notes about the keys of the house")
+    rows.wait(lambda rows: len(rows.entries()) == 14)
+    model.says(Call("memory_optimize", {}), DONE)
+    hermes.ask(ASKED)
+    model.says(Call("memory_optimize", {"dry_run": False}), DONE)
+    hermes.ask(ASKED)
+    assert "waits for approval" in model.requests[-1].results[-1]
+    assert hermes.entries("memory") == [*NOTES[:12], *facts]
+    approved = hermes.run("pending", "approve", "--all", "--yes", "--json", program="hermes-pgvector")
+    assert approved.returncode == 0, approved.stdout + approved.stderr
+    assert len(json.loads(approved.stdout)["approved"]) == 1
+    left = hermes.entries("memory")
+    assert not set(facts) & set(left)
+    assert {(fact.target, fact.content) for fact in rows("SELECT target, content FROM facts")} == {
+        ("house.keys", "never leave the house"),
+        ("house.code", "4711 backwards"),
+    }
+    model.says(Call("memory_search", {"query": "house code"}), DONE)
+    hermes.ask("What is the code of the house? Please look it up in the facts that you keep")
+    assert "4711 backwards" in model.requests[-1].results[-1]
+    assert set(rows.entries()) == set(NOTES[:12])
