@@ -5,7 +5,7 @@ Exit codes, the same for every command:
     0    success
     1    a problem was found, or something could not be done; stderr says what, and what to do
     2    wrong usage
-    3    `watch`: the memory needs attention
+    3    done, but the memory needs attention
     130  interrupted
 
 Data goes to stdout, with `--json` as one JSON document; messages go to stderr. The hosts import this module to build

@@ -33,6 +33,7 @@ def add_commands(parser: Parser) -> None:
     _add_imports(commands)
     _add_history(commands)
     _add_facts(commands)
+    _add_look(commands)
     _add_person(commands)
     _add_mcp(commands)
     _add(commands, "version", "show the version", "console:version")
@@ -246,6 +247,12 @@ def _add_facts(commands: Commands) -> None:
     text = "only those that are older and were not used since"
     purge.add_argument("--older-than-days", type=_number(0, 36_500), metavar="N", help=text)
     purge.add_argument("--yes", action="store_true", help="ask no question")
+
+
+def _add_look(commands: Commands) -> None:
+    from .look.arguments import add_commands as add_looks
+
+    add_looks(lambda name, text, job: _add(commands, name, text, job), _number, TIME_HELP)
 
 
 def _add_person(commands: Commands) -> None:

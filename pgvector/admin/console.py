@@ -44,6 +44,11 @@ class Console:
         self._out = RichConsole(highlight=False, markup=False, emoji=False, width=width)
         self._err = RichConsole(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
+    @property
+    def width(self) -> int:
+        """The columns of stdout."""
+        return self._out.width
+
     def data(self, value: Any) -> None:
         """Print the document of `--json`, in ASCII; nothing without `--json`."""
         if self.as_json:

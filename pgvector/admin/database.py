@@ -10,11 +10,14 @@ from pathlib import Path
 
 from ..errors import DatabaseUnavailable
 from ..runtime import Runtime, acquire, release
+from ..session.themes import aliased
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
+from ..store.person_links import person_of
 from ..store.schema import migrations
 from ..store.schema.preflight import admin_connection
+from ..text.theme_names import normalise
 from .console import Console
 from .embedder import vector_length
 
@@ -31,17 +34,25 @@ def start_server(database: Database, *, create: bool = False) -> None:
 
 
 @contextmanager
-def connection(home: Path) -> Iterator[Connection]:
-    """A connection to the database of a home with a verified schema; starts an embedded server that is stopped."""
+def connection(home: Path, statement_s: float | None = None) -> Iterator[Connection]:
+    """A connection to the database of a home with a verified schema; starts an embedded server that is stopped.
+
+    With `statement_s` it is a transaction in which a statement may take so many seconds.
+    """
     settings = load(home)
-    database = Database(settings, home)
+    database, wait_s = Database(settings, home), settings.connect_timeout_s
     try:
         start_server(database)
-        with database.connection(settings.connect_timeout_s) as open_connection:
-            database.verify(open_connection)
-            yield open_connection
+        with database.transaction(wait_s, statement_s) if statement_s else database.connection(wait_s) as opened:
+            database.verify(opened)
+            yield opened
     finally:
         database.close()
+
+
+def theme_named(reading: Connection, name: str, settings: Settings) -> str:
+    """The theme in which the rows of the theme with this name are stored: its person's, if it is a linked account."""
+    return person_of(reading, aliased(normalise(name), settings.theme_aliases))
 
 
 @contextmanager

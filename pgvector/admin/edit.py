@@ -14,17 +14,14 @@ from ..errors import BadArgument, BadEvent, PgvectorError, Refused
 from ..files import read
 from ..mirror.home import Home
 from ..model import Update
-from ..session.themes import aliased
 from ..settings import Settings, load
 from ..store.connection.database import Connection
 from ..store.entries import Entry, entry_with, themes_with_id, with_id
 from ..store.history import past_entries, update_seen
-from ..store.person_links import person_of
 from ..text.cleaning import clean
 from ..text.sanitize import safe_line
-from ..text.theme_names import normalise
 from .console import Console, labels
-from .database import connection
+from .database import connection, theme_named
 
 TEXT_CHARS_MAX = 400
 FILE_BYTES_MAX = 16 << 20
@@ -80,8 +77,7 @@ def _store(home: Path, console: Console, seen: Entry, content: str) -> Entry | N
 
 def _entry(reading: Connection, number: int, theme: str, settings: Settings) -> Entry:
     """The entry with this id, in `theme` or in the only theme that has one."""
-    named = aliased(normalise(theme), settings.theme_aliases) if theme else ""
-    themes = [person_of(reading, named)] if named else themes_with_id(reading, number)
+    themes = [theme_named(reading, theme, settings)] if theme else themes_with_id(reading, number)
     if len(themes) > 1:
         raise BadArgument(f"themes {', '.join(themes)} have an entry {number}; give one of them as --theme")
     found = with_id(reading, themes[0], number) if themes else None

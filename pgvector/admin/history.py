@@ -10,17 +10,14 @@ from rich.text import Text
 
 from ..errors import BadArgument, Refused
 from ..model import now
-from ..session.themes import aliased
 from ..settings import load
 from ..store.connection.database import Connection
 from ..store.entries import entry_with
 from ..store.history import Past, past_entries, take_back
-from ..store.person_links import person_of
 from ..text import times
 from ..text.sanitize import safe_line
-from ..text.theme_names import normalise
 from .console import Cell, Console, labels, local_time, rows_table
-from .database import connection
+from .database import connection, theme_named
 
 TEXT_CHARS_MAX = 300
 
@@ -30,9 +27,8 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
     if args.since == "":
         raise BadArgument("--since is empty; give a date, a time or an age, or leave it out")
     since = times.since(args.since or "", "--since", zone=None)
-    own = aliased(normalise(args.theme), load(home).theme_aliases) if args.theme else ""
     with connection(home) as reading:
-        theme = person_of(reading, own) if own else ""
+        theme = theme_named(reading, args.theme, load(home)) if args.theme else ""
         found = past_entries(reading, args.limit, theme=theme, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
     if found:

@@ -29,6 +29,7 @@ _MESSAGES = """
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
 _HAS_KIND = "select 1 from pragma_table_info('messages') where name = 'display_kind'"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
+_TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _PARENTS = """
     with recursive line (id, depth) as (
       select parent_session_id, 1 from sessions where id = ?
@@ -76,6 +77,12 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]
         return [dict(row) for row in _select(home, _RECENT, (since, limit))]
     except sqlite3.Error as error:
         raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
+
+
+def titles(home: Path, sessions: Sequence[str]) -> dict[str, str]:
+    """The titles of those of these sessions that have one; empty when there is no record."""
+    rows = _read(home, _TITLES, (json.dumps(list(sessions)),))
+    return {str(number): title for number, title in rows if isinstance(title, str) and title.strip()}
 
 
 def decoded(content: Any) -> str:

@@ -52,6 +52,13 @@ class Home:
                 self._id = self._read_or_make_id()
         return self._id
 
+    @property
+    def known_id(self) -> str:
+        """The id of the home; empty when it has none yet, or it cannot be read. Makes no file."""
+        with suppress(OSError):
+            return self._id or read_matching(self.state / "home_id", _ID)
+        return ""
+
     def snapshot(self, wait_s: float) -> AbstractContextManager[Snapshot]:
         """The snapshot, as `snapshot.locked`."""
         return locked(self.state / "snapshot.jsonl", wait_s, self._known)

@@ -38,9 +38,15 @@ def past_entries(
     target: str = "",
     since: datetime | None = None,
     number: int | None = None,
+    entries: Sequence[int] | None = None,
 ) -> list[Past]:
-    """Up to `limit` past entries, the last change first; narrowed to a theme, a target, a time or an id."""
-    parameters = {"theme": theme, "target": target, "since": since, "id": number, "limit": limit}
+    """Up to `limit` past entries, the last change first; narrowed to a theme, a target, a time, an id, or those that
+    had one of the ids `entries`.
+    """
+    parameters = {
+        "theme": theme, "target": target, "since": since, "id": number, "limit": limit,
+        "entries": None if entries is None else list(entries),
+    }  # fmt: skip
     return [Past(**row) for row in connection.execute(QUERIES["list_history"], parameters)]
 
 

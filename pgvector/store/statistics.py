@@ -51,14 +51,44 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class ThemeTotals:
-    """Rows of one theme, and the time of the newest."""
+    """Rows of one theme, and the times of the oldest and of the newest."""
 
     theme: str
     entries: int
     turns: int
     facts: int
     without_vector: int
+    first: datetime | None
     latest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThemeSample:
+    """Estimates for one theme by its newest rows: mean bytes of each kind, without indexes, and homes of entries."""
+
+    theme: str
+    entry_bytes: float
+    turn_bytes: float
+    homes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Rows that were added in some time, by what `key` names: a theme, or the number of a day from 1 on."""
+
+    key: str | int
+    entries: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTotals:
+    """New rows of a source; `home` is empty for turns, and for entries that are in the file of no home."""
+
+    home: str
+    source: str
+    entries: int
+    turns: int
 
 
 def facts(connection: Connection) -> Facts:
@@ -76,6 +106,31 @@ def totals(connection: Connection) -> Totals:
 def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
     """The `limit` largest themes, largest first."""
     return [ThemeTotals(**row) for row in connection.execute(QUERIES["largest_themes"], {"limit": limit})]
+
+
+def sample(connection: Connection, themes: Sequence[str], rows: int, entries: int) -> dict[str, ThemeSample]:
+    """Estimates for these themes: sizes from the newest `rows` of each kind, homes from the newest `entries`."""
+    parameters = {"themes": list(themes), "sample": rows, "homes_of": entries}
+    found = connection.execute(QUERIES["sample_themes"], parameters)
+    return {row["theme"]: ThemeSample(**row) for row in found}
+
+
+def growth_by_day(connection: Connection, days: Sequence[datetime], theme: str = "") -> list[Growth]:
+    """Rows that were added in each day, of one theme or all. `days` are the times at which the days begin, in order."""
+    found = connection.execute(QUERIES["growth_by_day"], {"days": list(days), "theme": theme})
+    return [Growth(row["day"], row["entries"], row["turns"]) for row in found]
+
+
+def growth_by_theme(connection: Connection, themes: Sequence[str], since: datetime) -> dict[str, Growth]:
+    """Rows that were added to each of these themes since a time."""
+    found = connection.execute(QUERIES["growth_by_theme"], {"themes": list(themes), "since": since})
+    return {row["theme"]: Growth(row["theme"], row["entries"], row["turns"]) for row in found}
+
+
+def growth_by_source(connection: Connection, since: datetime, theme: str, rows: int, limit: int) -> list[SourceTotals]:
+    """The homes and sources of the rows since a time, the newest `rows` of each kind; the `limit` largest."""
+    parameters = {"since": since, "theme": theme, "rows": rows, "limit": limit}
+    return [SourceTotals(**row) for row in connection.execute(QUERIES["growth_by_source"], parameters)]
 
 
 def newest_of_sessions(

@@ -140,6 +140,7 @@ def test_the_manuals_lead_one_host_from_the_set_up_to_the_removal(host: Host, us
         assert "fits the database" in shell.run(doctor)
         assert "2 turns in 1 theme" in shell.run(status)
         assert "show the version" in shell.run(everything)
+        look_at_the_memory(shell)
         search = commands(blocks("docs/recall.md", "sh")[0])[0]
         assert TOLD in (found := shell.run(search))
         assert "plan: exact" in found
@@ -153,6 +154,20 @@ def test_the_manuals_lead_one_host_from_the_set_up_to_the_removal(host: Host, us
     finally:
         host.run("hermes-pgvector", "server", "stop", "--mode", "immediate", home=user.home, **data)
     assert list((user.home / "plugins").iterdir()) == []
+
+
+def look_at_the_memory(shell: Shell) -> None:
+    add, themes, listing, show, sessions, preview, stats = commands(blocks("docs/operations.md", "sh")[1])
+    # The turn of the user may have come first.
+    number = re.search(r"as entry (\d+)", shell.run(add))
+    assert number
+    entry = "Staging runs on port 5433."
+    assert "ops" in shell.run(themes)
+    assert entry in shell.run(listing)
+    assert entry in shell.run(show.replace("show 1", f"show {number[1]}"))
+    assert "has no sessions" in shell.run(sessions)
+    assert entry in shell.run(preview)
+    assert "Tokens a turn gets" in shell.run(stats)
 
 
 def restore_a_backup(shell: Shell) -> None:
@@ -169,7 +184,7 @@ def restore_a_backup(shell: Shell) -> None:
 
 
 def remove(shell: Shell) -> None:
-    *without_package, pip = commands(blocks("docs/operations.md", "sh")[1])
+    *without_package, pip = commands(blocks("docs/operations.md", "sh")[-1])
     assert "Data" in "".join([shell.run(command) for command in without_package])
     assert "Successfully uninstalled hermes-memory-pgvector" in shell.run(pip, ("Proceed", "y"))
 
