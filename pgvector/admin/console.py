@@ -58,13 +58,17 @@ class Console:
         """Print a result for people; nothing with `--json`."""
         if self.as_json:
             return
+        _write(self.rendered(*lines))
+
+    def rendered(self, *lines: Text | Table | str, wrap: bool = False) -> str:
+        """What `show` prints; with `wrap`, long lines are wrapped, too."""
         with self._out.capture() as printed:
             for line in lines:
-                self._out.print(line, soft_wrap=isinstance(line, str))
+                self._out.print(line, soft_wrap=isinstance(line, str) and not wrap)
         text = printed.get()
-        if not self._out.is_terminal:  # rich pads cells with spaces
-            text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-        _write(text)
+        if self._out.is_terminal:
+            return text
+        return "".join(f"{line.rstrip()}\n" for line in text.splitlines())  # rich pads cells with spaces
 
     def say(self, text: str) -> None:
         """Print a message or a next step on stderr."""

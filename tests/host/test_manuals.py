@@ -157,7 +157,7 @@ def test_the_manuals_lead_one_host_from_the_set_up_to_the_removal(host: Host, us
 
 
 def look_at_the_memory(shell: Shell) -> None:
-    add, themes, listing, show, sessions, preview, stats = commands(blocks("docs/operations.md", "sh")[1])
+    add, themes, listing, show, sessions, browse, preview, stats = commands(blocks("docs/operations.md", "sh")[1])
     # The turn of the user may have come first.
     number = re.search(r"as entry (\d+)", shell.run(add))
     assert number
@@ -166,6 +166,11 @@ def look_at_the_memory(shell: Shell) -> None:
     assert entry in shell.run(listing)
     assert entry in shell.run(show.replace("show 1", f"show {number[1]}"))
     assert "has no sessions" in shell.run(sessions)
+    since = len(shell.text)
+    shell.type(f"{browse}\n")
+    shell.wait("Ctrl-C quit", since=since)
+    shell.type("\x03")
+    shell.wait("<ended 0> ", since=since)
     assert entry in shell.run(preview)
     assert "Tokens a turn gets" in shell.run(stats)
 

@@ -54,8 +54,13 @@ class Terminal:
     @property
     def text(self) -> str:
         """All that was shown, without colours and cursor movements."""
+        return _ESCAPE.sub("", self.output.decode(errors="replace")).replace("\r", "")
+
+    @property
+    def output(self) -> bytes:
+        """All that the program has written."""
         with self._changed:
-            return _ESCAPE.sub("", self._output.decode(errors="replace")).replace("\r", "")
+            return self._output
 
     def type(self, text: str) -> None:
         """Type a text."""

@@ -19,6 +19,7 @@ PACKAGES = (
     "httpx",
     "numpy",
     "pgvector",
+    "prompt-toolkit",
     "psycopg",
     "psycopg-pool",
     "pydantic",

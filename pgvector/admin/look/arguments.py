@@ -14,6 +14,9 @@ def add_commands(
     """Add the commands: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
     _add_lists(add, number, time_help)
     _add_rows(add, number)
+    text = "search as you type, in the terminal; open rows, forget entries, take changes back"
+    browse = add("browse", text, "look.browse:browse")
+    browse.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
     preview = add("preview", "print the memories that an agent would get before this message", "look.preview:preview")
     preview.add_argument("text", help="the message of a person; - reads the standard input")
     preview.add_argument("--theme", default="", metavar="T", help="the theme of the agent (default: default)")

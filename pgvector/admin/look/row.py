@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from rich.table import Table
 from rich.text import Text
 
 from ...errors import BadArgument
@@ -17,6 +18,7 @@ from ...store import entries
 from ...store.connection.database import Connection
 from ...store.history import Past, past_entries
 from ...store.listing import Details, Filter, Listed, Neighbour, details, listed, neighbours, themes_with_turn
+from ...store.queries import Kind
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, labels, local_time, rows_table
 from ..database import connection, theme_named
@@ -24,20 +26,24 @@ from .listing import document
 
 HISTORY_MAX = 50
 LINE_CHARS_MAX = 300
+BESIDE_CHARS_MAX = 160
 NAME_CHARS_MAX = 128
 METADATA_CHARS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What the database has of an id. `row` and `details` are None for an entry that is only in the history."""
+class Found:
+    """What is known of an id. `row` and `details` are None for an entry that is only in the history.
 
-    theme: str
+    `file` is the memory file of this home that has the entry, `title` that of its session.
+    """
+
     row: Listed | None
     details: Details | None
-    entry: entries.Entry | None
     neighbours: list[Neighbour]
     history: list[Past]
+    file: str = ""
+    title: str = ""
 
 
 def show(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -45,33 +51,40 @@ def show(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     Raises BadArgument when nothing is known of the id.
     """
+    kind: Kind = "turns" if args.turn else "entries"
     with connection(home) as reading:
         theme = _theme(reading, args, load(home))
-        found = (_turn if args.turn else _entry)(reading, theme, args.id, args.context)
-    file = Home(home).file_of(found.entry) if found.entry and found.entry.home else ""
-    session = found.row.session_id if found.row else ""
-    title = state_db.titles(home, [session]).get(session, "") if session else ""
-    console.data(
-        {
-            "row": found.row and document(found.row),
-            "details": found.details and asdict(found.details),
-            "file": file,
-            "title": title,
-            "neighbours": [asdict(neighbour) for neighbour in found.neighbours],
-            "history": [asdict(past) for past in found.history],
-        }
-    )
+        found = look_up(reading, home, kind, theme, args.id, args.context)
+    console.data({**asdict(found), "row": found.row and document(found.row)})
     if found.row is None:
         console.say(f"entry {args.id} is gone; undo brings back a version of the history")
-    else:
-        console.show(facts_table(_facts(found, file, title)), "", visible(found.row.content))
-        if not args.turn and found.row.id != args.id:
-            console.say(f"entry {found.row.id} has replaced entry {args.id}")
-    if found.neighbours:
-        console.show("", rows_table([_beside(neighbour, found.row) for neighbour in found.neighbours]))
-    if found.history:
-        console.show("", rows_table([_past(past) for past in found.history]))
+    elif found.row.id != args.id:
+        console.say(f"entry {found.row.id} has replaced entry {args.id}")
+    console.show(*shown(found))
     return 0
+
+
+def look_up(reading: Connection, home: Path, kind: Kind, theme: str, number: int, context: int) -> Found:
+    """A row with up to `context` turns on each side. Raises BadArgument when nothing is known of it in this theme."""
+    found = (_entry if kind == "entries" else _turn)(reading, home, theme, number, context)
+    if found.row is None and not found.history:
+        what = "entry" if kind == "entries" else "turn"
+        raise BadArgument(f"theme {safe_line(theme, NAME_CHARS_MAX)} has no {what} {number}")
+    session = found.row.session_id if found.row else ""
+    titles = state_db.titles(home, [session]) if session else {}
+    return replace(found, title=titles.get(session, ""))
+
+
+def shown(found: Found) -> list[Text | Table | str]:
+    """A row as text and tables for a terminal."""
+    parts: list[Text | Table | str] = []
+    if found.row is not None and found.details is not None:
+        parts += [facts_table(_facts(found, found.row, found.details)), "", visible(found.row.content)]
+    if found.neighbours:
+        parts += ["", rows_table([_beside(neighbour, found.row) for neighbour in found.neighbours])]
+    if found.history:
+        parts += ["", rows_table([_past(past) for past in found.history])]
+    return parts if found.row is not None else parts[1:]
 
 
 def _theme(reading: Connection, args: argparse.Namespace, settings: Settings) -> str:
@@ -93,48 +106,48 @@ def _theme(reading: Connection, args: argparse.Namespace, settings: Settings) ->
     return themes[0]
 
 
-def _entry(reading: Connection, theme: str, number: int, context: int) -> _Found:
+def _entry(reading: Connection, home: Path, theme: str, number: int, context: int) -> Found:
     """An entry, or the one that has replaced it, with the turns around its time in its session."""
     entry = entries.with_id(reading, theme, number)
-    known = details(reading, "entries", theme, entry.id) if entry else None
-    row = next(iter(listed(reading, "entries", Filter(theme=theme, number=entry.id), 1)), None) if entry else None
-    ids = [number, *([entry.id, *known.replaces] if entry and known else [])]
+    if entry is None:
+        history = past_entries(reading, HISTORY_MAX, theme=theme, entries=[number])
+        return Found(row=None, details=None, neighbours=[], history=history)
+    row, known = _row(reading, "entries", theme, entry.id)
+    near = neighbours(reading, theme, row.session_id, row.at, context) if row and row.session_id and context else []
+    ids = [number, entry.id, *(known.replaces if known else ())]
     history = past_entries(reading, HISTORY_MAX, theme=theme, entries=ids)
-    if row is None and not history:
-        raise BadArgument(f"theme {safe_line(theme, NAME_CHARS_MAX)} has no entry {number}")
-    said = neighbours(reading, theme, row.session_id, row.at, context) if row and row.session_id and context else []
-    return _Found(theme=theme, row=row, details=known, entry=entry, neighbours=said, history=history)
+    file = Home(home).file_of(entry) if entry.home else ""
+    return Found(row=row, details=known, neighbours=near, history=history, file=file)
 
 
-def _turn(reading: Connection, theme: str, number: int, context: int) -> _Found:
+def _turn(reading: Connection, home: Path, theme: str, number: int, context: int) -> Found:  # noqa: ARG001
     """A turn with those before and after it in its session."""
-    row = next(iter(listed(reading, "turns", Filter(theme=theme, number=number), 1)), None)
-    if row is None:
-        raise BadArgument(f"theme {safe_line(theme, NAME_CHARS_MAX)} has no turn {number}")
-    known = details(reading, "turns", theme, number)
-    said = neighbours(reading, theme, row.session_id, row.at, context + 1) if context else []
-    place = next((place for place, turn in enumerate(said) if turn.id == number), 0)
-    said = said[max(0, place - context) : place + context + 1]
-    return _Found(theme=theme, row=row, details=known, entry=None, neighbours=said, history=[])
+    row, known = _row(reading, "turns", theme, number)
+    near = neighbours(reading, theme, row.session_id, row.at, context + 1) if row and context else []
+    place = next((place for place, turn in enumerate(near) if turn.id == number), 0)
+    return Found(row=row, details=known, neighbours=near[max(0, place - context) : place + context + 1], history=[])
 
 
-def _facts(found: _Found, file: str, title: str) -> list[tuple[str, str]]:
-    row, known = found.row, found.details
-    assert row is not None
+def _row(reading: Connection, kind: Kind, theme: str, number: int) -> tuple[Listed | None, Details | None]:
+    rows = listed(reading, kind, Filter(theme=theme, number=number), 1)
+    return next(iter(rows), None), details(reading, kind, theme, number)
+
+
+def _facts(found: Found, row: Listed, known: Details) -> list[tuple[str, str]]:
     what = f"entry {row.id} of {row.target}" if row.target else f"turn {row.id} of {row.role}"
     session = safe_line(row.session_id, NAME_CHARS_MAX)
-    after = safe_line(known.parent_session_id, NAME_CHARS_MAX) if known else ""
+    after = safe_line(known.parent_session_id, NAME_CHARS_MAX)
     lines = [
         ("Row", f"{what}{labels(row.tags, row.expires_at)}"),
         ("Theme", safe_line(row.theme, NAME_CHARS_MAX)),
         ("Said", local_time(row.at)),
-        ("Changed", local_time(known.updated_at) if known and known.updated_at != row.at else ""),
+        ("Changed", changed if (changed := local_time(known.updated_at)) != local_time(row.at) else ""),
         ("Source", safe_line(row.source, NAME_CHARS_MAX)),
         ("Home", safe_line(row.home, NAME_CHARS_MAX)),
-        ("File", file),
+        ("File", found.file),
         ("Session", f"{session}{f', after {after}' if after else ''}"),
-        ("Title", safe_line(title, LINE_CHARS_MAX)),
-        ("Search", _searchable(known) if known else ""),
+        ("Title", safe_line(found.title, LINE_CHARS_MAX)),
+        ("Search", _searchable(known)),
         ("Metadata", safe_line(json.dumps(row.metadata), METADATA_CHARS_MAX) if row.metadata else ""),
     ]
     return [(name, value) for name, value in lines if value]
@@ -148,8 +161,8 @@ def _searchable(known: Details) -> str:
 
 def _beside(turn: Neighbour, row: Listed | None) -> dict[str, Cell]:
     this = row is not None and row.role != "" and turn.id == row.id
-    text = Text.assemble((f"{turn.role}{' (this turn)' if this else ''}\n", "dim"), safe_line(turn.content, 300))
-    return {"Turn": str(turn.id), "When": local_time(turn.at), "Around it": text}
+    head = f"{local_time(turn.at)}, {turn.role}{' (this turn)' if this else ''}\n"
+    return {"Around it": f"turn {turn.id}", "": Text.assemble((head, "dim"), safe_line(turn.content, BESIDE_CHARS_MAX))}
 
 
 def _past(past: Past) -> dict[str, Cell]:
