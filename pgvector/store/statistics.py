@@ -69,6 +69,7 @@ class ThemeSample:
     theme: str
     entry_bytes: float
     turn_bytes: float
+    fact_bytes: float
     homes: Sequence[str]
 
 

@@ -121,13 +121,19 @@ def test_an_entry_that_finds_no_database_waits_in_the_outbox(
 # preview
 
 
-def test_a_preview_is_the_block_that_an_agent_gets(command: Callable[..., Outcome], tmp_path: Path) -> None:
+@pytest.mark.parametrize("facts", [False, True])
+def test_a_preview_is_the_block_that_an_agent_gets(
+    command: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: bool
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_FACTS_INJECTED", str(facts).lower())
+    assert command("facts", "write", "C[staging.port]: 5433", "--theme", "ops").code == 0
     command("add", PORT, "--theme", "ops", "--sync")
     command("add", "Dana drinks tea in the garden.", "--theme", "billing", "--sync")
     command("backfill")
     done = command("preview", QUESTION, "--theme", "ops")
     assert done.code == 0
     assert PORT in done.out
+    assert ("staging.port" in done.out) == facts
     arguments = [sys.executable, "-P", "-c", PREFETCH, str(tmp_path), "ops", QUESTION]
     agent = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=True, cwd="/")
     assert agent.stdout
@@ -142,7 +148,7 @@ def test_a_preview_is_the_block_that_an_agent_gets(command: Callable[..., Outcom
     ("name", "value", "text", "said"),
     [
         ("", "", "thanks", "it is small talk or a command"),
-        ("", "", "Who won the last election of the chess club?", "no memory is related"),
+        ("", "", "Who won the last election of the chess club?", "nothing is related"),
         ("RECALL_MODE", "tools", QUESTION, "recall_mode is tools"),
         ("PREFETCH_LIMIT", "0", QUESTION, "prefetch_limit is 0"),
     ],

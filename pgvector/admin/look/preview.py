@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import BadArgument
+from ...facts.tokens import tokens_of
 from ...model import RecallRequest, Scope
 from ...runtime import Runtime
 from ...session.off_record import notice
@@ -15,7 +16,6 @@ from ...settings import Settings, load
 from ...store.connection.database import Database
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME
-from ...facts.tokens import tokens_of
 from ..console import Console, counted
 from ..database import running, start_server, wait_ready
 from .adding import ATTENTION, given_text, permitted
@@ -32,7 +32,7 @@ def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
         raise BadArgument("the message is empty; give what a person would write")
     with warm(settings, home, console) as runtime:
         block, memories = before_turn(runtime, theme, text, args.session)
-        reason = why_none(runtime, text)
+        reason = "" if block else why_none(runtime, text)
         problem = runtime.compatibility.usable() if runtime.prefetch.enabled else None
     degraded = problem if isinstance(problem, str) else ""
     tokens = tokens_of(block)
@@ -53,17 +53,17 @@ def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.show(block)
         console.say(f"{counted(memories, 'memory', 'memories')}, {len(block):,} characters, at most {tokens:,} tokens")
     else:
-        console.say(f"the agent gets nothing: {reason or 'no memory is related to the message'}")
+        console.say(f"the agent gets nothing: {reason or 'nothing is related to the message'}")
     if degraded:
         console.say(f"degraded: {safe_line(degraded, REASON_CHARS_MAX)}")
     return ATTENTION if degraded else 0
 
 
 def before_turn(runtime: Runtime, theme: str, text: str, session: str = "") -> tuple[str, int]:
-    """The block as the provider makes it, and how many memories are in it."""
+    """The block as the provider makes it, and how many memories are in it, without facts."""
     if switched := notice(text, always_off=runtime.settings.off_record):
         return switched, 0
-    if runtime.context.capture.why_no_recall(text):
+    if runtime.context.capture.why_no_recall(text) or not (runtime.prefetch.enabled or runtime.facts.wanted):
         return "", 0
     return runtime.prefetch.text_before_turn(theme, text, session, own=runtime.own(theme))
 
@@ -75,7 +75,7 @@ def why_none(runtime: Runtime, text: str) -> str:
     settings = runtime.settings
     if settings.recall_mode == "tools":
         return "recall_mode is tools"
-    return "" if settings.prefetch_limit else "prefetch_limit is 0"
+    return "" if runtime.prefetch.enabled else "prefetch_limit is 0"
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
+from ...facts.tokens import tokens_of
 from ...settings import Settings, load
 from ...store import statistics
 from ...store.connection.database import Connection
 from ...store.listing import Filter, Listed, listed
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
-from ...facts.tokens import tokens_of
 from ..console import Cell, Console, counted, facts_table, rows_table
 from ..database import connection, theme_named
 from ..overview import COUNT_S_MAX

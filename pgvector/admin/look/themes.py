@@ -48,8 +48,10 @@ def themes(home: Path, console: Console, args: argparse.Namespace) -> int:
     if not shown:
         console.show("no theme has rows")
         return 0
-    lacking = any(theme.without_vector for theme in shown)
-    console.show(rows_table([_row(document, own, lacking=lacking) for document in documents]))
+    rows = [_row(document, own) for document in documents]
+    # Most memories have neither.
+    spare = [name for name in ("Facts", "No vector") if not any(row[name] for row in rows)]
+    console.show(rows_table([{name: cell for name, cell in row.items() if name not in spare} for row in rows]))
     model = schema.embedding_model or "no model yet"
     console.say(
         f"vectors: {schema.dimensions} dimensions, {model}; sizes are estimated from the newest rows of a theme"
@@ -60,16 +62,18 @@ def themes(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _document(theme: ThemeTotals, sample: ThemeSample) -> dict[str, Any]:
-    estimate = round(theme.entries * sample.entry_bytes + theme.turns * sample.turn_bytes)
+    of_turns, of_facts = theme.turns * sample.turn_bytes, theme.facts * sample.fact_bytes
+    estimate = round(theme.entries * sample.entry_bytes + of_turns + of_facts)
     return {**asdict(theme), "bytes_estimated": estimate, "homes": list(sample.homes)}
 
 
-def _row(theme: dict[str, Any], own: str, *, lacking: bool) -> dict[str, Cell]:
+def _row(theme: dict[str, Any], own: str) -> dict[str, Cell]:
     homes = theme["homes"]
     return {
         "Entries": theme["entries"],
         "Turns": theme["turns"],
-        **({"No vector": theme["without_vector"]} if lacking else {}),
+        "Facts": theme["facts"],
+        "No vector": theme["without_vector"],
         "Size": size(theme["bytes_estimated"]),
         "First": local_time(theme["first"])[:10],
         "Last": local_time(theme["latest"])[:10],

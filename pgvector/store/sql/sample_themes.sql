@@ -1,7 +1,7 @@
--- Of each theme: the mean size of its newest rows of each kind, in bytes without their indexes, and the homes of its newest
+-- Of each theme: the mean size of its newest rows, or some facts, in bytes without their indexes, and the homes of its newest
 -- entries.
 select t.theme, coalesce(e.bytes, 0)::float8 as entry_bytes, coalesce(e.homes, '{}') as homes,
-       coalesce(c.bytes, 0)::float8 as turn_bytes
+       coalesce(c.bytes, 0)::float8 as turn_bytes, coalesce(f.bytes, 0)::float8 as fact_bytes
 from unnest(%(themes)s::text[]) as t (theme)
 cross join lateral (
   select avg(pg_column_size(r)) filter (where r.place <= %(sample)s) as bytes,
@@ -15,3 +15,8 @@ cross join lateral (
   from (
     select * from conversations where agent_identity = t.theme order by ts desc, id desc limit %(sample)s) as r
 ) as c
+cross join lateral (
+  select avg(pg_column_size(r)) as bytes
+  from (
+    select * from facts where agent_identity = t.theme and status in ('active', 'cold') limit %(sample)s) as r
+) as f
