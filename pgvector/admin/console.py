@@ -218,8 +218,10 @@ def json_default(value: Any) -> str:
 
 def _write(text: str) -> None:
     """Write to stdout and flush. Raises BrokenPipeError, and PgvectorError for every other failure."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        sys.stdout.write(text)
+        # A terminal may not have all characters.
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         # Otherwise the interpreter fails again when it flushes the rest at exit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from commandline import Outcome, hermes_pgvector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from servers import Server
+
+from hermes_memory_pgvector import cli
 
 HOME_ID = "a" * 32
 PERSON = "dm-telegram-1f3a5c7e9b0d2f46"
@@ -313,7 +316,27 @@ def test_an_id_that_is_unknown_or_ambiguous_is_named(command: Callable[..., Outc
     assert "has no turn 999" in command("show", "999", "--turn", "--theme", "b").err
 
 
+def test_a_number_that_no_id_can_be_is_named(command: Callable[..., Outcome]) -> None:
+    for arguments in (("show", "9" * 20), ("sessions", "--theme", "ops", "--offset", "9" * 20)):
+        done = command(*arguments)
+        assert (done.code, "must be from" in done.err) == (2, True)
+
+
 # Hostile text
+
+
+def test_a_terminal_that_lacks_characters_shows_the_others(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    turn(database, "数据 port 5433")
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stdout)
+    assert cli.main(["--home", str(tmp_path), "list"]) == 0
+    assert cli.main(["--home", str(tmp_path), "stats", "--questions", "0"]) == 0
+    written = stdout.buffer.getvalue()  # type: ignore[attr-defined]
+    assert b"?? port 5433" in written
+    assert b"0 new entries and 1 new turn" in written
 
 
 @pytest.mark.parametrize("columns", [(), ("--json",)])

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 
 LIMIT_MAX = 1000
+# A bigint of Postgres.
+BIGINT_MAX = (1 << 63) - 1
 
 
 def add_commands(
@@ -40,7 +42,7 @@ def _add_lists(
     sessions.add_argument("--theme", required=True, metavar="T", help="the theme")
     text = "at most N (default 20)"
     sessions.add_argument("--limit", type=number(1, LIMIT_MAX), default=20, metavar="N", help=text)
-    sessions.add_argument("--offset", type=number(0), default=0, metavar="N", help="leave out the newest N")
+    sessions.add_argument("--offset", type=number(0, BIGINT_MAX), default=0, metavar="N", help="leave out the newest N")
     rows = add("list", "list entries and turns, the newest first", "look.listing:show_all")
     rows.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
     rows.add_argument("--session", default="", metavar="ID", help="only of this session")
@@ -65,7 +67,7 @@ def _add_rows(
     add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
 ) -> None:
     show = add("show", "show an entry or a turn, its origin, neighbours and history", "look.row:show")
-    show.add_argument("id", type=number(1), metavar="ID", help="its id, as `list` and `search` show it")
+    show.add_argument("id", type=number(1, BIGINT_MAX), metavar="ID", help="its id, as `list` and `search` show it")
     show.add_argument("--turn", action="store_true", help="the id is that of a turn")
     text = "its theme (default: that of the only row with the id)"
     show.add_argument("--theme", default="", metavar="T", help=text)

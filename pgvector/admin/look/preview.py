@@ -14,6 +14,7 @@ from ...runtime import Runtime
 from ...session.off_record import notice
 from ...settings import Settings, load
 from ...store.connection.database import Database
+from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME
 from ..console import Console, counted
@@ -31,7 +32,7 @@ def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
     if not text.strip():
         raise BadArgument("the message is empty; give what a person would write")
     with warm(settings, home, console) as runtime:
-        block, memories = before_turn(runtime, theme, text, args.session)
+        block, memories = before_turn(runtime, theme, text, clean(args.session))
         reason = "" if block else why_none(runtime, text)
         problem = runtime.compatibility.usable() if runtime.prefetch.enabled else None
     degraded = problem if isinstance(problem, str) else ""

@@ -83,7 +83,8 @@ def _show(console: Console, found: dict[str, Any], tokens: Sequence[int]) -> Non
     entries, turns = (sum(day[kind] for day in days) for kind in ("entries", "turns"))
     title = f"{counted(entries, 'new entry', 'new entries')} and {counted(turns, 'new turn')} in {len(days)} days"
     rows = [day["entries"] + day["turns"] for day in days]
-    console.show(title, "", bars(rows, days[0]["day"], days[-1]["day"], width=console.width))
+    plot = bars(rows, days[0]["day"], days[-1]["day"], width=console.width)
+    console.show(title, *(["", plot] if any(rows) else []))
     if found["themes"]:
         console.show("", rows_table([_theme(theme) for theme in found["themes"]]))
     if found["sources"]:
