@@ -64,7 +64,7 @@ def before_turn(runtime: Runtime, theme: str, text: str, session: str = "") -> t
     """The block as the provider makes it, and how many memories are in it, without facts."""
     if switched := notice(text, always_off=runtime.settings.off_record):
         return switched, 0
-    if runtime.context.capture.why_no_recall(text) or not (runtime.prefetch.enabled or runtime.facts.wanted):
+    if runtime.context.capture.why_no_recall(text) or not (runtime.prefetch.enabled or runtime.settings.injects_facts):
         return "", 0
     return runtime.prefetch.text_before_turn(theme, text, session, own=runtime.own(theme))
 
