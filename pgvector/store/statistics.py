@@ -123,7 +123,7 @@ def growth_by_day(connection: Connection, days: Sequence[datetime], theme: str =
 
 
 def growth_by_theme(connection: Connection, themes: Sequence[str], since: datetime) -> dict[str, Growth]:
-    """Rows that were added to each of these themes since a time."""
+    """Rows that were added to these themes since a time; a theme without new rows is left out."""
     found = connection.execute(QUERIES["growth_by_theme"], {"themes": list(themes), "since": since})
     return {row["theme"]: Growth(row["theme"], row["entries"], row["turns"]) for row in found}
 

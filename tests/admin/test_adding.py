@@ -184,6 +184,10 @@ def test_stats_count_new_rows_by_day_theme_and_source_and_the_tokens_of_question
         "insert into conversations (agent_identity, role, content, ts)"
         f" select 'ops', 'user', '{QUESTION}', now() - n * interval '1 day' from generate_series(0, 3) as n",
     )
+    rows(
+        database,
+        "insert into conversations (agent_identity, role, content, ts) values ('old', 'assistant', 'x', '2020-01-01')",
+    )
     done = command("stats", "--days", "2", "--questions", "2")
     assert done.code == 0
     assert "1 new entry and 2 new turns in 2 days" in done.out
@@ -191,7 +195,10 @@ def test_stats_count_new_rows_by_day_theme_and_source_and_the_tokens_of_question
     assert "remember" in done.out
     document = command("stats", "--days", "2", "--questions", "2", "--json").document
     assert [(day["entries"], day["turns"]) for day in document["days"]] == [(0, 1), (1, 1)]
-    assert document["themes"] == [{"theme": "ops", "entries": 1, "turns": 4, "new_entries": 1, "new_turns": 2}]
+    assert document["themes"] == [
+        {"theme": "ops", "entries": 1, "turns": 4, "new_entries": 1, "new_turns": 2},
+        {"theme": "old", "entries": 0, "turns": 1, "new_entries": 0, "new_turns": 0},
+    ]
     assert {source["source"]: source["entries"] + source["turns"] for source in document["sources"]} == {
         "remember": 1,
         "conversation": 2,

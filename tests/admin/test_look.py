@@ -311,7 +311,7 @@ def test_an_id_that_is_unknown_or_ambiguous_is_named(command: Callable[..., Outc
     sql(database, "insert into conversations (id, agent_identity, role, content) values (%s, 'b', 'user', 'x')", number)
     done = command("show", str(number))
     assert (done.code, f"there is no entry {number}, but a turn {number}: add --turn" in done.err) == (2, True)
-    assert f"themes b, ops have a turn {number}" in command("show", str(number), "--turn").err
+    assert f"themes b, ops have turn {number}" in command("show", str(number), "--turn").err
     assert command("show", str(number), "--turn", "--theme", "b", "--json").document["row"]["content"] == "x"
     assert "has no turn 999" in command("show", "999", "--turn", "--theme", "b").err
 

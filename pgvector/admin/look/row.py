@@ -96,14 +96,15 @@ def _theme(reading: Connection, args: argparse.Namespace, settings: Settings) ->
     else:
         gone = (past.theme for past in past_entries(reading, HISTORY_MAX, entries=[args.id]))
         themes = entries.themes_with_id(reading, args.id) or list(dict.fromkeys(gone))
-    what = "a turn" if args.turn else "an entry"
-    if len(themes) > 1:
+    if len(themes) == 1:
+        return themes[0]
+    what = "turn" if args.turn else "entry"
+    if themes:
         names = ", ".join(safe_line(theme, NAME_CHARS_MAX) for theme in themes)
         raise BadArgument(f"themes {names} have {what} {args.id}; give one of them as --theme")
-    if not themes:
-        hint = "" if args.turn or not themes_with_turn(reading, args.id) else f", but a turn {args.id}: add --turn"
-        raise BadArgument(f"there is no {what[2:].strip()} {args.id}{hint or '; `hermes-pgvector list` shows the ids'}")
-    return themes[0]
+    if not args.turn and themes_with_turn(reading, args.id):
+        raise BadArgument(f"there is no entry {args.id}, but a turn {args.id}: add --turn")
+    raise BadArgument(f"there is no {what} {args.id}; `hermes-pgvector list` shows the ids")
 
 
 def _entry(reading: Connection, home: Path, theme: str, number: int, context: int) -> Found:

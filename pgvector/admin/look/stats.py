@@ -54,8 +54,8 @@ def _counted(reading: Connection, days: Sequence[datetime], theme: str, themes_m
         ],
         "themes": [
             {"theme": total.theme, "entries": total.entries, "turns": total.turns,
-             "new_entries": new[total.theme].entries, "new_turns": new[total.theme].turns}
-            for total in totals
+             "new_entries": rows.entries if rows else 0, "new_turns": rows.turns if rows else 0}
+            for total, rows in ((total, new.get(total.theme)) for total in totals)
         ],
         "sources": [asdict(source) for source in sources],
         "sources_of_newest": SOURCE_ROWS,
@@ -93,7 +93,7 @@ def _show(console: Console, found: dict[str, Any], tokens: Sequence[int]) -> Non
             console.say(f"homes and sources are those of the newest {SOURCE_ROWS:,} entries and turns")
     if tokens:
         middle, most = round(mathematics.median(tokens)), max(tokens)
-        line = f"{middle:,} in the middle, {most:,} at most, of {counted(len(tokens), 'newest question')}"
+        line = f"median {middle:,}, at most {most:,}, before the newest {counted(len(tokens), 'question')}"
         console.show("", facts_table([("Tokens a turn gets", line)]))
 
 
