@@ -43,6 +43,7 @@ def command(
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", endpoint.url)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "words")
+    monkeypatch.setenv("HERMES_PGVECTOR_PREFETCH_BUDGET_S", "7")
     return lambda *arguments: hermes_pgvector("--home", str(tmp_path), *arguments)
 
 
@@ -163,13 +164,16 @@ def test_a_preview_says_why_an_agent_gets_nothing(
 
 
 def test_a_preview_without_the_embedder_says_that_it_is_degraded(
-    command: Callable[..., Outcome], endpoint: Endpoint
+    command: Callable[..., Outcome], endpoint: Endpoint, database: str
 ) -> None:
     command("add", PORT, "--theme", "ops", "--sync")
     endpoint.status = 503
     done = command("preview", QUESTION, "--theme", "ops")
     assert (done.code, PORT in done.out, "degraded: " in done.err) == (3, True, True), done.err
     assert command("preview", " ").code == 2
+    rows(database, f"insert into conversations (agent_identity, role, content) values ('ops', 'user', '{QUESTION}')")
+    counted = command("stats", "--questions", "3")
+    assert (counted.code, "degraded: 1 recall of 1" in counted.err) == (3, True), counted.err
 
 
 # stats
@@ -188,6 +192,7 @@ def test_stats_count_new_rows_by_day_theme_and_source_and_the_tokens_of_question
         database,
         "insert into conversations (agent_identity, role, content, ts) values ('old', 'assistant', 'x', '2020-01-01')",
     )
+    assert command("backfill").code == 0
     done = command("stats", "--days", "2", "--questions", "2")
     assert done.code == 0
     assert "1 new entry and 2 new turns in 2 days" in done.out

@@ -10,6 +10,7 @@ from pathlib import Path
 from ...errors import BadArgument
 from ...facts.tokens import tokens_of
 from ...model import RecallRequest, Scope
+from ...recall.render import DEGRADED
 from ...runtime import Runtime
 from ...session.off_record import notice
 from ...settings import Settings, load
@@ -35,7 +36,7 @@ def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
         block, memories = before_turn(runtime, theme, text, clean(args.session))
         reason = "" if block else why_none(runtime, text)
         problem = runtime.compatibility.usable() if runtime.prefetch.enabled else None
-    degraded = problem if isinstance(problem, str) else ""
+    degraded = problem if isinstance(problem, str) else why_degraded(block)
     tokens = tokens_of(block)
     console.data(
         {
@@ -67,6 +68,12 @@ def before_turn(runtime: Runtime, theme: str, text: str, session: str = "") -> t
     if runtime.context.capture.why_no_recall(text) or not (runtime.prefetch.enabled or runtime.settings.injects_facts):
         return "", 0
     return runtime.prefetch.text_before_turn(theme, text, session, own=runtime.own(theme))
+
+
+def why_degraded(block: str) -> str:
+    """Why the recall of a block was degraded, as the block says it; empty when it does not."""
+    _, mark, reason = block.rpartition(f"\n{DEGRADED}")
+    return reason.removesuffix(")") if mark else ""
 
 
 def why_none(runtime: Runtime, text: str) -> str:

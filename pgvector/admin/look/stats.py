@@ -20,8 +20,9 @@ from ...text.sanitize import safe_line
 from ..console import Cell, Console, counted, facts_table, rows_table
 from ..database import connection, theme_named
 from ..overview import COUNT_S_MAX
+from .adding import ATTENTION
 from .plot import bars
-from .preview import before_turn, warm
+from .preview import before_turn, warm, why_degraded
 
 SOURCE_ROWS = 50_000
 SOURCES_MAX = 20
@@ -29,16 +30,19 @@ NAME_CHARS_MAX = 128
 
 
 def stats(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Print the figures and a plot of the rows by day. Returns 0."""
+    """Print the figures and a plot of the rows by day. Returns 0, or 3 when recalls for the tokens were degraded."""
     settings, days = load(home), _days(args.days)
     with console.busy("counting"), connection(home, COUNT_S_MAX) as reading:
         theme = theme_named(reading, args.theme, settings) if args.theme else ""
         found = _counted(reading, days, theme, args.themes)
         questions = listed(reading, "turns", Filter(theme=theme, role="user"), args.questions) if args.questions else []
-    tokens = _tokens(settings, home, console, questions) if questions else []
-    console.data({**found, "theme": theme, "tokens_max_of_questions": tokens})
+    blocks = _blocks(settings, home, console, questions) if questions else []
+    tokens, degraded = [tokens_of(block) for block in blocks], [why for block in blocks if (why := why_degraded(block))]
+    console.data({**found, "theme": theme, "tokens_max_of_questions": tokens, "degraded_questions": len(degraded)})
     _show(console, found, tokens)
-    return 0
+    if degraded:
+        console.say(f"degraded: {counted(len(degraded), 'recall')} of {len(blocks)}; the first: {degraded[0]}")
+    return ATTENTION if degraded else 0
 
 
 def _counted(reading: Connection, days: Sequence[datetime], theme: str, themes_max: int) -> dict[str, Any]:
@@ -68,14 +72,13 @@ def _days(count: int) -> list[datetime]:
     return [datetime.combine(today - timedelta(days=back), time()).astimezone() for back in range(count - 1, -1, -1)]
 
 
-def _tokens(settings: Settings, home: Path, console: Console, questions: Sequence[Listed]) -> list[int]:
-    """How many tokens the block has at most that an agent would get before each of these questions now."""
-    found = []
+def _blocks(settings: Settings, home: Path, console: Console, questions: Sequence[Listed]) -> list[str]:
+    """The block that an agent would get before each of these questions now."""
     with warm(settings, home, console) as runtime, console.progress() as progress:
-        for question in progress.track(questions, description="recalling"):
-            block, _ = before_turn(runtime, question.theme, clean(question.content))
-            found.append(tokens_of(block))
-    return found
+        return [
+            before_turn(runtime, question.theme, clean(question.content))[0]
+            for question in progress.track(questions, description="recalling")
+        ]
 
 
 def _show(console: Console, found: dict[str, Any], tokens: Sequence[int]) -> None:
