@@ -51,6 +51,16 @@ def test_a_hundredth_of_the_faults_is_measured_and_nothing_is_lost(tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_the_mcp_server_starts_in_at_most_one_and_a_half_times_the_time_of_a_bare_server(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    command = [sys.executable, "-P", BENCHMARKS / "serving.py", "--runs", "7", "--json", figures]
+    subprocess.run(command, capture_output=True, timeout=240)
+    ratios = {sdk: found["ratio"] for sdk, found in json.loads(figures.read_text()).items()}
+    assert [sdk.split(".")[0] for sdk in ratios] == ["1", "2"]
+    assert max(ratios.values()) <= 1.5, ratios
+
+
+@pytest.mark.slow
 def test_a_hundredth_of_the_recoveries_is_measured(tmp_path: Path) -> None:
     found = measured(tmp_path, "recovery")["recovery"]
     assert len(found) == 12

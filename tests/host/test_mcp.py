@@ -1,7 +1,8 @@
-"""The MCP client of a host, with the SDK that the host pins, on a memory that another environment serves."""
+"""The MCP client of a host, and the server in the same environment, with the SDK that the host pins."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,13 @@ import yaml
 from hostrig.marks import one_server
 from loopback import Endpoint
 from manuals import blocks
-from mcprig.client import sdk
+from mcprig.client import Sdk
 from mcprig.memory import Memory
 
 if TYPE_CHECKING:
     from conftest import Host
 
-pytestmark = [one_server, pytest.mark.slow]
+pytestmark = [one_server, pytest.mark.slow, pytest.mark.timeout(600)]
 
 # The extra `mcp` of each host.
 PINNED = {"a": ["mcp==1.26.0"], "b": ["mcp==2.2.0", "httpx2==2.12.0"]}
@@ -29,18 +30,21 @@ def configurations() -> list[dict[str, Any]]:
     return [shown for shown in found if "mcp_servers" in shown]
 
 
-def test_the_client_of_a_host_finds_the_tools_as_the_manual_says(
-    host: Host, make_environment: Callable[..., Host], tmp_path: Path, database: str, endpoint: Endpoint
+def test_server_and_host_share_an_environment_and_the_host_finds_the_tools_as_the_manual_says(
+    host: Host, make_environment: Callable[..., Host], source: Path, tmp_path: Path, database: str, endpoint: Endpoint
 ) -> None:
     layer = make_environment(host, tmp_path / "host")
-    installed = layer.run("pip", "install", "--disable-pip-version-check", *PINNED[host.name], home=tmp_path)
+    wanted = [f"{source}[embedded,mcp]", *PINNED[host.name]]
+    pip = [layer.python.with_name("pip"), "install", "--disable-pip-version-check", *wanted]
+    installed = subprocess.run(pip, capture_output=True, text=True, timeout=280, cwd=tmp_path)
     assert installed.returncode == 0, installed.stderr
     user = tmp_path / "user"
     user.mkdir()
     with Memory(tmp_path / "served", dsn=database, embed_url=endpoint.url) as memory:
-        url, token = memory.served(), memory.token("garden")
+        beside = Sdk(layer.python)
+        url, token = memory.served(beside), memory.token("garden")
         here = {
-            "/path/to/hermes-pgvector": sdk(2).program, "/home/me/.hermes": str(memory.home),
+            "/path/to/hermes-pgvector": beside.program, "/home/me/.hermes": str(memory.home),
             "http://127.0.0.1:8765/mcp": url,
         }  # fmt: skip
         for configuration in configurations():

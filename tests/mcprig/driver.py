@@ -1,7 +1,7 @@
 """Drives an MCP server with the official SDK, version 1 or 2: a request on each line of stdin, its result on stdout.
 
 The first line says how to connect: {"command": [...], "env": {...}} or {"url": ..., "headers": {...}}, and the era of
-the protocol: {"era": "handshake"} or {"era": "stateless"}.
+the protocol: {"era": "handshake"} or {"era": "stateless"}, or with version 2 {"era": "either"}, what the server speaks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def connected(stack: AsyncExitStack, how: dict[str, Any]) -> Any:
     else:
         transport = await http(stack, how["url"], how["headers"])
     if hasattr(mcp, "Client"):
-        mode = {"handshake": "legacy", "stateless": "2026-07-28"}[how["era"]]
+        mode = {"handshake": "legacy", "stateless": "2026-07-28", "either": "auto"}[how["era"]]
         return await stack.enter_async_context(mcp.Client(transport, mode=mode))
     read, write, *_ = await stack.enter_async_context(transport)
     session = await stack.enter_async_context(mcp.ClientSession(read, write))

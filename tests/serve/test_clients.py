@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from manuals import blocks
+from manuals import blocks, commands
 from mcprig.client import Client, sdk
 from mcprig.memory import Memory
 from waiting import wait_for
 
 # (version of the server's SDK, version of the client's SDK, era)
 NATIVE = [(1, 1, "handshake"), (2, 2, "stateless")]
-MIXED = [(1, 2, "handshake"), (2, 1, "handshake"), (2, 2, "handshake")]
+MIXED = [(1, 2, "handshake"), (1, 2, "either"), (2, 1, "handshake"), (2, 2, "handshake"), (2, 2, "either")]
 PAIRS = [
     pytest.param(pair, marks=pytest.mark.slow if pair in MIXED else [], id="-".join(map(str, pair)))
     for pair in (*NATIVE, *MIXED)
@@ -201,6 +202,22 @@ def configured(language: str) -> list[dict[str, Any]]:
         servers = next(shown[key] for key in ("mcpServers", "servers", "mcp_servers") if key in shown)
         found += servers if isinstance(servers, list) else servers.values()
     return found
+
+
+def test_the_commands_of_the_manual_make_list_and_revoke_a_token(memory: Memory) -> None:
+    typed = [command for block in blocks("docs/mcp.md", "sh") for command in commands(block)]
+    pip, stdio, first, http, add, listing, revoke = (shlex.split(command, comments=True) for command in typed)
+    assert pip == ["pip", "install", ".[embedded,mcp]"]
+    session = memory.kept(Client(sdk(2), "either", command=[sdk(2).program, *stdio[1:]], env=memory.environment))
+    assert session.call("list_memories")["theme"] == "garden"
+    assert memory.run(*first[1:]).stdout.startswith("hpg_")
+    token = memory.run(*add[1:]).stdout.strip()
+    assert http == ["hermes-pgvector", "mcp", "--http"]
+    client = memory.http(memory.served(), token)
+    assert client.call("list_memories")["theme"] == "garden"
+    assert "garden, house" in memory.run(*listing[1:]).stdout
+    assert memory.run(*revoke[1:]).returncode == 0
+    assert "raised" in client.request("call_tool", "list_memories", {})
 
 
 def test_the_configurations_of_the_manual_lead_to_the_memory(memory: Memory) -> None:
