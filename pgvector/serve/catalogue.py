@@ -124,11 +124,20 @@ _PURGED: dict[str, Any] = {
     "properties": {"theme": _TEXT, "status": _TEXT, "purged": {"type": ["integer", "null"]}, "note": _TEXT, **_GAUGE},
     "required": ["theme", "status"],
 }
+_OPTIMIZED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "dry_run": {"type": "boolean", "description": "Whether nothing is changed"},
+        "files": {"type": "array", "items": {"type": "object", "description": "The plan for a file, or what was done"}},
+        "proposals": _TEXT, "status": _TEXT, "note": _TEXT,
+    },
+}  # fmt: skip
 _ANSWERS = {
     "recall_memory": _FOUND, "recall_conversation": _FOUND, "list_memories": _LISTED,
     "remember": _WRITTEN, "update": _WRITTEN, "forget": _WRITTEN,
     "memory_write": _FACT_WRITTEN, "memory_search": _FACTS_FOUND, "memory_status": _FACT_STATUS,
     "memory_export": _FACTS_EXPORTED, "memory_reflect": _REFLECTED, "memory_tick": _TICKED, "memory_purge": _PURGED,
+    "memory_optimize": _OPTIMIZED,
 }  # fmt: skip
 
 

@@ -61,7 +61,8 @@ def test_every_tool_answers_in_the_form_that_it_promises(
     assert use("memory_tick", turn="1", message="it works now")["closed"] == ["move"]
     assert use("memory_purge", older_than_days="0")["purged"] == 1
     assert use("memory_export", status="cold")["facts"] == "V[srv.prod]: api.example.com:3006"
-    assert set(used) == set(tools)
+    assert "are for theme custom only" in session.refused("memory_optimize")
+    assert set(used) | {"memory_optimize"} == set(tools)
     for tool in tools.values():
         assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= tool["annotations"].keys()
     assert session.close() == 0
@@ -202,6 +203,22 @@ def configured(language: str) -> list[dict[str, Any]]:
         servers = next(shown[key] for key in ("mcpServers", "servers", "mcp_servers") if key in shown)
         found += servers if isinstance(servers, list) else servers.values()
     return found
+
+
+def test_a_client_in_the_theme_of_the_home_makes_room_in_its_memory_file(memory: Memory) -> None:
+    saved = memory.home / "memories" / "MEMORY.md"
+    saved.parent.mkdir()
+    entries = [
+        f"machine {number} stands in row {number} of the hall and has " + "many disks " * 20 for number in range(8)
+    ]
+    saved.write_text("\n§\n".join(entry.strip() for entry in entries))
+    before = saved.read_text()
+    session = memory.stdio("custom")
+    tools = {tool["name"]: tool for tool in session.request("list_tools")["tools"]}
+    planned = session.call("memory_optimize")
+    jsonschema.validate(planned, tools["memory_optimize"]["outputSchema"])
+    assert (planned["dry_run"], saved.read_text()) == (True, before)
+    assert {"MEMORY.md"} <= {file["file"] for file in planned["files"]}
 
 
 def test_the_commands_of_the_manual_make_list_and_revoke_a_token(memory: Memory) -> None:
