@@ -155,7 +155,7 @@ def test_the_manifest_repeats_the_versions_of_the_dependencies_for_the_host_that
 
 def test_the_manifest_admits_the_oldest_host_of_the_tests_and_none_before() -> None:
     hosts = (PROJECT.parent / "scripts" / "environment").read_text()
-    oldest = min(tuple(map(int, found.split("."))) for found in re.findall(r"==(\d+\.\d+)", hosts))
+    oldest = min(tuple(map(int, found.split("."))) for found in re.findall(r"hermes-agent\S*==(\d+\.\d+)", hosts))
     assert manifest()["requires_hermes"] == f">={'.'.join(map(str, oldest))}"
 
 

@@ -19,7 +19,7 @@ from hermes_memory_pgvector.tools import toolset
 from hermes_memory_pgvector.tools.fact_schemas import SCHEMAS
 from hermes_memory_pgvector.tools.prompt import prompt as prompt_of
 
-NAMES = [schema["name"] for schema in SCHEMAS]
+NAMES = [*(schema["name"] for schema in SCHEMAS), "memory_optimize"]
 RECALL = ["recall_memory", "recall_conversation"]
 # The peer's names and arguments.
 ARGUMENTS = {

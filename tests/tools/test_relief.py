@@ -125,3 +125,7 @@ def test_who_does_not_have_the_files_sees_them_in_the_theme_of_the_home_only(
         relief.preview_of_memory_optimize(runtime, {"dry_run": False}, Caller(theme="ops"))
     assert text(runtime) == DELIMITER.join(NOTES)
     assert relief.memory_optimize(runtime, arguments, Caller(theme="custom"))["files"]
+
+
+def test_it_has_the_arguments_of_hermes_memory() -> None:
+    assert list(relief.SCHEMA["parameters"]["properties"]) == ["threshold_pct", "dry_run", "session_id"]
