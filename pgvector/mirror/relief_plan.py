@@ -163,7 +163,7 @@ def _ordered(entries: Sequence[str], known: Mapping[str, Standing], now: datetim
 
 
 def _chosen(moves: Sequence[Move], excess: int) -> list[Move]:
-    """The first moves that free `excess` characters, without those that the others make needless."""
+    """The first moves that free `excess` characters, without the entries that the others make needless."""
     chosen: list[Move] = []
     for move in moves:
         if excess <= 0:
@@ -171,7 +171,7 @@ def _chosen(moves: Sequence[Move], excess: int) -> list[Move]:
         chosen.append(move)
         excess -= move.freed
     for move in reversed(tuple(chosen)):
-        if excess + move.freed <= 0:
+        if not move.facts and excess + move.freed <= 0:
             chosen.remove(move)
             excess += move.freed
     return chosen

@@ -90,6 +90,17 @@ def test_lines_in_fact_notation_leave_first_and_the_rest_of_their_entry_stays() 
     assert found.after == ("Notes on the work", "An old note of long ago")
 
 
+def test_facts_leave_also_where_a_longer_entry_would_make_room_enough() -> None:
+    fact, note, other = "V[port]: 5433", "A note that was not changed for long", "Another note, of this morning"
+    known = {
+        fact: Standing(changed_at=NOW, facts=(fact,)),
+        note: Standing(changed_at=NOW - timedelta(days=900)),
+        other: Standing(changed_at=NOW),
+    }
+    found = plan("memory", list(known), known.__getitem__, chars_max=100, above_pct=55, to_pct=50, now=NOW)
+    assert found.after == (other,)
+
+
 def test_what_says_nearly_the_same_is_proposed_and_not_done() -> None:
     one = "The staging database listens on port 5433 of alpha."
     other = "the staging  database listens on port 5433 of Alpha"
