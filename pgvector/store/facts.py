@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -166,6 +166,7 @@ def lock(connection: Connection, events: Iterable[Event]) -> None:
 
 def apply(connection: Connection, event: FactEvent, vector: HalfVector | None) -> None:
     """Apply an event that the ledger does not have yet, in the caller's transaction."""
+    event = replace(event, at=_not_ahead(connection, event))
     match event:
         case FactWritten():
             _write(connection, event, vector)
@@ -174,6 +175,12 @@ def apply(connection: Connection, event: FactEvent, vector: HalfVector | None) -
         case FactsPurged():
             values = {**asdict(event), "days": event.older_than_days or 0, "limit": PURGED_MAX}
             connection.execute(QUERIES["purge_facts"], values)
+
+
+def _not_ahead(connection: Connection, event: FactEvent) -> datetime:
+    """The time of an event, at the latest now: a clock that is ahead must not hold back the facts of others."""
+    at: datetime = (connection.execute(QUERIES["time_not_ahead"], {"at": event.at}).fetchone() or {})["at"]
+    return at
 
 
 def _write(connection: Connection, event: FactWritten, vector: HalfVector | None) -> None:
@@ -247,6 +254,7 @@ def relieve(connection: Connection, event: FactWritten | FactsTicked, pressure: 
     Duplicates are merged, then facts of closed scopes become cold, then the longest unused ones. Scopes of sessions
     that were not heard of for `idle_days` are closed first.
     """
+    event = replace(event, at=_not_ahead(connection, event))
     values = {**asdict(event), "days": pressure.idle_days, "room": pressure.chars_max * pressure.closed_pct // 100}
     _close(connection, event, [row["label"] for row in connection.execute(QUERIES["idle_fact_scopes"], values)])
     for percentage, statement in (

@@ -48,7 +48,7 @@ def write(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, A
     def stored(connection: Connection, theme: str) -> dict[str, Any]:
         fact = facts.of_event(connection, theme, event.id)
         earlier = facts.displaced(connection, theme, [fact.id], EARLIER_MAX) if fact else []
-        displaced = [old for old in earlier if old.changed_at == event.at]
+        displaced = [old for old in earlier if fact and old.changed_at == fact.written_at]
         now = state.read(connection, theme, runtime.settings)
         return fact_answers.of_stored(event, fact, displaced, now, runtime.settings)
 

@@ -237,6 +237,26 @@ def test_the_same_facts_are_current_in_whatever_order_and_batches_they_come(
     assert set(stored) == set(written)
 
 
+def test_a_clock_that_is_ahead_holds_back_no_facts_and_closes_no_scopes(memory: Memory) -> None:
+    ahead = datetime.now(UTC) + timedelta(days=400)
+    memory.write("V[port]: 1", "api", at=ahead)
+    memory.write("V[port]: 2", "api", at=ahead)
+    memory.write("V[port]: 3", "api", at=datetime.now(UTC))
+    memory.apply(FactsTicked(theme="ops", session_id="t", turn=1, at=ahead))
+    assert (memory.hot(), memory.open()) == (["V[port]: 3"], ["api"])
+    assert memory.texts("superseded") == ["V[port]: 1", "V[port]: 2"]
+    memory.tick(1, closing=True, at=ahead)
+    memory.write("V[port]: 4", "api", at=datetime.now(UTC))
+    assert (memory.hot(), memory.open()) == (["V[port]: 4"], ["api"])
+
+
+def test_a_purge_by_a_clock_that_is_ahead_leaves_what_is_young(memory: Memory) -> None:
+    memory.write("V[port]: 1", at=datetime.now(UTC))
+    memory.write("V[port]: 2", at=datetime.now(UTC))
+    memory.purge(older_than_days=30, at=datetime.now(UTC) + timedelta(days=400))
+    assert memory.texts("superseded") == ["V[port]: 1"]
+
+
 # --- scopes
 
 

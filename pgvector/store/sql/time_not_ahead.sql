@@ -1,0 +1,1 @@
+select least(%(at)s::timestamptz, clock_timestamp()) as at
