@@ -164,13 +164,13 @@ def test_the_same_calls_leave_the_same_facts(
 # --- where they differ
 
 
-def test_a_fact_without_a_scope_goes_to_no_scope_once_the_scope_of_the_session_has_closed(
+def test_a_fact_without_a_scope_opens_the_closed_scope_of_its_session_again(
     both: Callable[..., tuple[dict[str, Any], str]], runtime: Runtime, peer: Peer
 ) -> None:
     both("memory_write", content="V[port]: 1", scope="login")
     both("memory_tick", turn=1, message="merged")
     both("memory_write", content="V[lamp]: on")
-    assert ours(runtime).hot == {("V", "lamp", "", "on")}
+    assert ours(runtime).hot == {("V", "lamp", "login", "on")}
     assert theirs(peer).hot == set(), "it is in the closed scope, and nobody is told of it"
 
 
