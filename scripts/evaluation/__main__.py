@@ -11,12 +11,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from hermes_memory_pgvector.store.schema.migrations import migrate
+
+from . import recall_report as report
+from . import recall_run
 from .ablation import ablation
 from .bundled_models import table
 from .cases import Case, flat, locomo, matched
-from .environment import Environment
+from .environment import CACHE, Environment
 from .measures import means, measures
+from .recall_measures import grouped
+from .recall_sets import load
 from .sessions import compared, lives_of
+from .vector_cache import cached_models
 
 LIMIT = 20
 SETS = Path(__file__).resolve().parents[2] / "tests" / "data"
@@ -28,6 +35,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if options.models:
         print(json.dumps(table(flat(SETS / "meaning.json")), indent=1))
+        return
+    if folder := _recall_folder(options):
+        _recall_sets(options, folder)
         return
     cases = flat(SETS / f"{options.set}.json") if options.set else locomo(options.data)
     results: dict[str, Any] = {}
@@ -55,15 +65,50 @@ def main() -> None:
         _show(results)
 
 
+def _recall_folder(options: argparse.Namespace) -> Path | None:
+    """The folder of the recall sets, if these are what is measured."""
+    folder = SETS / "recall" if options.set == "recall" else options.data
+    return folder if folder and folder.is_dir() else None
+
+
+def _recall_sets(options: argparse.Namespace, folder: Path) -> None:
+    sets = load(folder, options.half, options.classes or ())
+    printed: dict[str, Any] = {"half": options.half}
+    with Environment() as environment, cached_models(CACHE):
+        for embedder in options.embedder or ["bundled"]:
+            home, endpoint = environment.folder(), environment.endpoint(embedder)
+            dsn = environment.database(home.name)
+            migrate(dsn, dimensions=endpoint.dimensions)
+            asked = recall_run.run(sets, dsn, endpoint, home)
+            if options.peer:
+                run = environment.run_conversations([sets.conversation()], endpoint, LIMIT, options.peer, short=True)
+                asked["peer"] = recall_run.of_peer(sets, run["answers"][0])
+            results = {name: grouped(of, options.by or ()) for name, of in asked.items()}
+            title = f"{len(sets.rows)} rows, questions of the half {options.half}, {embedder}"
+            if not options.json:
+                print(f"{title}\n\n{report.table(results)}\n")
+            if options.plot:
+                report.plot(results, options.plot, title)
+            if options.hits:
+                printed[f"{embedder} hits"] = {name: list(map(recall_run.as_json, of)) for name, of in asked.items()}
+            printed[embedder] = report.plain(results)
+    if options.json:
+        print(json.dumps(printed, indent=1, ensure_ascii=False))
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/eval",
         description="Stores conversations in a memory, asks it questions, and measures how well it recalls.",
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("data", type=Path, nargs="?", help="conversations in the JSON format of LoCoMo")
     what.add_argument(
-        "--set", choices=("cjk", "identifiers", "meaning"), help="documents and questions of tests/data instead"
+        "data", type=Path, nargs="?", help="conversations in the JSON format of LoCoMo, or a folder of recall sets"
+    )
+    what.add_argument(
+        "--set",
+        choices=("recall", "cjk", "identifiers", "meaning"),
+        help="documents and questions of tests/data instead; recall: its fourteen sets in one memory",
     )
     what.add_argument(
         "--models", action="store_true", help="what each bundled model finds of --set meaning, and what it costs"
@@ -80,12 +125,27 @@ def _options() -> argparse.Namespace:
         "--sessions", action="store_true",
         help="instead of recall by tools, what fifty turns before which memories come have in their context",
     )  # fmt: skip
+    recall = parser.add_argument_group("recall sets")
+    recall.add_argument(
+        "--half",
+        choices=("dev", "held_out"),
+        default="dev",
+        help="held_out: for figures that are reported, not to tune",
+    )
+    recall.add_argument(
+        "--classes", nargs="+", metavar="CLASS", help="only the questions of these; all rows are stored"
+    )
+    recall.add_argument("--by", action="append", choices=("kind", "lang"), help="also the figures of each of a class")
+    recall.add_argument("--plot", type=Path, metavar="FILE", help="also plot the classes, as SVG, PNG or PDF")
+    recall.add_argument("--hits", action="store_true", help="also the hits of each question in --json; not of held_out")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     if options.ablation and "none" in (options.embedder or ()):
         parser.error("--ablation needs vectors and cannot run with --embedder none")
     if options.peer and any(name.startswith("bundled") for name in options.embedder or ["bundled"]):
         parser.error("--peer needs an embedder over HTTP: add --embedder minilm")
+    if options.hits and (options.half == "held_out" or not options.json):
+        parser.error("--hits needs --json, and the questions of held_out are not to be read one by one")
     return options
 
 

@@ -8,40 +8,13 @@ when stdin closes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import sqlite3
 import sys
 import threading
-from array import array
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Encode = Callable[[str], "list[float]"]
-
-
-class VectorCache:
-    """Vectors of one model on disk. Thread-safe; embeds one text at a time."""
-
-    def __init__(self, path: str, encode: Encode) -> None:
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._database.execute("pragma journal_mode = wal")
-        self._database.execute(
-            "create table if not exists vectors (digest blob primary key, vector blob) without rowid"
-        )
-        self._encode, self._lock = encode, threading.Lock()
-
-    def vector(self, text: str) -> list[float]:
-        """The vector of a text, from the cache if it is there."""
-        digest = hashlib.sha256(text.encode("utf-8", "replace")).digest()
-        with self._lock:
-            row = self._database.execute("select vector from vectors where digest = ?", [digest]).fetchone()
-            if row:
-                return array("f", row[0]).tolist()
-            vector = array("f", self._encode(text))
-            self._database.execute("insert into vectors values (?, ?)", [digest, vector.tobytes()])
-        return vector.tolist()
+from evaluation.vector_cache import Encode, VectorCache
 
 
 def e5() -> Encode:

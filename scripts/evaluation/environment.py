@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from benchmarks.servers import server_process, throwaway_postgres
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.embedding import factory
+from hermes_memory_pgvector.errors import PgvectorError
+from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.schema.migrations import migrate
 
 from .cases import Case
@@ -27,6 +30,7 @@ CACHE = HERE.parent.parent / ".cache" / "eval"
 # The discard port: connections are refused.
 NO_ENDPOINT = "http://127.0.0.1:9"
 BUNDLED = "bundled"
+EMBED_S_MAX = 60.0
 SERVED = {"e5": "multilingual-e5-small", "minilm": "all-minilm"}
 
 
@@ -67,24 +71,43 @@ class Environment:
         if embedder in SERVED:
             return Endpoint(self._ending.enter_context(server_process(_server_command(embedder))), SERVED[embedder])
         url, _, model = embedder.partition("#")
-        return Endpoint("" if url == BUNDLED else url, model)
+        return Endpoint("", model) if url == BUNDLED else Endpoint(url, model, _dimensions(url, model))
 
     def run(self, cases: Sequence[Case], endpoint: Endpoint, limit: int, peer: Path | None = None) -> dict[str, Any]:
         """Store all cases in our memory, or in the package of the virtual environment `peer`, and ask their questions.
 
-        Returns the `answers` (contents of hits, by case and question), `rows`, `stored_s`, `asked_s` and `dsn`.
+        Returns the `answers` (texts of the rows that are hits, by case and question), `rows`, `stored_s`, `asked_s` and
+        `dsn`.
         """
-        folder = Path(tempfile.mkdtemp(prefix="peer-" if peer else "ours-", dir=self._folder))
-        dsn = self._database(folder.name)
-        plan, python = _peer(dsn, endpoint, peer) if peer else _ours(dsn, endpoint)
-        # Sets consist of single texts, which may be shorter than the turns that a memory stores by default.
-        if all(len(texts) == 1 for case in cases for _, texts in case.sessions):
-            plan.get("settings", {})["turn_min_chars"] = 0
-            plan["environment"]["HERMES_PGVECTOR_TURN_MIN_CHARS"] = "0"
         conversations = [
-            {"theme": case.theme, "turns": list(case.turns()), "questions": [q.text for q in case.questions]}
+            {
+                "theme": case.theme,
+                "turns": list(case.turns()),
+                "questions": [(q.text, ("recall_conversation",)) for q in case.questions],
+            }
             for case in cases
         ]
+        # Sets consist of single texts, which may be shorter than the turns that a memory stores by default.
+        short = all(len(texts) == 1 for case in cases for _, texts in case.sessions)
+        result = self.run_conversations(conversations, endpoint, limit, peer, short=short)
+        return result | {"answers": [[of[0]["contents"] for of in asked] for asked in result["answers"]]}
+
+    def run_conversations(
+        self,
+        conversations: Sequence[Mapping[str, Any]],
+        endpoint: Endpoint,
+        limit: int,
+        peer: Path | None = None,
+        *,
+        short: bool = False,
+    ) -> dict[str, Any]:
+        """As `run`, for conversations as `run_memory.py` takes them; answers are by conversation, question and tool."""
+        folder = Path(tempfile.mkdtemp(prefix="peer-" if peer else "ours-", dir=self._folder))
+        dsn = self.database(folder.name)
+        plan, python = _peer(dsn, endpoint, peer) if peer else _ours(dsn, endpoint)
+        if short:
+            plan.get("settings", {})["turn_min_chars"] = 0
+            plan["environment"]["HERMES_PGVECTOR_TURN_MIN_CHARS"] = "0"
         plan_file, answers = folder / "plan.json", folder / "answers.json"
         plan_file.write_text(
             json.dumps(
@@ -93,7 +116,7 @@ class Environment:
                     "dsn": dsn,
                     "limit": limit,
                     "vectors": endpoint.url != NO_ENDPOINT,
-                    "conversations": conversations,
+                    "conversations": list(conversations),
                 }
             )
         )
@@ -111,17 +134,29 @@ class Environment:
         result: dict[str, Any] = json.loads(answers.read_text())
         return result | {"dsn": dsn}
 
-    def _database(self, name: str) -> str:
+    def folder(self) -> Path:
+        """A new folder for the home of a memory."""
+        return Path(tempfile.mkdtemp(prefix="ours-", dir=self._folder))
+
+    def database(self, name: str) -> str:
+        """The address of a new database."""
         with psycopg.connect(self._server.dsn, autocommit=True) as connection:
             connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         return make_conninfo(self._server.dsn, dbname=name)
 
 
+def _dimensions(url: str, model: str) -> int:
+    """The length of the vectors that the memory gets from an endpoint."""
+    with closing(factory.build(Settings(embed_url=f"{url}/v1", embed_model=model))) as embedder:
+        try:
+            return len(embedder.embed_query("How long is a vector?", EMBED_S_MAX))
+        except PgvectorError as error:
+            sys.exit(f"--embedder {url}#{model} cannot be used: {error}")
+
+
 def _ours(dsn: str, endpoint: Endpoint) -> tuple[dict[str, Any], Path]:
     migrate(dsn, dimensions=endpoint.dimensions)
     settings = {"DSN": dsn, "EMBED_URL": endpoint.url and f"{endpoint.url}/v1", "EMBED_MODEL": endpoint.model}
-    # A hit that is cut for lack of room would not be known again.
-    settings["RECALL_CHARS_MAX"] = "200000"
     environment = {f"HERMES_PGVECTOR_{name}": value for name, value in settings.items()}
     return {"provider": "hermes_memory_pgvector.provider", "environment": environment}, Path(sys.executable)
 

@@ -1,7 +1,8 @@
 """Stores conversations in a memory and asks it questions: `run_memory.py PLAN ANSWERS`, in the Python of that memory.
 
 The plan is JSON: module of the `provider`, its `settings`, its `dsn`, whether to wait for `vectors`, `conversations`
-with `turns` and `questions`, `limit` of hits. The answers are the contents of the hits, by conversation and question.
+with `entries`, `turns` and `questions`, each with its `tools`, `limit` of hits. The answers are the whole texts of the
+rows that are hits, by conversation, question and tool, and the size of each answer in bytes.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ def main() -> None:
     started = time.monotonic()
     providers = [_provider(plan, talk) for talk in plan["conversations"]]
     for provider, talk in zip(providers, plan["conversations"], strict=True):
+        for target, text in talk.get("entries", ()):
+            provider.on_memory_write("add", target, text)
         for session, user, assistant in talk["turns"]:
             provider.sync_turn(user, assistant, session_id=session)
     rows = _wait_until_stored(plan["dsn"], plan["vectors"])
     stored = time.monotonic()
+    texts = _texts(plan["dsn"])
     answers = [
-        [_contents(provider, question, plan) for question in talk["questions"]]
+        [[_contents(provider, tool, question, plan, texts) for tool in tools] for question, tools in talk["questions"]]
         for provider, talk in zip(providers, plan["conversations"], strict=True)
     ]
     result = {"answers": answers, "rows": rows, "stored_s": stored - started, "asked_s": time.monotonic() - stored}
@@ -58,13 +62,28 @@ def _wait_until_stored(dsn: str, with_vectors: bool) -> int:
     sys.exit(f"the memory stored only {rows} rows and {vectors} vectors in {STORE_S_MAX:g} s")
 
 
-def _contents(provider: Any, question: str, plan: dict[str, Any]) -> list[str]:
-    arguments = {"query": question, "limit": plan["limit"]}
-    answer = json.loads(provider.handle_tool_call("recall_conversation", arguments))
+def _texts(dsn: str) -> dict[tuple[str, str], str]:
+    """The whole texts of all rows, by tool and id: a tool shortens long ones."""
+    read = (
+        "select 'recall_conversation', id::text, content from conversations union all "
+        "select 'recall_memory', id::text, content from memory_entries"
+    )
+    with psycopg.connect(dsn) as connection:
+        return {(tool, number): content for tool, number, content in connection.execute(read)}
+
+
+def _contents(
+    provider: Any, tool: str, question: str, plan: dict[str, Any], texts: dict[tuple[str, str], str]
+) -> dict[str, Any]:
+    """The whole texts of the hits, and the size of the answer."""
+    told = provider.handle_tool_call(tool, {"query": question, "limit": plan["limit"]})
+    answer = json.loads(told)
     problem = answer.get("error") or (plan["vectors"] and answer.get("degraded"))
     if problem:
         sys.exit(f"the memory did not answer completely: {problem}")
-    return [hit["content"] for hit in answer.get("hits", answer.get("results", ()))]
+    hits = answer.get("hits", answer.get("results", ()))
+    contents = [texts.get((tool, str(hit.get("id"))), hit["content"]) for hit in hits]
+    return {"contents": contents, "bytes": len(told.encode())}
 
 
 if __name__ == "__main__":
