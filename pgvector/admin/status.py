@@ -13,13 +13,13 @@ from ..mirror.home import Home
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Backlog, Process, total
 from ..outbox.inspection import processes as processes_of
+from ..outbox.pending_writes import pending_writes
 from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
 from . import processes
 from .console import Cell, Console, counted, facts_table, local_time, rows_table
 from .overview import Overview, overview
-from .pending import waiting
 
 THEME_CHARS_MAX = 40
 
@@ -29,7 +29,7 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     settings = load(home)
     here = Home(home, settings.spool_dir)
     running, dead_letters = processes_of(here.spool), len(DeadLetters(here.state).ids())
-    pending = len(waiting(home).ids())
+    pending = len(pending_writes(here.state, settings).ids())
     with console.busy("counting"):
         found = overview(settings, here.path, themes_max=args.themes)
     backlog, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
