@@ -208,7 +208,7 @@ def _write(connection: Connection, event: FactWritten, vector: HalfVector | None
 
 
 def _scope_of_session(connection: Connection, event: FactWritten | FactsTicked) -> str:
-    """The open scope that the session of an event wrote to last; empty without one."""
+    """The scope that the session of an event wrote to last, open or not; empty without one."""
     row = connection.execute(QUERIES["scope_of_session"], asdict(event)).fetchone()
     return str(row["label"]) if row else ""
 

@@ -260,7 +260,7 @@ def test_a_purge_by_a_clock_that_is_ahead_leaves_what_is_young(memory: Memory) -
 # --- scopes
 
 
-def test_a_fact_without_a_scope_gets_the_open_scope_that_its_session_wrote_to_last(memory: Memory) -> None:
+def test_a_fact_without_a_scope_gets_the_scope_that_its_session_wrote_to_last(memory: Memory) -> None:
     memory.write("V[a]: 1")
     memory.write("V[b]: 1", "roof")
     memory.write("V[c]: 1")
@@ -290,12 +290,12 @@ def test_done_closes_the_scope_and_its_facts_become_cold(memory: Memory) -> None
     assert memory.hot() == memory.texts("active") == ["V[beside]: 1"]
 
 
-def test_a_fact_without_a_scope_is_in_none_once_the_scope_of_its_session_has_closed(memory: Memory) -> None:
+def test_a_fact_without_a_scope_goes_on_in_the_closed_scope_of_its_session_and_opens_it(memory: Memory) -> None:
     memory.write("D[auth]: tokens", "auth")
     memory.tick(1, closing=True)
+    assert memory.open() == []
     memory.write("V[port]: 1")
-    assert (memory.open(), memory.hot()) == ([], ["V[port]: 1"])
-    assert memory.facts("active")[0].scope == ""
+    assert (memory.open(), memory.hot()) == (["auth"], ["V[port]: 1"])
 
 
 def test_a_write_opens_a_closed_scope_again(memory: Memory) -> None:
