@@ -211,7 +211,7 @@ async def _serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened:
     app: Any = App(manager.handle_request, tokens, settings)
     server: Any = uvicorn.Server(
         uvicorn.Config(
-            app, lifespan="off", log_config=None, access_log=False, limit_concurrency=CONNECTIONS_MAX,
+            app, lifespan="off", ws="none", log_config=None, access_log=False, limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=END_S_MAX, server_header=False,
         )
     )  # fmt: skip
