@@ -58,11 +58,11 @@ def memory_optimize(runtime: Runtime, arguments: Arguments, caller: Caller) -> d
 
 
 def preview_of_memory_optimize(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
-    """What `memory_optimize` would do; empty when it only shows the plan. Raises as it does."""
+    """What `memory_optimize` would do; empty when it would change no file. Raises as it does."""
     if _only_shows(arguments):
         return ""
     plans = [plan for plan in _relief(runtime, arguments, caller).plans() if plan.changes]
-    return "\n".join(line for plan in plans for line in lines(plan)) or "relieve: no file is to change"
+    return "\n".join(line for plan in plans for line in lines(plan))
 
 
 def relief_of(runtime: Runtime, *, session_id: str = "", above_pct: int | None = None) -> Relief:

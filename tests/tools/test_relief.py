@@ -108,8 +108,11 @@ def test_with_the_write_approval_of_the_host_a_person_decides(start: Callable[..
         toolset.approve(runtime, write)
 
 
-def test_to_look_at_the_plan_needs_no_approval(start: Callable[..., Runtime]) -> None:
+def test_what_changes_nothing_needs_no_approval(start: Callable[..., Runtime]) -> None:
     runtime = start(write_approval=True)
+    nothing = {"dry_run": False, "threshold_pct": 99}
+    preview = partial(relief.preview_of_memory_optimize, runtime, nothing, CALLER)
+    assert approval.held_back(runtime, "memory_optimize", nothing, CALLER, preview) is None
     preview = partial(relief.preview_of_memory_optimize, runtime, {}, CALLER)
     assert approval.held_back(runtime, "memory_optimize", {}, CALLER, preview) is None
 

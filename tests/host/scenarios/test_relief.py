@@ -141,15 +141,15 @@ def test_an_agent_relieves_its_file_when_a_person_approves_it(
 ) -> None:
     hermes = make_hermes({"memory": {"write_approval": True}}, tools="facts")
     facts = ["C[house.keys]: never leave the house", "V[house.code]: 4711 backwards"]
-    hermes.write("memory", [*NOTES[:12], *facts])
+    hermes.write("memory", [*NOTES, *facts])
     hermes.ask("Good morning, please have a look at your notes about the keys of the house")
-    rows.wait(lambda rows: len(rows.entries()) == 14)
+    rows.wait(lambda rows: len(rows.entries()) == len(NOTES) + 2)
     model.says(Call("memory_optimize", {}), DONE)
     hermes.ask(ASKED)
     model.says(Call("memory_optimize", {"dry_run": False}), DONE)
     hermes.ask(ASKED)
     assert "waits for approval" in model.requests[-1].results[-1]
-    assert hermes.entries("memory") == [*NOTES[:12], *facts]
+    assert hermes.entries("memory") == [*NOTES, *facts]
     approved = hermes.run("pending", "approve", "--all", "--yes", "--json", program="hermes-pgvector")
     assert approved.returncode == 0, approved.stdout + approved.stderr
     assert len(json.loads(approved.stdout)["approved"]) == 1
@@ -162,4 +162,4 @@ def test_an_agent_relieves_its_file_when_a_person_approves_it(
     model.says(Call("memory_search", {"query": "house code"}), DONE)
     hermes.ask("What is the code of the house? Please look it up in the facts that you keep")
     assert "4711 backwards" in model.requests[-1].results[-1]
-    assert set(rows.entries()) == set(NOTES[:12])
+    assert set(rows.entries()) == set(NOTES)
