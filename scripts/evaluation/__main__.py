@@ -146,6 +146,8 @@ def _options() -> argparse.Namespace:
         parser.error("--peer needs an embedder over HTTP: add --embedder minilm")
     if options.hits and (options.half == "held_out" or not options.json):
         parser.error("--hits needs --json, and the questions of held_out are not to be read one by one")
+    if options.plot and len(options.embedder or ()) > 1:
+        parser.error("--plot draws one embedder")
     return options
 
 

@@ -61,8 +61,8 @@ def plot(results: Mapping[str, Figures], path: Path, title: str) -> None:
         axes.set_xlabel(measure)
         axes.grid(axis="x", alpha=0.3)
         axes.set_yticks(range(len(classes)), classes)
-    axes.invert_yaxis()
-    axes.legend(loc="lower right")
+    axes.set_ylim(len(classes) - 0.5, -0.5)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(results))
     figure.savefig(path, dpi=150)
 
 
