@@ -117,6 +117,12 @@ def test_what_is_formatted_is_read_back(kind: str, target: str, content: str) ->
     assert parse(text, 10_000).kind == kind
 
 
+@pytest.mark.parametrize("between", ["\u200b", " "])
+def test_nothing_of_a_long_target_is_left_out(between: str) -> None:
+    with pytest.raises(BadArgument, match="target of content has 4004 characters; it may have 200"):
+        parse(f"V[a{between * 4000}end]: 1", CHARS_MAX)
+
+
 def test_a_scope_is_bounded_and_has_one_form() -> None:
     assert notation.scope_label("  auth \u200b refactor ") == "auth refactor"
     assert notation.scope_label("") == notation.scope_label(" ") == ""
