@@ -185,7 +185,8 @@ def _not_ahead(connection: Connection, event: FactEvent) -> datetime:
 
 def _write(connection: Connection, event: FactWritten, vector: HalfVector | None) -> None:
     """Add a fact in the place of older ones, or to the history when a newer one is there; a repeat is noted."""
-    scope = event.scope or _scope_of_session(connection, event)
+    # Writers without a session, as on the command line, have no work in common.
+    scope = event.scope or (_scope_of_session(connection, event) if event.session_id else "")
     active = not scope or _open(connection, event, scope)
     values = {**asdict(event), "scope": scope, "status": "active" if active else "cold"}
     newest = connection.execute(QUERIES["newest_fact"], values).fetchone()

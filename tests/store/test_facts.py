@@ -298,6 +298,12 @@ def test_a_fact_without_a_scope_goes_on_in_the_closed_scope_of_its_session_and_o
     assert (memory.open(), memory.hot()) == (["auth"], ["V[port]: 1"])
 
 
+def test_a_fact_without_a_scope_and_without_a_session_gets_no_scope(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", session_id="")
+    memory.write("V[port]: 1", session_id="")
+    assert [fact.scope for fact in memory.facts()] == ["auth", ""]
+
+
 def test_a_write_opens_a_closed_scope_again(memory: Memory) -> None:
     memory.write("D[auth]: tokens", "auth")
     memory.write("✓[auth]: live")
