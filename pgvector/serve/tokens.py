@@ -101,5 +101,7 @@ def _digest(secret: str) -> str:
 
 def _token(value: Any) -> Token:
     token = Token(**{**value, "themes": tuple(map(str, value["themes"]))})
-    datetime.fromisoformat(token.created if token.expires == NEVER else token.expires)
+    if datetime.fromisoformat(token.created if token.expires == NEVER else token.expires).tzinfo is None:
+        raise ValueError("a time without a time zone")
+    bytes.fromhex(token.sha256)
     return token

@@ -83,6 +83,15 @@ def test_a_damaged_file_opens_nothing_and_says_so(kept: Tokens, tmp_path: Path, 
         kept.of(secret)
 
 
+@pytest.mark.parametrize(("key", "value"), [("expires", "2030-01-01T00:00:00"), ("sha256", 7), ("sha256", "é")])
+def test_a_damaged_token_opens_nothing_and_says_so(kept: Tokens, tmp_path: Path, key: str, value: object) -> None:
+    _, secret = kept.add(["garden"], "", "")
+    (token,) = json.loads(file(tmp_path).read_text())["tokens"]
+    file(tmp_path).write_text(json.dumps({"tokens": [{**token, key: value}]}))
+    with pytest.raises(SettingsError, match="cannot be read"):
+        kept.of(secret)
+
+
 def test_the_commands_show_the_secret_once(tmp_path: Path) -> None:
     home = ("--home", str(tmp_path))
     made = hermes_pgvector("mcp", "token", "add", "--theme", "Garden", "--theme", "house", "--expires", "90d", *home)
