@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import logging
 import secrets
 import signal
 import socket
@@ -37,6 +38,8 @@ CONNECTIONS_MAX = 128
 END_S_MAX = 2
 _ACCESS = "hermes_pgvector.access"
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+log = logging.getLogger("hermes.pgvector")
 
 
 class _Rejected(Exception):
@@ -85,7 +88,8 @@ class App:
         try:
             token = self._tokens.of(secret.strip()) if kind.lower() == "bearer" else None
         except PgvectorError as error:
-            raise _Rejected(503, str(error)) from None
+            log.warning("no client is admitted: %s", error)
+            raise _Rejected(503, "the tokens cannot be read; the log of this server says why") from None
         if token is None:
             challenge = {"www-authenticate": "Bearer"}
             raise _Rejected(401, "a valid bearer token is needed: hermes-pgvector mcp token add", **challenge)

@@ -74,6 +74,13 @@ def test_a_revoked_token_and_an_expired_one_open_nothing_from_then_on(memory: Me
     assert post(url, token).status_code == 401
 
 
+def test_who_has_no_token_is_not_told_where_they_are_kept(memory: Memory, url: str) -> None:
+    memory.token("garden")
+    (memory.home / "pgvector" / "mcp_tokens.json").chmod(0o644)
+    answer = post(url, "none")
+    assert (answer.status_code, str(memory.home) in answer.text) == (503, False)
+
+
 def test_the_header_selects_among_the_themes_of_the_token(memory: Memory, url: str) -> None:
     token = memory.token("garden", "house")
     for header, theme in [({}, "garden"), ({"X_Hermes_Session_Key": "House"}, "house")]:
