@@ -65,7 +65,7 @@ _FACT: dict[str, Any] = {
     "type": "object",
     "properties": {
         "id": _NUMBER, "fact": {**_TEXT, "description": "KIND[target]: text"}, "scope": _TEXT, "status": _TEXT,
-        "time": _TEXT, "score": {"type": "number"}, "similarity": {"type": ["number", "null"]},
+        "theme": _TEXT, "time": _TEXT, "score": {"type": "number"}, "similarity": {"type": ["number", "null"]},
     },
     "required": ["id", "fact", "status", "time"],
 }  # fmt: skip

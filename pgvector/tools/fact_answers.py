@@ -72,16 +72,21 @@ def of_status(state: FactState, settings: Settings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_search(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[str, Any]:
-    """The answer of `memory_search`: the facts, best first, as many as `chars_max` characters have room for."""
+def of_search(recall: Recall, *, query: str, scope: str, own: Sequence[str], chars_max: int) -> dict[str, Any]:
+    """The answer of `memory_search`: the facts, best first, as many as `chars_max` characters have room for.
+
+    Facts of another theme than the caller's `own` ones name it.
+    """
     answer = {"query": safe_line(query, 120), **({"scope": safe_line(scope, 100)} if scope else {})}
-    facts, left_out = _fitting(map(_of_hit, recall.hits), chars_max)
+    facts, left_out = _fitting((_of_hit(hit, own) for hit in recall.hits), chars_max)
     return {"facts": facts, "count": len(facts), **left_out, **answer, "degraded": _reasons(recall)}
 
 
-def of_reflection(recall: Recall, earlier: Sequence[Fact], *, topic: str, chars_max: int) -> dict[str, Any]:
+def of_reflection(
+    recall: Recall, earlier: Sequence[Fact], *, topic: str, own: Sequence[str], chars_max: int
+) -> dict[str, Any]:
     """The answer of `memory_reflect`: the facts by kind, and the earlier ones in whose place they stand."""
-    facts, left_out = _fitting(map(_of_hit, recall.hits), chars_max * 2 // 3)
+    facts, left_out = _fitting((_of_hit(hit, own) for hit in recall.hits), chars_max * 2 // 3)
     kinds = {hit.id: _fact_of(hit).kind for hit in recall.hits}
     answer: dict[str, Any] = {"topic": safe_line(topic, 120), "count": len(facts)}
     for kind, name in NAMES.items():
@@ -125,9 +130,11 @@ def _fact_of(hit: Hit) -> Notation:
     return Notation(found["kind"], hit.target, found["content"])
 
 
-def _of_hit(hit: Hit) -> dict[str, Any]:
+def _of_hit(hit: Hit, own: Sequence[str]) -> dict[str, Any]:
     found = hit.metadata["fact"]
     scope = {"scope": safe_line(found["scope"], 100)} if found["scope"] else {}
+    if hit.theme not in own:
+        scope["theme"] = safe_line(hit.theme, 200)
     why = {"similarity": None if hit.similarity is None else round(hit.similarity, 3)}
     return {
         "id": hit.id, "fact": line(_fact_of(hit)), **scope, "status": found["status"], "time": times.utc_text(hit.at),

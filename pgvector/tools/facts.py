@@ -5,6 +5,7 @@ A host imports this module at its start, so the functions import what takes long
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +32,7 @@ SESSION_CHARS_MAX = 200
 MESSAGE_CHARS_MAX = 1_000_000
 EXPORTED_MAX = 2000
 EARLIER_MAX = 20
+READ_S_MIN = 0.1
 ORIGIN = "memory_write"
 
 
@@ -94,7 +96,7 @@ def tick(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, An
     # Where the host counts the turns, numbers of the model would be turns of silence.
     turn = runtime.facts.turn(caller.theme, session) or turn
     event = FactsTicked(theme=caller.theme, session_id=session, turn=turn, closing=closing)
-    before = _if_there(runtime, caller.theme, lambda connection, theme: state.read(connection, theme, settings))
+    before = _beforehand(runtime, caller.theme, lambda connection, theme: state.read(connection, theme, settings))
 
     def stored(connection: Connection, theme: str) -> dict[str, Any]:
         return {"status": "stored", **fact_answers.of_closed(before, state.read(connection, theme, settings), settings)}
@@ -109,7 +111,7 @@ def purge(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, A
     from . import fact_answers
 
     event = _purge(arguments, caller)
-    count = _if_there(runtime, caller.theme, lambda connection, theme: facts.purgeable(connection, theme, event))
+    count = _beforehand(runtime, caller.theme, lambda connection, theme: facts.purgeable(connection, theme, event))
 
     def stored(connection: Connection, theme: str) -> dict[str, Any]:
         now = state.read(connection, theme, runtime.settings)
@@ -141,7 +143,8 @@ def search(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 
     query, scope = _question(arguments, "query"), notation.scope_label(given.text(arguments, "scope"))
     found = _found(runtime, caller, query, scope, _limit(arguments, SEARCH_LIMIT_DEFAULT))
-    return fact_answers.of_search(found, query=query, scope=scope, chars_max=runtime.settings.recall_chars_max)
+    own, chars_max = runtime.own(caller.theme), runtime.settings.recall_chars_max
+    return fact_answers.of_search(found, query=query, scope=scope, own=own, chars_max=chars_max)
 
 
 def reflect(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
@@ -152,11 +155,12 @@ def reflect(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str,
     topic = _question(arguments, "topic")
     found = _found(runtime, caller, topic, "", _limit(arguments, REFLECT_LIMIT_DEFAULT))
     ids = [hit.id for hit in found.hits]
-    earlier = _if_there(
-        runtime, caller.theme, lambda connection, theme: facts.displaced(connection, theme, ids, EARLIER_MAX)
+    budget_s, chars_max = runtime.settings.recall_budget_s, runtime.settings.recall_chars_max
+    earlier = ids and _if_there(
+        runtime, caller.theme, lambda connection, theme: facts.displaced(connection, theme, ids, EARLIER_MAX), budget_s
     )
-    chars_max = runtime.settings.recall_chars_max
-    return fact_answers.of_reflection(found, earlier or [], topic=topic, chars_max=chars_max)
+    own = runtime.own(caller.theme)
+    return fact_answers.of_reflection(found, earlier or [], topic=topic, own=own, chars_max=chars_max)
 
 
 def status(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
@@ -166,8 +170,7 @@ def status(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 
     _session(arguments, caller)
     settings = runtime.settings
-    runtime.writer.flush(settings.recall_budget_s / 2)
-    now = _read(runtime, caller.theme, lambda connection, theme: state.read(connection, theme, settings))
+    now = _when_settled(runtime, caller.theme, lambda connection, theme: state.read(connection, theme, settings))
     return fact_answers.of_status(now, settings)
 
 
@@ -179,8 +182,7 @@ def export(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 
     scope = notation.scope_label(given.text(arguments, "scope")) or None
     statuses = STATUSES[given.choice(arguments, "status", STATUSES) or "all"]
-    runtime.writer.flush(runtime.settings.recall_budget_s / 2)
-    found = _read(
+    found = _when_settled(
         runtime,
         caller.theme,
         lambda connection, theme: facts.listed(connection, theme, scope, statuses, EXPORTED_MAX + 1),
@@ -217,21 +219,33 @@ def _when_stored(
         raise DatabaseUnavailable("nothing is stored: the spool is full or cannot be written")
     if not runtime.writer.flush(runtime.settings.write_wait_s):
         return None
-    return _if_there(runtime, event.theme, answer)
+    return _if_there(runtime, event.theme, answer, runtime.settings.recall_budget_s)
 
 
-def _if_there(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T]) -> T | None:
+def _beforehand(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T]) -> T | None:
+    """What is read of a theme before an event is accepted, which waits no longer for it than for the store."""
+    return _if_there(runtime, theme, reading, max(READ_S_MIN, runtime.settings.write_wait_s))
+
+
+def _when_settled(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T]) -> T:
+    """What is read of a theme once its events are stored, all within `recall_budget_s`. Raises Unavailable."""
+    budget_s = runtime.settings.recall_budget_s
+    until = time.monotonic() + budget_s
+    runtime.writer.flush(budget_s / 2)
+    return _read(runtime, theme, reading, until - time.monotonic())
+
+
+def _if_there(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T], budget_s: float) -> T | None:
     """What is read of a theme, None while the database does not answer."""
     try:
-        return _read(runtime, theme, reading)
+        return _read(runtime, theme, reading, budget_s)
     except (Unavailable, SchemaNotApplied):
         return None
 
 
-def _read(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T]) -> T:
+def _read(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T], budget_s: float) -> T:
     from ..store.person_links import person_of
 
-    budget_s = runtime.settings.recall_budget_s
     with runtime.database.connection(budget_s, within_s=budget_s) as connection:
         return reading(connection, person_of(connection, theme))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,30 @@ def test_off_the_record_nothing_is_stored_and_facts_are_still_read(runtime: Runt
     answer = json.loads(toolset.call(runtime, "memory_write", {"content": "V[secret]: x"}, refusing))
     assert answer["error"] == "nothing is stored, because a rule says so"
     assert exported(runtime) == ["C[db.id]: UUID"]
+
+
+def test_a_fact_of_another_theme_names_it(start: Callable[..., Runtime]) -> None:
+    runtime = start(also_recall={"ops": ["house"]})
+    write(runtime, "C[safe]: seven zebras", theme="house")
+    write(runtime, "C[zoo]: seven zebras")
+    found = {fact["fact"]: fact.get("theme") for fact in use(runtime, "memory_search", query="seven zebras")["facts"]}
+    assert found == {"C[safe]: seven zebras": "house", "C[zoo]: seven zebras": None}
+    about = use(runtime, "memory_reflect", topic="seven zebras")["constraints"]
+    assert {fact["fact"]: fact.get("theme") for fact in about} == found
+
+
+def test_while_the_database_is_away_no_tool_waits_longer_than_it_may(start: Callable[..., Runtime]) -> None:
+    budget_s, wait_s = 4.0, 0.2
+    runtime = start(dsn="postgresql://127.0.0.1:9/none", recall_budget_s=budget_s, write_wait_s=wait_s)
+    use(runtime, "memory_write", content="V[a]: b")
+
+    def took_s(tool: str, **arguments: Any) -> float:
+        began = time.monotonic()
+        use(runtime, tool, **arguments)
+        return time.monotonic() - began
+
+    assert max(took_s("memory_tick", turn=1), took_s("memory_purge")) < budget_s / 2
+    assert max(took_s("memory_status"), took_s("memory_export"), took_s("memory_reflect", topic="a")) < 1.4 * budget_s
 
 
 def test_while_the_database_is_away_facts_wait_in_the_outbox(tmp_path: Path, endpoint: Endpoint) -> None:
