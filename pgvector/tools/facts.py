@@ -156,7 +156,7 @@ def reflect(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str,
     found = _found(runtime, caller, topic, "", _limit(arguments, REFLECT_LIMIT_DEFAULT))
     ids = [hit.id for hit in found.hits]
     budget_s, chars_max = runtime.settings.recall_budget_s, runtime.settings.recall_chars_max
-    earlier = ids and _if_there(
+    earlier = _if_there(
         runtime, caller.theme, lambda connection, theme: facts.displaced(connection, theme, ids, EARLIER_MAX), budget_s
     )
     own = runtime.own(caller.theme)
