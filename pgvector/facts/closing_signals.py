@@ -31,8 +31,9 @@ _ENGLISH = _Language(
     r"|now|already|successfully|an?|last)\b)"
     r"|(?:it|everything|all) (?:(?:now|finally) )?works|(?:works|working|done) (?:now|again|fine)"
     r"|rolled (?:(?:it|this|that) )?out|(?:is|are|went|it's) (?:now )?live"
-    r"|phase \w+ (?:is )?(?:now )?(?:done|complete|over)|(?:is|are|it's|that's|we're|all|everything) (?:now )?done",
-    r"not|never|cannot|hardly|barely|neither|nor|unless|\w+n't",
+    r"|phase \w+ (?:is )?(?:now )?(?:done|complete|over)|(?:is|are|it's|that's|we're|all|everything) (?:now )?done"
+    r"|\Adone(?=\W*$)",
+    r"not|never|cannot|hardly|barely|neither|nor|unless|except|only|\w+n't",
     r"(?:is|are|was|were|has|have|had|did|does|do|can|could|will|would|should) (?:it|this|that|the|we|you|they|i|all)"
     r"|when|once|if|until|till|after|before|while|whether|as soon as|how|why|what|who|which|where"
     r"|will|\w+'ll|would|should|shall|could|might|may|must|can|going to|gonna|about to|to be|get|needs?|wants?|wish"
@@ -41,33 +42,35 @@ _ENGLISH = _Language(
 )
 _GERMAN = _Language(
     r"gemerge?[dt]|zusammengeführt|deploye?[dt]|ausgerollt|ausgeliefert|veröffentlicht|behoben|gelöst|gefixt|repariert"
-    r"|erledigt|abgeschlossen|fertig(?:gestellt)?|geschlossen|beendet|funktioniert|geklappt|läuft (?:jetzt|nun|wieder)"
+    r"|erledigt|abgeschlossen|fertig(?:gestellt)?|geschlossen|beendet|funktioniert|geklappt"
+    r"|(?:klappt|läuft) (?:jetzt|nun|wieder)"
     r"|(?:jetzt|nun|endlich) läuft|live gegangen|(?:ist|sind) (?:jetzt )?live",
     r"nicht|nie|niemals|kaum|weder",
     r"(?:ist|sind|hat|haben|habt|wurden?) (?:es|das|der|die|er|sie|ihr|wir|man|jemand)(?= .*\?| schon)"
     r"|wenn|sobald|falls|bis|ob|nachdem|bevor|damit|dass|wie|warum|wann|wer|wird|werden|werde|muss|müssen|soll|sollen"
-    r"|sollte|könnte|kann|kannst|möchte|will|wollen|fast|beinahe|halb|bald|(?<!heute )morgen|niemand|kein\w*"
-    r"|nichts|bitte|hoffentlich",
+    r"|sollte|könnte|kann|kannst|möchte|will|wollen|fast|beinahe|halb|bald|gleich|ohne|wäre|wären"
+    r"|(?<!heute )morgen|niemand|kein\w*|nichts|bitte|hoffentlich",
 )
 _FRENCH = _Language(
     r"(?:fusionn|merg|déploy|livr|publi|corrig|termin|achev|ferm|clôtur|répar|régl|finalis|complét)ée?s?"
     r"|résolue?s?|finie?s?|mise?s? en (?:prod|production|ligne)|(?:c'est|est|sont) en (?:ligne|prod|production)"
     r"|(?:ça|cela|tout) (?:re)?(?:marche|fonctionne)",
-    r"pas|jamais|ne|n'\w+|aucune?",
+    r"pas|plus|jamais|ne|n'\w+|aucune?",
     r"est-ce|comment|pourquoi|quand|qui|lorsque|dès|si|s'il|avant|après|jusqu'\w+|sera|seront|serait|va|vais|vont|allons"
-    r"|doit|doivent|devrait|faut|soit|soient|presque|bientôt|demain|personne|pourrait|peut|veux|voudrais",
+    r"|doit|doivent|devrait|faut|soit|soient|sans|presque|bientôt|demain|personne|pourrait|peut|veux|voudrais",
 )
 _SPANISH = _Language(
     r"(?:fusiona|mergea|desplega|publica|entrega|completa|termina|finaliza|acaba|soluciona|arregla|cerra|lanza)d[oa]s?"
-    r"|corregid[oa]s?|resuelt[oa]s?|arreglé|terminé|cerré|desplegué|fusioné|funciona|está en (?:producción|línea)",
+    r"|corregid[oa]s?|resuelt[oa]s?|arreglé|terminé|cerré|desplegué|fusioné|está hech[oa]|funciona(?! mal)"
+    r"|está en (?:producción|línea)",
     r"no|nunca|jamás|tampoco|apenas",
     r"c[oó]mo|cuando|cuándo|quién|si|hasta|antes|después|esté|estén|sea|será|serán|sería|vamos a|voy a|va a|van a"
-    r"|hay que|deben?|debería|tienen? que|casi|pronto|mañana|nadie|nada|puede|quiero|ojalá",
+    r"|hay que|deben?|debería|tienen? que|sin|casi|pronto|mañana|nadie|nada|puede|quiero|ojalá",
 )
 _CHINESE = _Language(
     r"(?:(?:合[并併]|部署|上[线線]|[发發][布佈]|修[复復]|解[决決]|完成|[关關][闭閉]|交付|通[过過])(?:了|完成|完[毕畢]|好了|成功|完了)"
     r"|已[经經]?(?:全部|成功)?(?:合[并併]|部署|上[线線]|[发發][布佈]|修[复復]|解[决決]|完成|[关關][闭閉]|搞定|交付)"
-    r"|[修弄做改跑测測](?:好|完|通)了|(?:可以|能)(?:用|跑|工作)了|好使了|搞定)(?![之以]?[后後前]|再|的|[时時]|一半)",
+    r"|[修弄做改跑测測](?:好|完|通)了|(?:可以|能)(?:用|跑|工作)了|好使了|搞定)(?![之以]?[后後前]|再|的|但|[时時]|一半)",
     r"[没沒](?!有?(?:问题|問題|报错|報錯))|未|不|[别別]|尚|[吗嗎]|是否|怎[么麼]|如何|[谁誰]|什[么麼][时時]候|何[时時]",
     r"如果|假如|要是|若|等|[将將]|准[备備]|打算|[计計][划劃]|想|需要|必[须須]|[应應][该該]|(?<!重)(?<!主)要|快|[马馬]上|差不多|明天",
 )
@@ -85,7 +88,7 @@ _KOREAN = _Language(
     r"(?: ?완료)?(?:했|됐|되었|하였|함|됨)"
     r"|(?:배포|머지|병합|수정|작업) 완료|완료(?:입니다|예요)|끝났|끝냈|마쳤|마무리했|고쳤|고쳐졌|닫았"
     r"|(?:작동|동작)(?:합니다|해요|하네요|한다)|(?:잘|이제) (?:[^ ]{1,10} )?(?:됩니다|돼요|되네요|된다))"
-    r"(?!으?면|다면|을 때)",
+    r"(?!으?면|다면|는데|을 때)",
     r"아직|않|못|없(?!이)|\b안 |까\W*$|나요|는지|은지|어떻게|왜|언제|아무도",
     r"거의|곧|내일|예정",
 )
