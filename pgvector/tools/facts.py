@@ -156,9 +156,11 @@ def reflect(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str,
     found = _found(runtime, caller, topic, "", _limit(arguments, REFLECT_LIMIT_DEFAULT))
     ids = [hit.id for hit in found.hits]
     budget_s, chars_max = runtime.settings.recall_budget_s, runtime.settings.recall_chars_max
-    earlier = _if_there(
-        runtime, caller.theme, lambda connection, theme: facts.displaced(connection, theme, ids, EARLIER_MAX), budget_s
-    )
+
+    def displaced(connection: Connection, theme: str) -> list[facts.Fact]:
+        return facts.displaced(connection, theme, ids, EARLIER_MAX)
+
+    earlier = _if_there(runtime, caller.theme, displaced, budget_s) if ids else None
     own = runtime.own(caller.theme)
     return fact_answers.of_reflection(found, earlier or [], topic=topic, own=own, chars_max=chars_max)
 
