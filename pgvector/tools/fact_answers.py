@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..facts.block import line
+from ..facts.block import CHARS_MIN, line
 from ..facts.notation import Notation
 from ..facts.state import FactState, pressure, text_of
 from ..model import FactKind, FactWritten, Hit, Recall
@@ -45,7 +46,9 @@ def of_stored(
         if stored.status == "superseded":
             answer["note"] = "a newer fact is there already: this one is in the history"
     if displaced:
-        answer["superseded"] = [_of_fact(old) for old in displaced]
+        room = settings.recall_chars_max - len(answer["fact"])
+        answer["superseded"], left_out = _fitting(map(_of_fact, displaced), room)
+        answer |= left_out
     return answer | of_gauge(state, settings)
 
 
@@ -60,14 +63,18 @@ def of_closed(before: FactState | None, after: FactState, settings: Settings) ->
     """The part of the answer of `memory_tick` about scopes: the open ones, and those closed since `before`."""
     open_now = [scope.label for scope in after.scopes]
     closed = [scope.label for scope in before.scopes if scope.label not in open_now] if before else []
-    return {"closed": _labels(closed), "open_scopes": _labels(open_now), **of_gauge(after, settings)}
+    chars_max = settings.recall_chars_max
+    shown = {"closed": _labels(closed, chars_max), "open_scopes": _labels(open_now, chars_max)}
+    return {**shown, **of_gauge(after, settings)}
 
 
 def of_status(state: FactState, settings: Settings) -> dict[str, Any]:
     """The answer of `memory_status`."""
-    scopes = _labels(scope.label for scope in state.scopes)
+    scopes = _labels((scope.label for scope in state.scopes), settings.recall_chars_max)
+    # A sign of a text can have two characters in JSON.
+    room = max(CHARS_MIN, (settings.recall_chars_max - _FRAME_CHARS) // 2)
     return {
-        "block": text_of(state, settings), "theme": state.theme, "hot_facts": state.count, "open_scopes": scopes,
+        "block": text_of(state, settings, room), "theme": state.theme, "hot_facts": state.count, "open_scopes": scopes,
         **of_gauge(state, settings),
     }  # fmt: skip
 
@@ -148,8 +155,16 @@ def _of_fact(fact: Fact) -> dict[str, Any]:
     return {"id": fact.id, "fact": shown, **scope, "status": fact.status, "time": times.utc_text(fact.written_at)}
 
 
-def _labels(labels: Iterable[str]) -> list[str]:
-    return [safe_line(label, 100) for label in labels][:SCOPES_SHOWN_MAX]
+def _labels(labels: Iterable[str], chars_max: int) -> list[str]:
+    """The first labels, as many as a fifth of `chars_max` characters has room for."""
+    shown, room = list[str](), chars_max // 5
+    for label in islice(labels, SCOPES_SHOWN_MAX):
+        text = safe_line(label, 100)
+        room -= len(json.dumps(text, ensure_ascii=False)) + 2
+        if room < 0:
+            break
+        shown.append(text)
+    return shown
 
 
 def _reasons(recall: Recall) -> list[str]:

@@ -213,6 +213,24 @@ def test_a_fact_of_another_theme_names_it(start: Callable[..., Runtime]) -> None
     assert {fact["fact"]: fact.get("theme") for fact in about} == found
 
 
+def test_no_answer_is_longer_than_it_may_be(start: Callable[..., Runtime]) -> None:
+    runtime = start(recall_chars_max=1000, facts_text_chars_max=200, facts_hot_tokens_max=10_000)
+    quoted = 'say "x" ' * 24
+    # `use` compares the length of each answer.
+    for kind in "CDV?":
+        write(runtime, f"{kind}[queue]: {quoted}", scope="jobs")
+    ended = write(runtime, f"~[queue]: {quoted}", scope="jobs")
+    assert len(ended["superseded"]) + ended.get("left_out", 0) == 4
+    for number in range(25):
+        write(runtime, f"C[rule.{number}]: {quoted}", scope=f"{number} {'scope ' * 15}")
+    assert use(runtime, "memory_status")["hot_facts"] == 26
+    assert use(runtime, "memory_tick", turn=1)["open_scopes"]
+    for tool, arguments in [
+        ("memory_search", {"query": quoted, "limit": 20}), ("memory_reflect", {"topic": quoted}), ("memory_export", {}),
+    ]:  # fmt: skip
+        use(runtime, tool, **arguments)
+
+
 def test_while_the_database_is_away_no_tool_waits_longer_than_it_may(start: Callable[..., Runtime]) -> None:
     budget_s, wait_s = 4.0, 0.2
     runtime = start(dsn="postgresql://127.0.0.1:9/none", recall_budget_s=budget_s, write_wait_s=wait_s)
