@@ -56,9 +56,10 @@ def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False, gaps:
     for pair in turns:
         switched = switch(pair[0])
         if switched is not None:
-            # Turns of an unknown state that end with "on the record" were probably off it.
+            # Turns of an unknown state that end with "on the record" were probably off it. So may those be that stand
+            # before a summary, where it may have replaced such a switch.
             if (switched and not off) or (off is False and not gaps):
-                kept += stretch
+                kept += stretch[_last_summary(stretch) :] if off is None else stretch
             stretch, off = [], switched
         elif off is False and not pair[0]:
             # A question without words may be a summary in place of compressed turns, a switch among them.
@@ -67,3 +68,8 @@ def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False, gaps:
         else:
             stretch.append(pair)
     return kept if off or ends_off else kept + stretch
+
+
+def _last_summary(turns: Sequence[tuple[str, str]]) -> int:
+    """The place of the last turn that may be a summary, 0 without one."""
+    return max((place for place, (question, _) in enumerate(turns) if not question), default=0)

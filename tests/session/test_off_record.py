@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.session.off_record import on_record, switch
@@ -42,6 +42,7 @@ def test_what_was_said_off_the_record_is_not_in_a_transcript() -> None:
 
 
 @given(st.lists(st.sampled_from([OFF, ON, ("", "")]), max_size=10), st.integers(0, 9), st.integers(0, 9))
+@example([("", ""), ON, OFF], 1, 2)
 def test_a_transcript_without_its_middle_contains_no_turn_off_the_record(
     shape: list[tuple[str, str]], kept: int, lost: int
 ) -> None:
