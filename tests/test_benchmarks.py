@@ -86,7 +86,7 @@ def test_the_benchmark_of_recall_under_load_measures_each_case_within_its_bounds
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "load.json").read_text())
     measured = report["results"]["ours"]
-    assert len(measured) == 17
+    assert len(measured) == 18
     assert all(figures["recalls_per_s"]["worst"] > 0 == figures["failed"]["worst"] for figures in measured.values())
     assert max(figures["longest_share_of_budget"]["worst"] for figures in measured.values()) <= 1
     assert {"connections of 8 processes", "longest recall, share of its budget"} < {goal[0] for goal in report["goals"]}

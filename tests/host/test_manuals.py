@@ -203,7 +203,8 @@ def test_an_administrator_without_superuser_creates_the_tables_with_psql(
         return text.replace("db.example", db_example).replace("admin@", "hermes_admin@")
 
     memory = f"postgresql://hermes_admin@{db_example}/memory"
-    (dimensions, files), (prepare, grant) = commands(blocks("docs/schema.md", "sh")[1]), blocks("docs/schema.md", "sql")
+    dimensions, files = commands(blocks("docs/schema.md", "sh")[1])
+    prepare, grant, _persons = blocks("docs/schema.md", "sql")
     shell.run(f"psql -v ON_ERROR_STOP=1 postgresql://admin@{db_example}/postgres <<'END'\n{prepare}END")
     shell.run(dimensions)
     shell.run(here(files))

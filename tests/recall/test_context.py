@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.hosts import state_db
@@ -117,6 +117,7 @@ OPERATIONS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(OPERATIONS, st.booleans())
 def test_a_reader_that_follows_a_session_sees_what_a_new_one_sees(
     operations: list[tuple[str, ...]], keeps_times: bool
@@ -143,6 +144,7 @@ def test_a_reader_that_follows_a_session_sees_what_a_new_one_sees(
             }
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 3), st.integers(1, 8), st.integers(0, 3), st.booleans(), st.booleans(),
     st.sampled_from([0.0, -3600.0, 3600.0]),
