@@ -19,7 +19,7 @@ PACKAGES = (
     "httpx",
     "numpy",
     "pgvector",
-    "prompt-toolkit",
+    "prompt_toolkit",
     "psycopg",
     "psycopg-pool",
     "pydantic",
