@@ -215,5 +215,6 @@ def test_an_administrator_without_superuser_creates_the_tables_with_psql(
     checked = shell.run("hermes-pgvector doctor", code=None)
     assert "hermes may read and write rows" in checked
     assert "vectors of 768 dimensions" in checked
-    (removal,) = blocks("docs/operations.md", "sql")
-    shell.run(f"psql -v ON_ERROR_STOP=1 {memory} <<'END'\n{removal}END")
+    removal, other_model = blocks("docs/operations.md", "sql")
+    for statements in (other_model, removal):
+        shell.run(f"psql -v ON_ERROR_STOP=1 {memory} <<'END'\n{statements}END")
