@@ -7,6 +7,9 @@ from argparse import SUPPRESS
 from collections.abc import Callable
 from typing import TypeAlias
 
+from .look.arguments import BIGINT_MAX
+from .look.arguments import add_commands as add_looks
+
 Parser: TypeAlias = argparse.ArgumentParser
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -211,12 +214,12 @@ def _add_history(commands: Commands) -> None:
     history.add_argument("--since", metavar="TIME", help=f"only changes after {TIME_HELP}")
     text = "change the text of an entry in $VISUAL or $EDITOR"
     edit = _add(commands, "edit", text, "edit:edit")
-    edit.add_argument("id", type=_number(1), metavar="ID", help="its id, as `search` shows it")
+    edit.add_argument("id", type=_number(1, BIGINT_MAX), metavar="ID", help="its id, as `search` shows it")
     edit.add_argument(
         "--theme", default="", metavar="T", help="its theme (default: that of the only entry with the id)"
     )
     undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
-    undo.add_argument("id", type=_number(1), metavar="ID", help="its number in the history")
+    undo.add_argument("id", type=_number(1, BIGINT_MAX), metavar="ID", help="its number in the history")
 
 
 def _add_facts(commands: Commands) -> None:
@@ -250,8 +253,6 @@ def _add_facts(commands: Commands) -> None:
 
 
 def _add_look(commands: Commands) -> None:
-    from .look.arguments import add_commands as add_looks
-
     add_looks(lambda name, text, job: _add(commands, name, text, job), _number, TIME_HELP)
 
 

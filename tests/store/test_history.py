@@ -334,6 +334,13 @@ def test_an_invalid_time_is_a_usage_error(memory: Memory, since: str) -> None:
     assert memory.command("history", "--since", since).code == 2
 
 
+@pytest.mark.parametrize("command", ["undo", "edit"])
+def test_a_number_that_no_row_can_have_is_a_usage_error(memory: Memory, command: str) -> None:
+    outcome = memory.command(command, str(1 << 63))
+    assert outcome.code == 2
+    assert "must be from 1 to" in outcome.err
+
+
 def test_undo_brings_an_entry_back_once(memory: Memory) -> None:
     memory.apply(add("green tea", 3, metadata={"by": "tool"}), remove("green tea"))
     outcome = memory.command("undo", "1", "--json")
