@@ -147,6 +147,12 @@ def outdated(connection: Connection, event: FactWritten) -> bool:
     return newest is not None and newest["newer"] and (newest["kind"], newest["content"]) != (event.kind, event.content)
 
 
+def is_applied(connection: Connection, theme: str, event_id: str) -> bool:
+    """Whether an event is in the ledger: it then has had its effect, which may be none."""
+    row = connection.execute(QUERIES["is_applied"], {"theme": theme, "event": event_id}).fetchone() or {}
+    return bool(row["applied"])
+
+
 def used(connection: Connection, theme: str, ids: Iterable[int]) -> None:
     """Note that these facts were used now: the longest unused ones become cold first."""
     connection.execute(QUERIES["use_facts"], {"theme": theme, "ids": list(ids)})

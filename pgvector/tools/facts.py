@@ -49,6 +49,8 @@ def write(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, A
 
     def stored(connection: Connection, theme: str) -> dict[str, Any]:
         fact = facts.of_event(connection, theme, event.id)
+        if fact is None and not facts.is_applied(connection, theme, event.id):
+            raise Refused("the database refuses this fact; the reason is in: hermes-pgvector spool list")
         earlier = facts.displaced(connection, theme, [fact.id], EARLIER_MAX) if fact else []
         displaced = [old for old in earlier if fact and old.changed_at == fact.written_at]
         now = state.read(connection, theme, runtime.settings)

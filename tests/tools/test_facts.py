@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hostile import assert_harmless
 from loopback import Endpoint
@@ -107,6 +108,15 @@ def test_what_is_no_fact_is_answered_with_the_right_form_and_nothing_is_stored(r
     assert "unknown argument" in use(runtime, "memory_status", scope="x")["error"]
     assert "older_than_days" in use(runtime, "memory_purge", older_than_days=-1)["error"]
     assert exported(runtime) == [""]
+
+
+def test_a_fact_that_the_database_refuses_is_not_taken_for_stored(runtime: Runtime, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("alter table facts add constraint no_salt check (content <> 'salt')")
+    assert "refuses this fact" in use(runtime, "memory_write", content="V[soup]: salt")["error"]
+    assert len(runtime.dead_letters.ids()) == 1
+    write(runtime, "V[soup]: pepper")
+    assert exported(runtime) == ["V[soup]: pepper"]
 
 
 def test_facts_are_found_by_words_in_any_script_and_only_in_the_scope_asked_for(runtime: Runtime) -> None:
