@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,8 +107,7 @@ def test_ctrl_c_leaves_everything_as_it_was(fresh: Hermes, empty_database: str) 
     with wizard(fresh) as terminal:
         answer(terminal, (CHOOSE_DATABASE, "2"), ("Its address", empty_database), ("Create them?", "y"))
         terminal.wait(CHOOSE_EMBEDDER)
-        os.kill(terminal.process.pid, signal.SIGINT)
-        terminal.wait("Cancelled. Nothing was saved")
+        terminal.interrupt("Cancelled. Nothing was saved")
         terminal.ended()
         assert "Traceback" not in terminal.text
     assert settings_of(fresh) == before

@@ -78,6 +78,21 @@ class Terminal:
             with self._changed:
                 self._changed.wait(0.2)
 
+    def interrupt(self, seen: str, *, attempts: int = 6) -> None:
+        """Send SIGINT until a text is shown, as a person does who presses Ctrl-C.
+
+        Python's `input` misses a signal that arrives between its last check for signals and its wait for a line.
+        """
+        for attempt in range(1, attempts + 1):
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.wait(seen, timeout_s=10)
+            except AssertionError:
+                if attempt == attempts or self.process.poll() is not None:
+                    raise
+            else:
+                return
+
     def ended(self, timeout_s: float = 30) -> int:
         """Wait until the program has ended by itself and return its exit code."""
         try:
