@@ -20,6 +20,7 @@ from .hosts.config import ENV_PREFIX, config_file, env_values, host_config, read
 from .text.keep_rules import Rules
 from .text.setting_values import Themes, absolute, from_json_text, http_url, template
 
+IN_ENVIRONMENT, IN_HOST_CONFIG = "environment", "memory.pgvector"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
 
@@ -244,15 +245,29 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
 
     Raises SettingsError that names the key, its source and the allowed values, but shows no secret.
     """
+    given, origin = given_values(hermes_home, environ)
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, given, origin)) from None
+
+
+def given_values(
+    hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of the settings that a home has, as they are given, and the name of the place of each.
+
+    Raises SettingsError when a place cannot be read.
+    """
     home = Path(hermes_home)
     config = host_config(home)
     layers = [
         ("plugins.pgvector", section(config, "plugins").get("pgvector")),
         (str(config_file(home)), read_config(home)),
-        ("memory.pgvector", section(config, "memory").get("pgvector")),
-        ("environment", _environment(home, os.environ if environ is None else environ)),
+        (IN_HOST_CONFIG, section(config, "memory").get("pgvector")),
+        (IN_ENVIRONMENT, _environment(home, os.environ if environ is None else environ)),
     ]
-    merged: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for name, values in layers:
         if not isinstance(values, dict | None):
@@ -260,11 +275,8 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
             raise SettingsError(f"{name} in config.yaml is a {type(values).__name__}; it must map settings to values")
         for key, value in (values or {}).items():
             if key in Settings.model_fields and value is not None:
-                merged[key], origin[key] = value, name
-    try:
-        return Settings(**merged)
-    except ValidationError as error:
-        raise SettingsError(_explain(error, merged, origin)) from None
+                given[key], origin[key] = value, name
+    return given, origin
 
 
 def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[str, str]) -> str:
@@ -272,7 +284,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
     for problem in error.errors():
         key = str(problem["loc"][0])
         given = "(hidden)" if key == "dsn" else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
-        where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == "environment" else f"{key} in {origin.get(key)}"
+        where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == IN_ENVIRONMENT else f"{key} in {origin.get(key)}"
         if len(problem["loc"]) > 1:
             where += "".join(
                 f", {f'rule {part + 1}' if isinstance(part, int) else part}" for part in problem["loc"][1:]

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
+from .settings.arguments import add_commands as add_settings
 
 Parser: TypeAlias = argparse.ArgumentParser
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -26,6 +27,7 @@ def add_commands(parser: Parser) -> None:
     _add_installation(commands)
     status = _add(commands, "status", "show the database, what is stored, and what waits on this host", "status:status")
     status.add_argument("--themes", type=_number(0), default=20, metavar="N", help="list the N largest (default 20)")
+    add_settings(commands, _add)
     _add_search(commands)
     _add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
     _add_watch(commands)

@@ -52,7 +52,13 @@ def _restore(files: Mapping[Path, tuple[str, int] | None], environment: Mapping[
 
 def save(home: Path, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
     """Save settings by key, and secrets by variable name; an empty secret is removed. Raises SettingsError."""
-    variables = {**{f"{ENV_PREFIX}{key.upper()}": "" for key in values}, **secrets}
+    change_variables(home, {**{f"{ENV_PREFIX}{key.upper()}": "" for key in values}, **secrets})
+    # An empty dsn overrides one in a place of lower precedence.
+    write_config(home, {**read_config(home), "dsn": "", **values})
+
+
+def change_variables(home: Path, variables: Mapping[str, str]) -> None:
+    """Set variables in the `.env` of a home, and remove those with an empty value. Raises SettingsError."""
     stored = env_values(home)
     for name in variables:
         # Hosts and commands put the lines of the `.env`, which is about to change, into the environment.
@@ -62,8 +68,6 @@ def save(home: Path, values: Mapping[str, Any], secrets: Mapping[str, str]) -> N
         change_env_file(home / ".env", variables)
     except (OSError, ValueError) as error:
         raise _unusable(home / ".env", error) from None
-    # An empty dsn overrides one in a place of lower precedence.
-    write_config(home, {**read_config(home), "dsn": "", **values})
 
 
 def check_saved(home: Path, values: Mapping[str, Any]) -> None:
@@ -130,44 +134,44 @@ def quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def activate_in_host(config: MutableMapping[str, Any], saved: Mapping[str, Any]) -> None:
+def activate_in_host(config: MutableMapping[str, Any], saved: Mapping[str, Any], provider: str = PROVIDER) -> None:
     """Set `memory.provider` in the host's configuration, remove the `saved` settings, and save it."""
     from hermes_cli.config import save_config
 
     memory = config.get("memory")
     memory = config["memory"] = dict(memory) if isinstance(memory, Mapping) else {}
-    memory["provider"] = PROVIDER
+    memory["provider"] = provider
     section = memory.get(PROVIDER)
     if isinstance(section, Mapping):
         memory[PROVIDER] = {key: value for key, value in section.items() if key not in saved}
     save_config(config)
 
 
-def activate(home: Path, saved: Mapping[str, Any]) -> bool:
+def activate(home: Path, saved: Mapping[str, Any], provider: str = PROVIDER) -> bool:
     """Set `memory.provider` by the host's package when this Python has it, else by the `hermes` command.
 
-    Returns False when there is no host.
+    Empty, the host uses its own memory only. Returns False when there is no host.
     """
     try:
         from hermes_cli.config import load_config
         from hermes_constants import reset_hermes_home_override, set_hermes_home_override
     except ImportError:
-        return _activate_by_command(home)
+        return _activate_by_command(home, provider)
     token = set_hermes_home_override(home)
     try:
-        activate_in_host(load_config(), saved)
+        activate_in_host(load_config(), saved, provider)
     finally:
         reset_hermes_home_override(token)
     return True
 
 
-def _activate_by_command(home: Path) -> bool:
+def _activate_by_command(home: Path, provider: str) -> bool:
     hermes = shutil.which("hermes")
     if hermes is None:
         return False
     try:
         done = subprocess.run(
-            [hermes, "config", "set", "memory.provider", PROVIDER],
+            [hermes, "config", "set", "memory.provider", provider],
             env={**os.environ, "HERMES_HOME": str(home)}, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=ACTIVATE_S_MAX, check=False,
         )  # fmt: skip

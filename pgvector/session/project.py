@@ -29,6 +29,12 @@ def project_of(folder: Path | None) -> str:
     return ""
 
 
+def checkout_of(folder: Path) -> Path | None:
+    """The root of the checkout that a folder is in; None when it is in none."""
+    places = islice((folder, *folder.parents), FOLDERS_MAX)
+    return next((place for place in places if _common_directory(place / ".git")), None)
+
+
 def _common_directory(git: Path) -> Path | None:
     """The directory that the work trees of a repository share; None when `git` is not the `.git` of a checkout.
 

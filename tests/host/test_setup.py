@@ -114,6 +114,13 @@ def test_ctrl_c_leaves_everything_as_it_was(fresh: Hermes, empty_database: str) 
     assert "memory_entries" not in Rows(empty_database).text()
 
 
+def test_the_memory_is_turned_on_and_off(fresh: Hermes) -> None:
+    for wanted, shown in (("on", "Provider:  pgvector"), ("off", "Provider:  (none")):
+        done = fresh.run("settings", wanted, program="hermes-pgvector")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert shown in fresh.run("memory", "status").stdout
+
+
 @one_server
 def test_the_host_shows_what_was_set_up_and_no_password(
     host: Host, fresh: Hermes, embedder: Endpoint, database: str
