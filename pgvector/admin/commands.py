@@ -29,7 +29,10 @@ def add_commands(parser: Parser) -> None:
     status.add_argument("--themes", type=_number(0), default=20, metavar="N", help="list the N largest (default 20)")
     add_settings(commands, _add)
     _add_search(commands)
-    _add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
+    doctor = _add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
+    doctor.add_argument(
+        "--canary", action="store_true", help="also store, recall and remove an entry, as an agent does"
+    )
     _add_watch(commands)
     _add_spool(commands)
     _add_policy(commands)

@@ -22,6 +22,8 @@ from ..errors import PgvectorError, SettingsError
 from ..text.sanitize import safe_line
 from ..version import __version__
 
+# The exit code of a command that has done its work and found something to attend to.
+ATTENTION = 3
 PIPED_COLUMNS = 160
 ANSWERS_MAX = 100
 TAGS_CHARS_MAX = 200

@@ -56,9 +56,14 @@ def backlog_line(rows: int, found: list[Process]) -> str:
     pace = rows_per_s(found)
     if pace:
         return f"{line}; {duration(rows / pace)} left, at {pace:.1f} rows a second"
-    problems = [one.heartbeat.embedder_problem for one in found if one.alive and one.heartbeat]
-    problem = next(filter(None, problems), "")
+    problem = embedder_problem(found)
     return f"{line}; they wait: {safe_line(problem, PROBLEM_CHARS_MAX)}" if problem else line
+
+
+def embedder_problem(found: list[Process]) -> str:
+    """Why rows of a running process wait for their vectors; empty when none do."""
+    problems = [one.heartbeat.embedder_problem for one in found if one.alive and one.heartbeat]
+    return next(filter(None, problems), "")
 
 
 def troubled(found: list[Process], stuck_after_s: float) -> list[Check]:

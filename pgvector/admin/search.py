@@ -20,7 +20,7 @@ from ..text import times
 from ..text.sanitize import safe_line
 from ..text.tags import normalised as normalised_tags
 from ..text.theme_names import DEFAULT_THEME, normalise
-from .console import Cell, Console, counted, labels, local_time, rows_table
+from .console import ATTENTION, Cell, Console, counted, labels, local_time, rows_table
 from .database import running, start_server, wait_ready
 
 BUDGET_S_MIN = 10.0
@@ -31,7 +31,10 @@ _NAMES: dict[Kind, str] = {"entries": "memory", "turns": "turns"}
 
 
 def search(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Recall and print the hits, best first. Returns 0. Raises BadArgument and DatabaseUnavailable."""
+    """Recall and print the hits, best first. Returns ATTENTION when the recall was degraded.
+
+    Raises BadArgument and DatabaseUnavailable.
+    """
     settings = load(home)
     theme = aliased(normalise(args.theme or DEFAULT_THEME), settings.theme_aliases)
     since = times.since(args.since, "--since", zone=None)
@@ -63,7 +66,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.say(
             "some events of ended processes are not stored yet and were not searched; see: hermes-pgvector status"
         )
-    return 0
+    return 0 if complete and not any(recall.degraded for recall in answers.values()) else ATTENTION
 
 
 def _check(args: argparse.Namespace, wanted: str, theme: str, settings: Settings) -> None:

@@ -18,14 +18,17 @@ from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
 from . import processes
-from .console import Cell, Console, counted, facts_table, local_time, rows_table
+from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
 from .overview import Overview, overview
 
 THEME_CHARS_MAX = 40
 
 
 def status(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Print the state of a home's memory. Returns 1 when the database cannot be used, or a process is stuck."""
+    """Print the state of a home's memory. Returns 1 when the database cannot be used, or a process is stuck.
+
+    Returns ATTENTION when a process fails, an embedder keeps rows waiting, or there are dead letters.
+    """
     settings = load(home)
     here = Home(home, settings.spool_dir)
     running, dead_letters = processes_of(here.spool), len(DeadLetters(here.state).ids())
@@ -46,7 +49,9 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     troubled = processes.troubled(running, stuck_after_s)
     for problem in filter(None, (found.problem, *(check.found for check in troubled))):
         console.say(f"hermes-pgvector: {problem}")
-    return 1 if found.problem or any(check.verdict == "problem" for check in troubled) else 0
+    if found.problem or any(check.verdict == "problem" for check in troubled):
+        return 1
+    return ATTENTION if troubled or dead_letters or processes.embedder_problem(running) else 0
 
 
 def _facts(found: Overview, running: list[Process], waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:

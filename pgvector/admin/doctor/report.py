@@ -17,7 +17,7 @@ from ...settings import load
 from ..check import Check, Verdict
 from ..console import Console, counted
 from ..overview import overview
-from . import database, files, installation
+from . import database, files, installation, server
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),
@@ -26,10 +26,10 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 }
 
 
-def doctor(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
+def doctor(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the result of every check. Returns 1 when there is a problem; a warning is none."""
     with console.busy("checking"):
-        found = _checks(home)
+        found = _checks(home, with_canary=args.canary)
     problems = sum(check.verdict == "problem" for check in found)
     warnings = sum(check.verdict == "warning" for check in found)
     console.data({"ok": not problems, "checks": [asdict(check) for check in found]})
@@ -51,7 +51,7 @@ def _table(found: list[Check]) -> Table:
     return table
 
 
-def _checks(home: Path) -> list[Check]:
+def _checks(home: Path, *, with_canary: bool) -> list[Check]:
     found = [*installation.packages(), *installation.host(home)]
     try:
         settings = load(home)
@@ -62,6 +62,10 @@ def _checks(home: Path) -> list[Check]:
     found.append(Check("settings", "ok", "valid"))
     found += files.local_files(here, settings)
     found += database.database(seen, here.state)
+    if seen.schema:
+        found += server.server(settings, here.path)
     found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)
+    if with_canary and seen.schema:
+        found += server.canary(settings, here.path)
     return found

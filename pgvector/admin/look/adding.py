@@ -22,12 +22,11 @@ from ...text.keep import Source
 from ...text.sanitize import safe_line
 from ...text.theme_names import normalise
 from ...tools.entries import remember
-from ..console import Console
+from ..console import ATTENTION, Console
 from ..database import running, start_server, wait_ready
 
 STORED_S_MAX = 30.0
 NAME_CHARS_MAX = 128
-ATTENTION = 3
 
 
 def add(home: Path, console: Console, args: argparse.Namespace) -> int:

@@ -18,9 +18,9 @@ from ...store.connection.database import Database
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME
-from ..console import Console, counted
+from ..console import ATTENTION, Console, counted
 from ..database import running, start_server, wait_ready
-from .adding import ATTENTION, given_text, permitted
+from .adding import given_text, permitted
 
 WARM_S_MAX = 20.0
 REASON_CHARS_MAX = 300

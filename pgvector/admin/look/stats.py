@@ -17,10 +17,9 @@ from ...store.connection.database import Connection
 from ...store.listing import Filter, Listed, listed
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
-from ..console import Cell, Console, counted, facts_table, rows_table
+from ..console import ATTENTION, Cell, Console, counted, facts_table, rows_table
 from ..database import connection, theme_named
 from ..overview import COUNT_S_MAX
-from .adding import ATTENTION
 from .plot import bars
 from .preview import before_turn, warm, why_degraded
 

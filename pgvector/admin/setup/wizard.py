@@ -15,13 +15,15 @@ from ...errors import BadArgument, PgvectorError, SettingsError
 from ...hosts.config import ENV_PREFIX, config_file
 from ...settings import load
 from ...store.embedded.server import EmbeddedServer, available
+from ...text.theme_names import DEFAULT_THEME, normalise
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider
 from ..console import Console
+from ..database import running, wait_ready
 from ..embedder import MISMATCH_REMEDY, mismatch
+from ..round_trip import round_trip
 from .database import DatabaseChoice, DatabaseChooser
 from .embedder import EmbedderChoice, EmbedderQuestions, changed, tried
-from .round_trip import round_trip
 
 KEYS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
 
@@ -165,7 +167,7 @@ class _Setup:
         """By which search an entry was recalled, and what is wrong."""
         try:
             with self._console.busy("storing, recalling and removing an entry"):
-                how, took_ms = round_trip(self._home, load(self._home))
+                how, took_ms = self._round_trip()
         except KeyboardInterrupt:
             return "not tried", "the test was interrupted; the settings are saved"
         except PgvectorError as error:
@@ -174,6 +176,13 @@ class _Setup:
             return how, "an entry was stored but not recalled"
         self._console.say(f"✓ an entry was stored, recalled by {how} in {took_ms:.0f} ms, and removed again")
         return how, ""
+
+    def _round_trip(self) -> tuple[str, float]:
+        settings = load(self._home)
+        theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else DEFAULT_THEME
+        with running(settings, self._home) as runtime:
+            wait_ready(runtime)
+            return round_trip(runtime, theme)
 
     def _next_steps(self, *, embedded: bool) -> None:
         fleet = "on other hosts: run this set-up with the same database and the same model"

@@ -18,12 +18,10 @@ from ...outbox.inspection import Backlog, processes, total
 from ...session.outages import began
 from ...settings import Settings, load
 from ...store.connection.database import Connection
-from ..console import Console, counted, facts_table, local_time
+from ..console import ATTENTION, Console, counted, facts_table, local_time
 from . import host, metrics, services, turns
 from .finding import Finding
 from .turns import Recorded
-
-ATTENTION = 3
 
 
 @dataclass

@@ -1,18 +1,14 @@
-"""A test of the set-up: store, recall and remove an entry, as an agent does, and leave no trace."""
+"""A test of a memory: store, recall and remove an entry, as an agent does, and leave no trace."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from pathlib import Path
 
-from ...errors import DatabaseUnavailable
-from ...model import Add, RecallRequest, Remove, Scope
-from ...runtime import Runtime
-from ...settings import Settings
-from ...store import entries, rows
-from ...text.theme_names import DEFAULT_THEME, normalise
-from ..database import running, wait_ready
+from ..errors import DatabaseUnavailable
+from ..model import Add, RecallRequest, Remove, Scope
+from ..runtime import Runtime
+from ..store import entries, rows
 
 STORED_S_MAX = 15.0
 VECTOR_S_MAX = 10.0
@@ -20,25 +16,18 @@ RECALL_S_MAX = 5.0
 PAUSE_S = 0.2
 
 
-def round_trip(home: Path, settings: Settings) -> tuple[str, float]:
+def round_trip(runtime: Runtime, theme: str) -> tuple[str, float]:
     """By which search the entry was recalled (`meaning`, `words` or `not`), and the milliseconds.
 
-    Raises DatabaseUnavailable and SettingsError.
+    The runtime is ready. Raises DatabaseUnavailable.
     """
-    with running(settings, home) as runtime:
-        wait_ready(runtime)
-        theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else DEFAULT_THEME
-        return _round(runtime, theme)
-
-
-def _round(runtime: Runtime, theme: str) -> tuple[str, float]:
     mark = uuid.uuid4().hex
     common = {"theme": theme, "home": runtime.home.id, "metadata": {"origin": "setup"}}
     content = f"The set-up tried out the memory of this agent and called it {mark}."
     added = Add(target="memory", content=content, **common)  # type: ignore[arg-type]
     removed = Remove(target="memory", previous=content, **common)  # type: ignore[arg-type]
     try:
-        if not runtime.accept(added) or not runtime.writer.flush(STORED_S_MAX):
+        if not (runtime.accept(added) and _flushed(runtime)):
             raise DatabaseUnavailable(runtime.writer.health.problem or f"nothing was stored within {STORED_S_MAX:g} s")
         request = RecallRequest(
             query=f"What did the set-up try out and call {mark}?", scope=Scope(theme, (theme,)), limit=5,
@@ -47,10 +36,19 @@ def _round(runtime: Runtime, theme: str) -> tuple[str, float]:
         return _recalled(runtime, request, content)
     finally:
         runtime.accept(removed)
-        if runtime.writer.flush(STORED_S_MAX):
+        if _flushed(runtime):
             with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
                 rows.forget(connection, theme, [added.id, removed.id])
                 entries.erase(connection, theme, content)
+
+
+def _flushed(runtime: Runtime) -> bool:
+    """Whether everything is stored; a writer that has a problem is not waited for."""
+    deadline = time.monotonic() + STORED_S_MAX
+    while not runtime.writer.flush(PAUSE_S):
+        if runtime.writer.health.problem or time.monotonic() > deadline:
+            return False
+    return True
 
 
 def _recalled(runtime: Runtime, request: RecallRequest, content: str) -> tuple[str, float]:

@@ -1,0 +1,149 @@
+"""doctor on a database that answers: each fault is named by one check, and the remedy, pasted, mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from commandline import Outcome, hermes_pgvector
+from loopback import Endpoint
+from psycopg import sql
+
+from hermes_memory_pgvector.admin.doctor import server as checks
+from hermes_memory_pgvector.model import now
+from hermes_memory_pgvector.store.diagnosis import Health
+
+Run = Callable[..., Outcome]
+SOUND = Health(
+    standby=False, read_only="", encrypted=True, client="", synchronous_commit="on", standbys=0,
+    synchronous_standbys=False, clock=now(), broken_indexes=(), bloated=(),
+)  # fmt: skip
+IN_PSQL = f"{checks.ADMINISTRATOR}: "
+
+
+@pytest.fixture
+def run(tmp_path: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command for a home that uses the database."""
+    values = {"DSN": database, "EMBED_URL": endpoint.url, "EMBED_MODEL": "words"}
+    for name, value in values.items():
+        monkeypatch.setenv(f"HERMES_PGVECTOR_{name}", value)
+    return lambda *arguments: hermes_pgvector("--home", str(tmp_path), "--json", *arguments)
+
+
+def found_by(run: Run, *arguments: str) -> dict[str, dict[str, str]]:
+    return {check["name"]: check for check in run("doctor", *arguments).document["checks"]}
+
+
+def execute(dsn: str, *statements: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set default_transaction_read_only = off")
+        for statement in statements:
+            connection.execute(sql.SQL(statement))  # type: ignore[arg-type]
+
+
+def name_of(dsn: str) -> str:
+    return str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+
+
+FAULTS: dict[str, tuple[str, str, str, str]] = {
+    "read-only database": (
+        'alter database "{database}" set default_transaction_read_only = on', "writes", "problem", "are read-only",
+    ),
+    "an index that was not finished": (
+        "update pg_index set indisvalid = false where indexrelid = 'conversations_words'::regclass",
+        "indexes", "problem", "not usable: conversations_words",
+    ),
+    "more dead rows than live ones": (
+        "insert into memory_events (event_id, agent_identity) select gen_random_uuid(), 't' "
+        "from generate_series(1, 10001); delete from memory_events; select pg_stat_force_next_flush()",
+        "bloat", "warning", "more dead rows than live ones: memory_events",
+    ),
+}  # fmt: skip
+
+
+def test_a_sound_database_has_no_problem(run: Run) -> None:
+    found = found_by(run, "--canary")
+    names = ("writes", "clock", "indexes", "statements", "canary")
+    assert {name: found[name]["verdict"] for name in names} == dict.fromkeys(names, "ok")
+    assert {"encryption", "bloat"}.isdisjoint(found)
+    assert "recalled by meaning" in found["canary"]["found"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_and_its_remedy_mends_it(run: Run, database: str, fault: str) -> None:
+    seed, name, verdict, said = FAULTS[fault]
+    execute(database, *seed.format(database=name_of(database)).split(";"))
+    check = found_by(run)[name]
+    assert (check["verdict"], said in check["found"]) == (verdict, True), check
+    remedy = check["remedy"].removeprefix(IN_PSQL)
+    assert remedy != check["remedy"]
+    execute(database, *remedy.split(";"))
+    assert found_by(run).get(name, {"verdict": "ok"})["verdict"] == "ok"
+
+
+def test_statements_that_would_fail_are_named_with_the_reason(run: Run, database: str) -> None:
+    execute(database, "alter table memory_withdrawals rename column session_id to session")
+    check = found_by(run)["statements"]
+    assert check["verdict"] == "problem"
+    assert 'column "session_id"' in check["found"]
+    assert "withdraw" in check["found"]
+    execute(database, "alter table memory_withdrawals rename column session to session_id")
+    assert found_by(run)["statements"]["verdict"] == "ok"
+
+
+def test_the_canary_finds_what_no_plan_shows(run: Run, database: str) -> None:
+    execute(
+        database,
+        "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no' $$".replace(
+            "'no' $$", "'no'; end $$"
+        ),
+        "create trigger refuse before insert on memory_entries for each row execute function refuse()",
+    )
+    found = found_by(run, "--canary")
+    assert found["statements"]["verdict"] == "ok"
+    assert found["canary"]["verdict"] == "problem"
+    execute(database, "drop trigger refuse on memory_entries")
+    assert found_by(run, "--canary")["canary"]["verdict"] == "ok"
+
+
+def test_the_canary_leaves_nothing(run: Run, database: str) -> None:
+    assert run("doctor", "--canary").document["checks"]
+    with psycopg.connect(database) as connection:
+        for table in ("memory_entries", "memory_history", "memory_events", "memory_tombstones"):
+            assert connection.execute(f"select count(*) from {table}").fetchone() == (0,), table
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "said"),
+    [
+        ({"synchronous_commit": "off"}, "durability", "synchronous_commit is off"),
+        ({"standby": True}, "writes", "is a standby"),
+        ({"standbys": 1}, "durability", "1 standby may lag"),
+        ({"standbys": 2, "synchronous_standbys": True}, "", ""),
+        ({"client": "10.0.0.7", "encrypted": False}, "encryption", "10.0.0.7 is not encrypted"),
+        ({"client": "127.0.0.1", "encrypted": False}, "", ""),
+        ({"read_only": "configuration file"}, "writes", "read-only"),
+    ],
+)
+def test_the_mode_of_a_server(change: dict[str, Any], name: str, said: str) -> None:
+    found = list(checks._modes(replace(SOUND, **change), "agent", "memory", owned=False))
+    bad = [check for check in found if check.verdict != "ok"]
+    assert [(check.name, said in check.found) for check in bad] == ([(name, True)] if name else [])
+    assert all(check.remedy for check in bad)
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (4, "ok"), (-4, "ok"), (6, "warning"), (-3600, "warning")])
+def test_clocks_that_differ(seconds: int, verdict: str) -> None:
+    check = checks._clock(timedelta(seconds=seconds))
+    assert (check.verdict, str(abs(seconds)) in check.found) == (verdict, verdict == "warning")
+
+
+def test_a_degraded_search_has_an_exit_code_of_its_own(run: Run, endpoint: Endpoint) -> None:
+    assert run("search", "anything").code == 0
+    endpoint.close()
+    assert run("search", "anything").code == 3
