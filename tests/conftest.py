@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,6 +111,34 @@ def database(make_database: Callable[..., str]) -> str:
 def empty_database(make_database: Callable[..., str]) -> str:
     """The DSN of a database in which nothing has been migrated."""
     return make_database(dimensions=None)
+
+
+@pytest.fixture
+def role(server: Any) -> Iterator[str]:
+    """A role that may connect and nothing else."""
+    name = f"agent_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(
+            psycopg.sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'right'").format(psycopg.sql.Identifier(name))
+        )
+    yield name
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(psycopg.sql.SQL("DROP ROLE {}").format(psycopg.sql.Identifier(name)))
+
+
+@pytest.fixture
+def strict(server: Any, role: str) -> Iterator[str]:
+    """The role's password is asked for, which a server of tests does not do otherwise."""
+    if server.bin is None:
+        pytest.skip("the server is not ours to configure")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        (path,) = connection.execute("SHOW hba_file").fetchone()  # type: ignore[misc]
+        before = Path(path).read_text()
+        Path(path).write_text(f"local all {role} scram-sha-256\n{before}")
+        connection.execute("SELECT pg_reload_conf()")
+        yield role
+        Path(path).write_text(before)
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture

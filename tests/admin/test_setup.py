@@ -10,10 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -60,32 +58,6 @@ def outdoors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with contextlib.suppress(DatabaseUnavailable):
         EmbeddedServer(folder, str(folder / "server")).stop(mode="immediate")
     shutil.rmtree(folder)
-
-
-@pytest.fixture
-def role(server: Any) -> Iterator[str]:
-    """A role that may connect and nothing else."""
-    name = f"agent_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'right'").format(sql.Identifier(name)))
-    yield name
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def strict(server: Any, role: str) -> Iterator[str]:
-    """The role's password is asked for, which a server of tests does not do otherwise."""
-    if server.bin is None:
-        pytest.skip("the server is not ours to configure")
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        (path,) = connection.execute("SHOW hba_file").fetchone()  # type: ignore[misc]
-        before = Path(path).read_text()
-        Path(path).write_text(f"local all {role} scram-sha-256\n{before}")
-        connection.execute("SELECT pg_reload_conf()")
-        yield role
-        Path(path).write_text(before)
-        connection.execute("SELECT pg_reload_conf()")
 
 
 def setup(home: Path, *arguments: str, answers: str = "") -> Outcome:

@@ -27,15 +27,14 @@ from ..queries import QUERIES
 from ..schema import migrations, verification
 from ..schema.preflight import first_line
 from .driver_errors import wrap_errors
-from .dsn import describe, unusable
+from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
 from .socket_timeouts import TimedConnection
 
 log = logging.getLogger("hermes.pgvector")
 
 CHECK_S_MAX = 1.0
-ANSWER_S_MAX = 10.0
-PREPARE_S_MAX = 10.0
+ANSWER_S_MAX = PREPARE_S_MAX = 10.0
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -205,8 +204,7 @@ class Database:
 
     def abandon(self) -> None:
         """Drop the pool in a forked child: its sockets belong to the parent."""
-        self._lock = threading.Lock()
-        self._pool = None
+        self._lock, self._pool = threading.Lock(), None
         self.line = FairSemaphore(self._settings.pool_max)
 
     def pool_size(self) -> int:
@@ -216,6 +214,8 @@ class Database:
 
     def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
         self._refusal = first_line(failure) if failure else ""
+        if failure and self.server is None:
+            self.dsn = renewed(self.dsn, self._home)
 
     def _connection_options(self) -> dict[str, Any]:
         return {
@@ -231,7 +231,7 @@ class Database:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
-                    self.dsn,
+                    lambda: self.dsn,
                     kwargs=self._connection_options(),
                     connection_class=TimedConnection,
                     min_size=0,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ...errors import SettingsError
 from ...hosts.installation import pip_install
-from ...settings import Settings
+from ...settings import Settings, load
 
 _URL = ("postgresql://", "postgres://")
 _PART = r"(?:[\w.~+-]|%[2-7][0-9A-Fa-f])"
@@ -45,6 +47,23 @@ def parsed(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> dict[str, Any]:
             "and percent-encode @ : / ? # % in the password (%40 is an @)"
         )
     return values
+
+
+def renewed(dsn: str, home: Path) -> str:
+    """The connection string that the files of a home have now, if it differs from this one in the password alone.
+
+    Else this one, also when a file cannot be read. The environment, which is that of the start, is not asked.
+    """
+    try:
+        stored = load(home, {}).dsn.get_secret_value()
+        same = bool(stored) and _without_password(parsed(stored)) == _without_password(parsed(dsn))
+    except SettingsError:
+        return dsn
+    return stored if same else dsn
+
+
+def _without_password(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "password"}
 
 
 def describe(dsn: str) -> str:
