@@ -7,6 +7,7 @@ from argparse import SUPPRESS
 from collections.abc import Callable
 from typing import TypeAlias
 
+from .erase.arguments import add_commands as add_erase
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
 from .settings.arguments import add_commands as add_settings
@@ -42,6 +43,7 @@ def add_commands(parser: Parser) -> None:
     _add_history(commands)
     _add_facts(commands)
     _add_look(commands)
+    add_erase(lambda name, text, job: _add(commands, name, text, job), _number)
     _add_person(commands)
     _add_mcp(commands)
     _add(commands, "version", "show the version", "console:version")

@@ -6,7 +6,6 @@ Who the accounts belong to is asked for and never an argument, which a shell wou
 from __future__ import annotations
 
 import argparse
-import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,28 +15,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import BadArgument, Refused
-from ..hosts.environment import profile_name
 from ..runtime import Runtime
-from ..session.themes import Identity, home_theme
 from ..settings import load
 from ..store import person_links
 from ..store.connection.database import Connection, Database
 from ..store.person_links import LINKS_MAX, Holding
 from ..text.sanitize import safe_line
-from ..text.theme_names import is_bench, normalise, reserved
+from ..text.theme_names import reserved
+from .accounts import PERSON, asked
 from .console import Cell, Console, counted, local_time, rows_table
 from .database import running, start_server, wait_ready
 
 T = TypeVar("T")
 
-ACCOUNTS_MAX = 20
 LISTED_MAX = 1000
-PERSON = "dm-person-"
-QUESTION = (
-    "Accounts, one a line, then an empty line. An account is a platform and the id of the private chat (telegram "
-    "123456789), a session key of the host (agent:main:telegram:dm:123456789), a theme (dm-telegram-1f3a…), or cli."
-)
-_SESSION_KEY = re.compile(r"agent:[^:]+:([^:]+):[^:]+(?::.*)?", re.DOTALL)
 
 
 def show(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
@@ -70,7 +61,7 @@ def link(home: Path, console: Console, args: argparse.Namespace) -> int:
     and Refused when the accounts belong to two persons.
     """
     with _ready(home, console, args) as runtime:
-        accounts = _accounts(runtime, home, console, args)
+        accounts = asked(runtime, home, console, args.profile)
         with _reading(runtime) as connection:
             known = person_links.of_themes(connection, accounts)
             held = [person_links.held(connection, account) for account in accounts]
@@ -105,7 +96,7 @@ def unlink(home: Path, console: Console, args: argparse.Namespace) -> int:
     for an account that is not linked.
     """
     with _ready(home, console, args) as runtime:
-        accounts = _accounts(runtime, home, console, args)
+        accounts = asked(runtime, home, console, args.profile)
         with _reading(runtime) as connection:
             known = person_links.of_themes(connection, accounts)
             if missing := [account for account in accounts if account not in known]:
@@ -158,40 +149,6 @@ def _move(runtime: Runtime, source: str, destination: str, *, account: str = "",
         return person_links.move(connection, source, destination, account=account, mark=mark)
 
     return sum(iter(lambda: _change(runtime, batch), 0))
-
-
-def _accounts(runtime: Runtime, home: Path, console: Console, args: argparse.Namespace) -> list[str]:
-    """The themes of the accounts that the operator names. Raises BadArgument."""
-    lines = console.lines(QUESTION, ACCOUNTS_MAX)
-    profile = args.profile or profile_name(home)
-    accounts = list(dict.fromkeys(_account(line, runtime, profile) for line in lines))
-    if not accounts:
-        raise BadArgument("no account was named; nothing is changed")
-    return accounts
-
-
-def _account(line: str, runtime: Runtime, profile: str) -> str:
-    """The theme of an account. Raises BadArgument for a room, a person, and what is no account."""
-    platform, _, chat = line.partition(" ")
-    platform, chat, settings = platform.lower(), chat.strip(), runtime.settings
-    if reserved(normalise(line)):
-        theme = normalise(line)
-    elif platform == "cli":
-        theme = home_theme(Identity(agent_identity=chat or profile), aliases=settings.theme_aliases)
-    elif key := _SESSION_KEY.fullmatch(line):
-        theme = runtime.context.theme(Identity(gateway_session_key=line, agent_identity=profile, platform=key[1]), None)
-    elif chat and re.fullmatch(r"[a-z0-9_]{1,24}", platform):
-        key_of_chat = f"agent:main:{platform}:dm:{chat}"
-        told = Identity(gateway_session_key=key_of_chat, agent_identity=profile, platform=platform, chat_id=chat)
-        theme = runtime.context.theme(told, None)
-    else:
-        # The line may hold a number or a name, which no message repeats.
-        raise BadArgument("a line is no account; write a platform and the id of a private chat, or cli")
-    if theme.startswith(("group-", PERSON)) and reserved(theme):
-        raise BadArgument(f"{theme} is a {'person' if theme.startswith(PERSON) else 'room'} and no account")
-    if is_bench(theme, settings.bench_themes):
-        raise BadArgument(f"{theme} is a theme of benchmarks and no account")
-    return theme
 
 
 def _preview(

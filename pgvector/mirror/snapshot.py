@@ -119,6 +119,11 @@ class Snapshot:
         if self._size > COMPACT_BYTES:
             self._replace(_line(self.entries, self.pending, self.last))
 
+    def rewrite(self, entries: Entries, events: Sequence[Event]) -> None:
+        """Replace the file by one with these entries and pending events alone: earlier lines have older ones."""
+        self._replace(_line(entries, events, self.last))
+        self.entries, self.pending = entries, tuple(events)
+
     def _append(self, line: bytes) -> None:
         try:
             _write(self._file, line)

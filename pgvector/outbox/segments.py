@@ -154,6 +154,23 @@ def save_acknowledged(folder: Path, position: Position) -> None:
     overwrite(folder / "acknowledged", json.dumps(position._asdict()))
 
 
+def blank_acknowledged(folder: Path) -> int:
+    """Overwrite the records that are stored already with zeros, and return how many bytes; their owner may run.
+
+    A stored record stays in its segment until the segment is full, and nobody reads it again. Raises OSError.
+    """
+    start, blanked = read_acknowledged(folder), 0
+    for number, path in segments(folder):
+        if number <= start.segment:
+            with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+                size = min(start.offset, path.stat().st_size) if number == start.segment else path.stat().st_size
+                file.write(bytes(size))
+                file.flush()
+                os.fsync(file.fileno())
+                blanked += size
+    return blanked
+
+
 def remove_if_empty(folder: Path, start: Position) -> None:
     """Remove the folder unless it holds records behind the position."""
     with contextlib.suppress(OSError):

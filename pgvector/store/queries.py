@@ -1,9 +1,10 @@
 """The SQL statements, loaded from `sql/`: one file a statement, named by its file.
 
 A file of `sql/each/` is a template: it becomes one statement for each kind of rows, whose name replaces `kind` in the
-name of the file. In its text `$table`, `$pieces`, `$time`, `$session`, `$kind`, `$text`, which is searched, and
-`$current`, the rows that are recalled, are those of the kind. Other names after `$` are files of `sql/parts/`, the text
-that several statements share: above all `$scope`, the themes that a recall may see, and `$narrow`, the further
+name of the file. In its text `$table`, `$pieces`, `$time`, `$session`, `$kind`, `$text`, which is embedded,
+`$searched`, where an operator looks for a text, `$written_in`, the session that wrote it, and `$current`, the rows that
+are recalled, are those of the kind. Other names after `$` are files of `sql/parts/`, the text that several statements
+share: above all `$scope`, the themes that a recall may see, and `$narrow`, the further
 conditions of a question, which name parts themselves; a count takes `$counted` instead. `$held` depends on how many
 words the question has; `for_words` fills it in.
 """
@@ -23,15 +24,17 @@ Kind: TypeAlias = Literal["entries", "turns", "facts"]
 KINDS: dict[Kind, dict[str, str]] = {
     "entries": {
         "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text",
-        "text": "content", "current": "true",
+        "text": "content", "current": "true", "written_in": "metadata ->> 'session_id'",
+        "searched": "content || ' ' || coalesce(tags::text, '')",
     },
     "turns": {
         "table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id",
-        "text": "content", "current": "true",
+        "text": "content", "current": "true", "written_in": "session_id", "searched": "content",
     },
     "facts": {
         "table": "facts", "pieces": "fact_pieces", "time": "written_at", "session": "id::text",
         "text": "target || ': ' || content", "current": "status in ('active', 'cold')",
+        "written_in": "session_id", "searched": "target || ': ' || content || ' ' || scope",
     },
 }  # fmt: skip
 # A statement about the rows of a scope has another form for a scope with tags, whose name ends in this: without tags,

@@ -27,6 +27,7 @@ from ..model import (
 from ..text import tokenizer
 from . import entries, facts, out_of_order, person_links
 from .connection.database import Connection, half
+from .erasure import marks
 from .facts import PRESSURE, Pressure
 from .passages import Passage, PreparedEvent, prepare
 from .queries import QUERIES
@@ -46,6 +47,7 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent], pressure: Pres
         told = {account: [p.event.id for p in batch if p.event.theme == account] for account in persons}
         person_links.copy_applied(connection, [(account, persons[account], told[account]) for account in persons])
         batch = [_of_person(prepared, persons.get(prepared.event.theme)) for prepared in batch]
+    batch = _not_erased(connection, batch)
     events = [prepared.event for prepared in batch]
     out_of_order.lock(connection, events)
     facts.lock(connection, events)
@@ -70,6 +72,16 @@ def _of_person(prepared: PreparedEvent, person: str | None) -> PreparedEvent:
     event = prepared.event
     metadata = {**event.metadata, "linked_account": event.theme}
     return replace(prepared, event=replace(event, theme=person, metadata=metadata))
+
+
+def _not_erased(connection: Connection, batch: Sequence[PreparedEvent]) -> list[PreparedEvent]:
+    """The batch without what was erased after its events were accepted."""
+    kept = marks.remaining(connection, [prepared.event for prepared in batch])
+    return [
+        prepared if event is prepared.event else prepare(event)
+        for prepared, event in zip(batch, kept, strict=True)
+        if event is not None
+    ]
 
 
 def _add_turns(connection: Connection, theme: str, turns: Sequence[Turn]) -> int:

@@ -179,9 +179,12 @@ def count_words(connection: Connection, rows_min: int, hidden: str) -> bool:
 
 
 def prune_events(connection: Connection, days: int) -> int:
-    """Delete ledger events, tombstones and withdrawals older than `days`. Returns the number of events."""
-    connection.execute(QUERIES["prune_tombstones"], {"days": days})
-    connection.execute(QUERIES["prune_withdrawals"], {"days": days})
+    """Delete events of the ledger, tombstones, withdrawals and marks of erasures older than `days`.
+
+    Returns the number of events.
+    """
+    for name in ("prune_tombstones", "prune_withdrawals", "prune_erasures"):
+        connection.execute(QUERIES[name], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount
 
 

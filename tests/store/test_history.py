@@ -35,6 +35,7 @@ LATER = (
     "memory_words",
     "memory_withdrawals",
     "memory_person_links",
+    "memory_erasures",
     "facts",
     "fact_pieces",
     "fact_scopes",

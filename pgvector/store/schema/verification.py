@@ -10,7 +10,7 @@ import psycopg
 from ...errors import SchemaNotApplied
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 12
+LATEST = 13
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 TABLES = (
@@ -26,6 +26,7 @@ TABLES = (
     "memory_agent_edges",
     "memory_words",
     "memory_person_links",
+    "memory_erasures",
     "fact_pieces",
     "facts",
     "fact_scopes",

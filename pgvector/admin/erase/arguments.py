@@ -1,0 +1,39 @@
+"""The arguments of `erase`. The hosts import this, so it imports nothing of the others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+BIGINT_MAX = (1 << 63) - 1
+
+
+def add_commands(
+    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
+) -> None:
+    """Add the command: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
+    text = "delete rows for good, with their history and what waits in this home; shows them first"
+    erase = add("erase", text, "erase.command:erase")
+    which = erase.add_mutually_exclusive_group()
+    text = "an entry, with its earlier texts, by its id"
+    which.add_argument("id", nargs="?", type=number(1, BIGINT_MAX), metavar="ID", help=text)
+    text = "all rows that contain this text, in any case; - reads it from the standard input"
+    which.add_argument("--text", default="", metavar="TEXT", help=text)
+    which.add_argument("--session", default="", metavar="ID", help="what was said and written in this session")
+    text = "all of a person, whose accounts are asked for"
+    which.add_argument("--person", action="store_true", help=text)
+    which.add_argument(
+        "--list", action="store_true", help="list what was erased, and how many late events were dropped"
+    )
+    kind = erase.add_mutually_exclusive_group()
+    kind.add_argument("--turn", action="store_true", help="the id is that of a turn")
+    kind.add_argument("--fact", action="store_true", help="the id is that of a fact")
+    text = "only rows of this theme; alone: all of the theme"
+    erase.add_argument("--theme", default="", metavar="T", help=text)
+    text = "the profile of the accounts (default: this home's)"
+    erase.add_argument("--profile", default="", metavar="P", help=text)
+    text = "rewrite the tables afterwards, so that their files hold nothing of it; agents wait meanwhile"
+    erase.add_argument("--vacuum", action="store_true", help=text)
+    text = "the administrator's connection string, for planner statistics and --vacuum (default: as for migrate)"
+    erase.add_argument("--dsn", default="", help=text)
+    erase.add_argument("--yes", action="store_true", help="ask no question; accounts are read all the same")

@@ -1,0 +1,216 @@
+"""The `erase` command: chooses rows, shows them, and deletes them for good, in batches that can be interrupted.
+
+First everything is marked, so that nothing that is deleted later can come back. A command that was killed is run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import BadArgument, PgvectorError
+from ...runtime import Runtime
+from ...settings import load
+from ...store.connection.database import Connection, Database
+from ...store.erasure import marks, selection, traces
+from ...store.erasure.selection import Group, Selection
+from ...store.person_links import themes_of
+from ...store.queries import Kind
+from ...store.schema.preflight import ADMINISTRATOR, admin_connection
+from ...text.sanitize import safe_line
+from ..accounts import asked
+from ..console import Cell, Console, counted, local_time, rows_table
+from ..database import administrators_dsn, connection, running, start_server, theme_named, wait_ready
+from . import receipt
+from .home_files import HomeFiles
+from .receipt import NAMES, Holder
+
+T = TypeVar("T")
+
+TEXT_CHARS_MIN = 3
+SHOWN_ROWS, SHOWN_CHARS = 5, 100
+LISTED_MAX, HOMES_MAX = 1000, 100
+STORE_S = 20.0
+
+
+def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Erase what the arguments choose, after a plan. Returns 0, 1 when nothing was done, 3 when attention is needed.
+
+    Raises BadArgument, and what the database and the files of the home raise.
+    """
+    if args.list:
+        return _show_erased(home, console)
+    if console.as_json and not args.yes:
+        raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
+    settings = load(home)
+    start_server(Database(settings, home))
+    with running(settings, home) as runtime:
+        wait_ready(runtime)
+        with console.busy("storing what waits in this home"):
+            runtime.writer.flush(STORE_S, orphans=True)
+        with runtime.database.connection(settings.connect_timeout_s) as reading:
+            chosen = _chosen(runtime, reading, home, console, args)
+            groups = selection.count(reading, chosen)
+            homes = selection.homes(reading, chosen, HOMES_MAX)
+            if chosen.session and chosen.themes is None:
+                chosen = replace(chosen, themes=tuple({group.theme for group in groups}))
+            _show_plan(console, reading, chosen, groups)
+            if not (args.yes or console.confirm("Erase this for good?", default=False)):
+                console.say("nothing is changed")
+                return 1
+            files = HomeFiles(runtime, reading, chosen)
+            removed = _erase(console, reading, chosen, groups, files, links=args.person or _is_person(chosen))
+            of_server = _clear_server(home, console, args, runtime)
+            runtime.writer.flush(STORE_S, orphans=True)
+            holders = [*of_server, *files.holders(), *receipt.of_homes(homes, runtime.home.known_id)]
+    plan = [asdict(group) for group in groups]
+    return receipt.show(console, {"themes": chosen.themes, "plan": plan}, removed, holders)
+
+
+def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console, args: argparse.Namespace) -> Selection:
+    """What the arguments choose. Raises BadArgument."""
+    if not (args.id or args.text or args.session or args.theme or args.person):
+        raise BadArgument("name what to erase: an ID, --text, --session, --theme or --person")
+    if (args.turn or args.fact) and args.id is None:
+        raise BadArgument("--turn and --fact say what the ID is of; add the ID")
+    themes: tuple[str, ...] | None = None
+    if args.person:
+        if args.theme:
+            raise BadArgument("--person finds the themes by itself; leave --theme out")
+        named = asked(runtime, home, console, args.profile)
+        themes = tuple(dict.fromkeys(theme for account in named for theme in themes_of(reading, account)))
+    elif args.theme:
+        themes = themes_of(reading, theme_named(reading, args.theme, runtime.settings))
+    if args.id is not None:
+        kind: Kind = "turns" if args.turn else "facts" if args.fact else "entries"
+        return Selection(themes=themes, kind=kind, ids=selection.versions(reading, kind, args.id, themes))
+    text = sys.stdin.read().strip() if args.text == "-" else args.text
+    if args.text and len(text) < TEXT_CHARS_MIN:
+        raise BadArgument(f"the text has {len(text)} characters; give {TEXT_CHARS_MIN} or more")
+    return Selection(themes=themes, session=args.session, text=text)
+
+
+def _is_person(chosen: Selection) -> bool:
+    """Whether all themes of a person are erased: then their links go, too."""
+    return chosen.whole and chosen.themes is not None and len(chosen.themes) > 1
+
+
+def _show_plan(console: Console, reading: Connection, chosen: Selection, groups: Sequence[Group]) -> None:
+    rows: list[dict[str, Cell]] = [
+        {
+            "What": NAMES[group.kind][1], "Rows": group.rows, "First": local_time(group.first),
+            "Last": local_time(group.latest), "Theme": safe_line(group.theme, SHOWN_CHARS),
+        }
+        for group in groups
+    ]  # fmt: skip
+    if not rows:
+        console.say("no rows are found; what this home holds of them is deleted all the same")
+        return
+    console.show(rows_table(rows))
+    if not chosen.whole:
+        for row in selection.sample(reading, chosen, SHOWN_ROWS):
+            console.show(f"  {NAMES[row.kind][0]} {row.id}: {safe_line(row.text, SHOWN_CHARS)}")
+    console.say("they cannot be brought back, and events of any home that were accepted before are dropped")
+
+
+def _erase(
+    console: Console, writing: Connection, chosen: Selection, groups: Sequence[Group], files: HomeFiles, *, links: bool
+) -> Counter[str]:
+    """Mark, and then delete: in the home first, because the rows tell what to look for when this is run again."""
+    removed = Counter[str]()
+    total = sum(group.rows for group in groups)
+    try:
+        with console.progress() as bar:
+            marking = bar.add_task("marking", total=None)
+            for _ in _steps(writing, selection.mark(writing, chosen)):
+                bar.advance(marking, selection.BATCH_ROWS)
+            bar.remove_task(marking)
+            removed += files.clear()
+            deleting = bar.add_task("deleting", total=total)
+            for deleted in _steps(writing, selection.delete(writing, chosen)):
+                removed += deleted
+                bar.advance(deleting, sum(deleted[kind] for kind in chosen.kinds))
+        with writing.transaction():
+            removed += selection.settle(writing, chosen, links=links)
+    except (KeyboardInterrupt, PgvectorError):
+        console.say(f"interrupted; erased: {receipt.removed_text(removed)}; run the same command again to continue")
+        raise
+    return removed
+
+
+def _steps(writing: Connection, steps: Iterator[T]) -> Iterator[T]:
+    """The results of the steps, each in a transaction of its own."""
+    end: list[T] = []
+    while True:
+        with writing.transaction():
+            result = next(steps, end)
+        if result is end:
+            return
+        yield result  # type: ignore[misc]
+
+
+def _clear_server(home: Path, console: Console, args: argparse.Namespace, runtime: Runtime) -> list[Holder]:
+    """Clear planner statistics, and on confirmation the files of the tables; returns what the server still holds."""
+    dsn, _ = administrators_dsn(runtime.settings, home, console, args.dsn)
+    again = f"hermes-pgvector erase … --vacuum --dsn {ADMINISTRATOR}"
+    with admin_connection(dsn) as admin:
+        server = traces.look(admin)
+        with console.busy("computing planner statistics"):
+            traces.clear_statistics(admin, delete=server.statistics)
+        old: list[str] = []
+        done = False
+        if server.vacuum and (args.vacuum or (not args.yes and _confirmed(console, server))):
+            with console.busy("waiting for old transactions"):
+                old = traces.old_transactions(admin)
+            done = not old and _rewrite(console, admin)
+        elif args.vacuum:
+            console.say(f"role {server.role} may not rewrite the tables; give the administrator's --dsn")
+    return list(receipt.of_server(server, rewritten=done, cleared=server.statistics, again=again, old=old))
+
+
+def _confirmed(console: Console, server: traces.Server) -> bool:
+    megabytes = max(1, server.bytes >> 20)
+    console.say(f"the files of the tables hold the deleted rows; VACUUM FULL writes them anew ({megabytes:,} MiB).")
+    return console.confirm("Run it now? Agents wait for each table, and keep their events meanwhile.", default=False)
+
+
+def _rewrite(console: Console, admin: Any) -> bool:
+    with console.progress() as bar:
+        task = bar.add_task("rewriting", total=traces.tables())
+        for name in traces.rewrite(admin):
+            bar.update(task, description=f"rewriting {name.removeprefix('pg_catalog.')}")
+            bar.advance(task)
+    return True
+
+
+def _show_erased(home: Path, console: Console) -> int:
+    with connection(home) as reading:
+        found = marks.listed(reading, LISTED_MAX)
+    console.data({"erasures": [asdict(summary) for summary in found]})
+    if not found:
+        console.show("nothing was erased")
+        return 0
+    rows: list[dict[str, Cell]] = [
+        {
+            "Erased": local_time(one.at), "What": _what(one), "Late events": one.dropped,
+            "Last": local_time(one.dropped_at), "Theme": safe_line(one.theme, SHOWN_CHARS),
+        }
+        for one in found
+    ]  # fmt: skip
+    console.show(rows_table(rows))
+    return 0
+
+
+def _what(one: marks.Summary) -> str:
+    if one.whole:
+        return "all"
+    return ", ".join(
+        part
+        for part in (one.sessions and counted(one.sessions, "session"), one.texts and counted(one.texts, "text"))
+        if part
+    )

@@ -1,0 +1,158 @@
+"""What this home holds of erased rows: dead letters, waiting writes, the snapshot, spools. It is deleted, or named."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from ...errors import BadEvent
+from ...model import FILES, TARGETS, Event
+from ...outbox.codec import encode
+from ...outbox.dead_letters import DeadLetter
+from ...outbox.inspection import processes
+from ...outbox.pending_writes import pending_writes
+from ...outbox.segments import blank_acknowledged
+from ...runtime import Runtime
+from ...store.connection.database import Connection
+from ...store.erasure import marks
+from ...store.erasure.selection import Selection
+from ...store.person_links import of_themes
+from ..console import counted
+from .receipt import Holder
+
+SNAPSHOT_WAIT_S = 10.0
+
+
+class HomeFiles:
+    """The files of the home of a runtime, for one erasure that is marked in the database."""
+
+    def __init__(self, runtime: Runtime, connection: Connection, selection: Selection) -> None:
+        self._runtime, self._connection, self._selection = runtime, connection, selection
+        self._home = runtime.home
+
+    def clear(self) -> Counter[str]:
+        """Delete what waits and what is remembered of the erased rows; returns how many of each kind.
+
+        Raises Unavailable, or OSError.
+        """
+        return Counter(
+            dead_letters=self._clear_dead_letters(), waiting_writes=self._clear_waiting_writes(),
+            snapshot=self._clear_snapshot(),
+        )  # fmt: skip
+
+    def holders(self) -> Iterator[Holder]:
+        """What of this home still holds erased texts, or may."""
+        for target in TARGETS:
+            entries = self._home.entries(target) or ()
+            if found := self._erased(entries):
+                lines = counted(len(found), "entry", "entries")
+                yield Holder(
+                    f"{FILES[target]} of this home", f"{lines}, and the snapshot of it",
+                    f"delete the lines in {self._home.file(target)}, then run this command again", attention=True,
+                )  # fmt: skip
+        yield from self._spools()
+        copies = sorted(path for path in (self._home.state / "backups").glob("*") if path.is_file())
+        if copies:
+            names = f"{counted(len(copies), 'copy', 'copies')} in {copies[0].parent}"
+            yield Holder("backups in this home", names, f"delete them: rm -r {copies[0].parent}")
+        if (self._home.path / "state.db").exists():
+            yield Holder(
+                "state.db of the host", "the transcripts of its sessions", "delete the sessions there: hermes sessions"
+            )
+
+    def _spools(self) -> Iterator[Holder]:
+        """Blank what is stored already in the spools, and name those with events that wait."""
+        for process in processes(self._home.spool):
+            with suppress(OSError):
+                blank_acknowledged(process.folder)
+            if process.waiting.events and process.pid != os.getpid():
+                events = counted(process.waiting.events, "event")
+                how = "they are dropped when they are stored; then run this command again"
+                yield Holder(f"the spool of process {process.pid} of this home", events, how, attention=True)
+        if self._runtime.settings.spool_dir:
+            for folder in sorted(self._home.spool.parent.glob("*/")):
+                waiting = sum(process.waiting.events for process in processes(folder))
+                if folder != self._home.spool and waiting:
+                    how = "they are dropped when they are stored"
+                    yield Holder(f"spools in {folder}", f"{counted(waiting, 'event')} of another home, pending", how)
+
+    def _clear_dead_letters(self) -> int:
+        letters, cleared = self._runtime.dead_letters, 0
+        for letter in letters:
+            rest = self._rest_of(letter)
+            if rest is letter.event and not (rest is None and self._in_damaged(letter.raw)):
+                continue
+            if rest is None or not letters.keep(letter.id, letter.reason, encode(rest).decode("ascii")):
+                letters.forget(letter.id)
+            cleared += 1
+        return cleared
+
+    def _rest_of(self, letter: DeadLetter) -> Event | None:
+        """The event of a dead letter without what was erased; the event itself when that is nothing of it."""
+        event = letter.event
+        if event is None:
+            return None
+        named: Event = event
+        with suppress(BadEvent):
+            named = self._runtime.context.person_key.renamed(event)
+        persons = of_themes(self._connection, [named.theme])
+        named = replace(named, theme=persons.get(named.theme, named.theme))
+        selection = self._selection
+        in_theme = selection.themes is None or named.theme in selection.themes
+        if selection.text and in_theme and _contains(asdict(event), selection.text):
+            return None
+        [rest] = marks.remaining(self._connection, [named])
+        return event if rest is named else rest and replace(rest, theme=event.theme)
+
+    def _in_damaged(self, raw: str) -> bool:
+        """Whether the text of an event that cannot be read may be of what is erased."""
+        selection = self._selection
+        words = [selection.text, selection.session, *(selection.themes or () if selection.whole else ())]
+        return any(_contains([raw], form) for word in words if word for form in (word, json.dumps(word)[1:-1]))
+
+    def _clear_waiting_writes(self) -> int:
+        selection = self._selection
+        writes, cleared = pending_writes(self._home.state, self._runtime.settings), 0
+        for write in writes.all():
+            theme = of_themes(self._connection, [write.theme]).get(write.theme, write.theme)
+            in_theme = selection.themes is None or theme in selection.themes
+            if not in_theme or selection.ids is not None:
+                continue
+            said = [write.preview, dict(write.arguments)]
+            if selection.whole or write.session_id == selection.session or _contains(said, selection.text):
+                writes.remove(write)
+                cleared += 1
+        return cleared
+
+    def _clear_snapshot(self) -> int:
+        """Delete the entries that are in no file any more; those of a file are read from it again, so they stay."""
+        with self._home.snapshot(SNAPSHOT_WAIT_S) as snapshot:
+            entries, gone = {}, 0
+            for target in TARGETS:
+                held = snapshot.entries.get(target, ())
+                erased = self._erased(held) - set(self._home.entries(target) or ())
+                entries[target] = tuple(entry for entry in held if entry not in erased)
+                gone += len(held) - len(entries[target])
+            kept = zip(snapshot.pending, marks.remaining(self._connection, snapshot.pending), strict=True)
+            snapshot.rewrite(entries, [event for event, rest in kept if rest is event])
+        return gone
+
+    def _erased(self, entries: tuple[str, ...]) -> frozenset[str]:
+        """Those of the entries of files that are erased."""
+        text = self._selection.text
+        found = marks.erased_entries(self._connection, entries)
+        return found | {entry for entry in entries if text and _contains([entry], text)}
+
+
+def _contains(values: Any, text: str) -> bool:
+    """Whether a text is in one of the strings of nested values, in any case; an empty one is in none."""
+    if isinstance(values, str):
+        return bool(text) and text.casefold() in values.casefold()
+    if isinstance(values, dict):
+        return any(_contains(value, text) for value in values.values())
+    return isinstance(values, list | tuple) and any(_contains(value, text) for value in values)

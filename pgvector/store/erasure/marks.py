@@ -1,0 +1,204 @@
+"""Marks of what was erased: made by `erase`, and looked up when events are stored, so that it does not come back.
+
+A mark is a keyed hash of a theme, of a session, or of a text. An event that was accepted before the erasure may come
+from the spool of any home at any time: it is dropped, or stored without the erased text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from ...model import Add, Delegated, Event, FactWritten, Remove, Replace, SessionEnded, TurnTaken, Update
+from ..connection.database import Connection
+from ..queries import QUERIES
+
+MarkKind: TypeAlias = Literal["theme", "session", "entries", "turns", "facts"]
+# Returns when something was erased, or None; of a kind, and with a text.
+ErasedAt: TypeAlias = Callable[[MarkKind, str], datetime | None]
+_SETTING = "erasure_key"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was erased of a theme, when last, and how many events were dropped since then."""
+
+    theme: str
+    whole: bool
+    sessions: int
+    texts: int
+    at: datetime
+    dropped: int
+    dropped_at: datetime | None
+
+
+def listed(connection: Connection, limit: int) -> list[Summary]:
+    """The themes with marks, the last one erased first."""
+    return [Summary(**row) for row in connection.execute(QUERIES["list_erasures"], {"limit": limit})]
+
+
+def add(connection: Connection, marks: Iterable[tuple[str, MarkKind, str]]) -> None:
+    """Mark (theme, kind, text) as erased until now, in the caller's transaction.
+
+    Waits for the transactions of all agents that store events now; later ones know the marks.
+    """
+    connection.execute(QUERIES["lock_links"])
+    _insert(connection, _secret(connection) or _make_secret(connection), marks)
+
+
+def _insert(connection: Connection, secret: bytes, marks: Iterable[tuple[str, MarkKind, str]]) -> None:
+    found = [(theme, _key(secret, kind, text), kind) for theme, kind, text in dict.fromkeys(marks)]
+    if found:
+        themes, keys, kinds = (list(column) for column in zip(*found, strict=True))
+        connection.execute(QUERIES["add_erasures"], {"themes": themes, "keys": keys, "kinds": kinds})
+
+
+def remaining(connection: Connection, events: Sequence[Event]) -> Sequence[Event | None]:
+    """The events as they may be stored: without what was erased, and None where nothing is left.
+
+    Call it in a transaction that has `person_links.shared`. Dropped events are counted.
+    """
+    secret = _secret(connection)
+    if not secret or not events:
+        return events
+    known = _known(connection, secret, events)
+    if not known.times:
+        return events
+    kept = [known.rest(event) for event in events]
+    changed = [event for event, rest in zip(events, kept, strict=True) if rest is not event]
+    dropped = Counter(known.cause(event) for event in changed)
+    themes, keys = ([cause[part] for cause in dropped] for part in (0, 1))
+    connection.execute(QUERIES["count_dropped"], {"themes": themes, "keys": keys, "events": list(dropped.values())})
+    # A replay of the session, which may come later, has the dropped turn, too.
+    dropped_turns = (
+        event
+        for event, rest in zip(events, kept, strict=True)
+        if rest is None and isinstance(event, TurnTaken) and event.session_id
+    )
+    _insert(connection, secret, ((turn.theme, "session", turn.session_id) for turn in dropped_turns))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The marks that some events may have: when they were made, by theme and key; `anywhere` are those of entries."""
+
+    secret: bytes
+    times: dict[tuple[str, bytes], datetime]
+    anywhere: frozenset[bytes]
+
+    def rest(self, event: Event) -> Event | None:
+        """The event without what was erased. An entry of a file is known by its text in any theme, at any time."""
+        if isinstance(event, Add) and event.from_file and _key(self.secret, "entries", event.content) in self.anywhere:
+            return None
+
+        def erased_at(kind: MarkKind, text: str) -> datetime | None:
+            return self.times.get((event.theme, _key(self.secret, kind, text)))
+
+        return without_erased(event, erased_at)
+
+    def cause(self, event: Event) -> tuple[str, bytes]:
+        """The mark by which an event was changed."""
+        causes = ((event.theme, _key(self.secret, *text)) for text in _texts(event))
+        return next((cause for cause in causes if cause in self.times), (event.theme, b""))
+
+
+def _known(connection: Connection, secret: bytes, events: Sequence[Event]) -> _Known:
+    of_files = {event.content for event in events if isinstance(event, Add) and event.from_file}
+    values = {
+        "themes": list({event.theme for event in events}),
+        "keys": list({_key(secret, *text) for event in events for text in _texts(event)}),
+        "entries": [_key(secret, "entries", text) for text in of_files],
+    }
+    rows = connection.execute(QUERIES["find_erasures"], values).fetchall()
+    anywhere = frozenset(row["key"] for row in rows if row["kind"] == "entries")
+    return _Known(secret, {(row["theme"], row["key"]): row["at"] for row in rows}, anywhere)
+
+
+def erased_entries(connection: Connection, texts: Iterable[str]) -> frozenset[str]:
+    """Those of the texts that were erased as entries, in whichever theme."""
+    secret = _secret(connection)
+    keys = {_key(secret, "entries", text): text for text in texts} if secret else {}
+    values = {"themes": [], "keys": [], "entries": list(keys)}
+    return frozenset(keys[row["key"]] for row in connection.execute(QUERIES["find_erasures"], values))
+
+
+def without_erased(event: Event, erased_at: ErasedAt) -> Event | None:
+    """The event without what was erased after it was accepted; None when nothing is left. Pure.
+
+    A transcript has turns of any age: those that were erased are left out whenever it was accepted.
+    """
+
+    def erased(kind: MarkKind, text: str) -> bool:
+        at = erased_at(kind, text)
+        return at is not None and event.at <= at
+
+    if erased("theme", "") or erased("session", event.session_id):
+        return None
+    match event:
+        case SessionEnded():
+            if any(erased_at("session", name) for name in (event.session_id, *event.ancestors)):
+                return None
+            turns = tuple(("" if erased_at("turns", user) else user, answer) for user, answer in event.turns)
+            turns = tuple(turn for turn in turns if any(turn) and not (turn[1] and erased_at("turns", turn[1])))
+            return event if turns == event.turns else replace(event, turns=turns) if turns else None
+        case TurnTaken():
+            user, answer = (("" if erased("turns", text) else text) for text in (event.user, event.assistant))
+            unchanged = (user, answer) == (event.user, event.assistant)
+            return event if unchanged else replace(event, user=user, assistant=answer) if user or answer else None
+        case Delegated():
+            gone = erased("session", event.child_session_id) or any(
+                erased("turns", t) for t in (event.task, event.result)
+            )
+            return None if gone else event
+        case Replace() if erased("entries", event.content):
+            return Remove(
+                id=event.id, theme=event.theme, home=event.home, session_id=event.session_id, at=event.at,
+                metadata=event.metadata, target=event.target, previous=event.previous, old_text=event.old_text,
+                surviving=event.surviving,
+            )  # fmt: skip
+        case Add() | Update():
+            return None if erased("entries", event.content) else event
+        case FactWritten():
+            return None if erased("facts", f"{event.target}: {event.content}") else event
+    return event
+
+
+def _texts(event: Event) -> list[tuple[MarkKind, str]]:
+    """What the marks of an event may be of."""
+    found: list[tuple[MarkKind, str]] = [("theme", ""), ("session", event.session_id)]
+    match event:
+        case SessionEnded():
+            found += [("session", name) for name in event.ancestors]
+            found += [("turns", text) for turn in event.turns for text in turn]
+        case TurnTaken():
+            found += [("turns", event.user), ("turns", event.assistant)]
+        case Delegated():
+            found += [("session", event.child_session_id), ("turns", event.task), ("turns", event.result)]
+        case Add() | Update() | Replace():
+            found.append(("entries", event.content))
+        case FactWritten():
+            found.append(("facts", f"{event.target}: {event.content}"))
+    return found
+
+
+def _secret(connection: Connection) -> bytes:
+    """The secret of the hashes; empty before the first erasure."""
+    row = connection.execute(QUERIES["read_setting"], {"name": _SETTING}).fetchone()
+    return bytes.fromhex(row["value"]) if row else b""
+
+
+def _make_secret(connection: Connection) -> bytes:
+    offer = {"name": _SETTING, "value": secrets.token_hex(32)}
+    row = connection.execute(QUERIES["claim_setting"], offer).fetchone() or offer
+    return bytes.fromhex(row["value"])
+
+
+def _key(secret: bytes, kind: MarkKind, text: str) -> bytes:
+    return hmac.digest(secret, f"{kind}\0{text}".encode("utf-8", "surrogatepass"), hashlib.sha256)

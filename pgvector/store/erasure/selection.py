@@ -1,0 +1,190 @@
+"""What is to be erased: counted, marked, and deleted in batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Literal, TypeAlias
+
+from ..connection.database import Connection
+from ..queries import KINDS, QUERIES, Kind
+from . import marks
+
+BATCH_ROWS = 500
+Found: TypeAlias = Literal[Kind, "history"]
+# What goes with a theme or a session, and is not listed.
+_BESIDE = ("edges", "agents", "scopes", "withdrawals", "tombstones")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The rows of these themes (None: all), ids, session and text, all of which must fit; empty ones fit every row.
+
+    `kind` limits it to rows of a kind, which `ids` needs. The earlier texts of erased entries go with them.
+    """
+
+    themes: tuple[str, ...] | None = None
+    kind: Kind | None = None
+    ids: tuple[int, ...] | None = None
+    session: str = ""
+    text: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the themes is erased."""
+        return self.ids is None and not self.session and not self.text
+
+    @property
+    def kinds(self) -> tuple[Found, ...]:
+        """The kinds of rows that may be found."""
+        if self.kind is None:
+            return (*KINDS, "history")
+        return (self.kind, "history") if self.kind == "entries" else (self.kind,)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The named parameters of the statements."""
+        escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in self.text)
+        return {
+            "themes": None if self.themes is None else list(self.themes),
+            "ids": None if self.ids is None else list(self.ids),
+            "session": self.session, "text": f"%{escaped}%" if escaped else "", "limit": BATCH_ROWS,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of a kind in a theme that are to be erased."""
+
+    kind: Found
+    theme: str
+    rows: int
+    first: datetime
+    latest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that is to be erased."""
+
+    kind: Found
+    theme: str
+    id: int
+    text: str
+
+
+def versions(connection: Connection, kind: Kind, number: int, themes: tuple[str, ...] | None) -> tuple[int, ...]:
+    """The ids of an entry, turn or fact, with those of its earlier versions."""
+    name = {"entries": "versions_of_entry", "facts": "versions_of_fact"}.get(kind)
+    if name is None:
+        return (number,)
+    row = connection.execute(QUERIES[name], {"id": number, "themes": themes and list(themes)}).fetchone() or {"ids": ()}
+    return tuple(sorted({number, *row["ids"]}))
+
+
+def count(connection: Connection, selection: Selection) -> list[Group]:
+    """What is to be erased, by kind and theme."""
+    return [
+        Group(kind, **row)
+        for kind in selection.kinds
+        for row in connection.execute(QUERIES[f"count_erasable_{kind}"], selection.parameters)
+    ]
+
+
+def sample(connection: Connection, selection: Selection, limit: int) -> list[Row]:
+    """Up to `limit` rows that are to be erased, of each kind."""
+    return [row for kind in selection.kinds for row in _page(connection, selection, kind, limit=limit)]
+
+
+def homes(connection: Connection, selection: Selection, limit: int) -> list[str]:
+    """The ids of the homes that have written entries of these themes."""
+    values = {**selection.parameters, "limit": limit}
+    return [row["home"] for row in connection.execute(QUERIES["homes_of_themes"], values)]
+
+
+def mark(connection: Connection, selection: Selection) -> Iterator[None]:
+    """Mark all of the selection before anything is deleted; each step is to be in a transaction of its own.
+
+    Without the marks an event of another home could bring a deleted text back.
+    """
+    if selection.whole and selection.themes is not None:
+        marks.add(connection, [(theme, "theme", "") for theme in selection.themes])
+        yield
+    if selection.session:
+        marks.add(connection, [(theme, "session", selection.session) for theme in selection.themes or ()])
+        yield
+    if selection.whole or selection.session:
+        yield from _mark_sessions(connection, selection)
+    for kind in ("entries", "history") if selection.whole else selection.kinds:
+        after = Row(kind, "", 0, "")
+        while page := _page(connection, selection, kind, after):
+            kind_of_mark = "entries" if kind == "history" else kind
+            marks.add(connection, [(row.theme, kind_of_mark, row.text) for row in page])
+            after = page[-1]
+            yield
+
+
+def _mark_sessions(connection: Connection, selection: Selection) -> Iterator[None]:
+    values = {**selection.parameters, "after_theme": "", "after_session": ""}
+    while page := connection.execute(QUERIES["erasable_sessions"], values).fetchall():
+        marks.add(connection, [(row["theme"], "session", row["session"]) for row in page if row["session"]])
+        values |= {"after_theme": page[-1]["theme"], "after_session": page[-1]["session"]}
+        yield
+
+
+def delete(connection: Connection, selection: Selection) -> Iterator[Counter[str]]:
+    """Delete all of the selection and yield how many rows of which kind; each step as in `mark`."""
+    for kind in selection.kinds:
+        after = Row(kind, "", 0, "")
+        while page := _page(connection, selection, kind, after):
+            deleted = Counter[str]()
+            for theme, rows in groupby(page, key=lambda row: row.theme):
+                deleted += _delete_rows(connection, kind, theme, list(rows))
+            after = page[-1]
+            yield deleted
+    for name in _BESIDE if selection.kind is None else ():
+        while (rows_deleted := connection.execute(QUERIES[f"erase_{name}"], selection.parameters).rowcount) > 0:
+            yield Counter({name: rows_deleted})
+
+
+def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row]) -> Counter[str]:
+    values = {"theme": theme, "source": theme, "ids": [row.id for row in page], "texts": [row.text for row in page]}
+    deleted = Counter[str]()
+    if kind == "history":
+        deleted["history"] = connection.execute(QUERIES["erase_history_rows"], values).rowcount
+    else:
+        deleted["pieces"] = connection.execute(QUERIES[f"erase_pieces_{kind}"], values).rowcount
+        if kind == "entries":
+            deleted["history"] = connection.execute(QUERIES["erase_past"], values).rowcount
+        if kind == "facts":
+            connection.execute(QUERIES["detach_erased_facts"], values)
+        deleted[kind] = connection.execute(QUERIES[f"delete_moved_{kind}"], values).rowcount
+        if kind == "entries":
+            # A trigger has noted the deletions.
+            connection.execute(QUERIES["erase_past"], values)
+    for name in ("tombstones", "withdrawals"):
+        deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
+    return +deleted
+
+
+def settle(connection: Connection, selection: Selection, *, links: bool) -> Counter[str]:
+    """Delete the counts of words, and the links of the themes if asked, in the caller's transaction."""
+    deleted = Counter[str]()
+    deleted["words"] = connection.execute(QUERIES["erase_words"], selection.parameters).rowcount
+    if links:
+        connection.execute(QUERIES["lock_links"])
+        deleted["links"] = connection.execute(QUERIES["erase_links"], selection.parameters).rowcount
+    return +deleted
+
+
+def _page(
+    connection: Connection, selection: Selection, kind: Found, after: Row | None = None, limit: int = BATCH_ROWS
+) -> list[Row]:
+    values = {
+        **selection.parameters, "limit": limit, "after_theme": after.theme if after else "",
+        "after_id": after.id if after else 0,
+    }  # fmt: skip
+    return [Row(kind, **row) for row in connection.execute(QUERIES[f"erasable_{kind}"], values)]
