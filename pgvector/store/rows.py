@@ -76,7 +76,7 @@ def _of_person(prepared: PreparedEvent, person: str | None) -> PreparedEvent:
 
 def _not_erased(connection: Connection, batch: Sequence[PreparedEvent]) -> list[PreparedEvent]:
     """The batch without what was erased after its events were accepted."""
-    kept = marks.remaining(connection, [prepared.event for prepared in batch])
+    kept = marks.storable(connection, [prepared.event for prepared in batch])
     return [
         prepared if event is prepared.event else prepare(event)
         for prepared, event in zip(batch, kept, strict=True)

@@ -22,6 +22,7 @@ from ...store.erasure.selection import Group, Selection
 from ...store.person_links import themes_of
 from ...store.queries import Kind
 from ...store.schema.preflight import ADMINISTRATOR, admin_connection
+from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ..accounts import asked
 from ..console import Cell, Console, counted, local_time, rows_table
@@ -58,7 +59,7 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
             groups = selection.count(reading, chosen)
             homes = selection.homes(reading, chosen, HOMES_MAX)
             if chosen.session and chosen.themes is None:
-                chosen = replace(chosen, themes=tuple({group.theme for group in groups}))
+                chosen = replace(chosen, themes=tuple(sorted({group.theme for group in groups})))
             _show_plan(console, reading, chosen, groups)
             if not (args.yes or console.confirm("Erase this for good?", default=False)):
                 console.say("nothing is changed")
@@ -89,7 +90,9 @@ def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console,
     if args.id is not None:
         kind: Kind = "turns" if args.turn else "facts" if args.fact else "entries"
         return Selection(themes=themes, kind=kind, ids=selection.versions(reading, kind, args.id, themes))
-    text = sys.stdin.read().strip() if args.text == "-" else args.text
+    text = sys.stdin.read().replace("\r\n", "\n").strip() if args.text == "-" else args.text
+    if clean(text) != text or clean(args.session) != args.session:
+        raise BadArgument("the text or the session has a NUL or half a character, which no row has")
     if args.text and len(text) < TEXT_CHARS_MIN:
         raise BadArgument(f"the text has {len(text)} characters; give {TEXT_CHARS_MIN} or more")
     return Selection(themes=themes, session=args.session, text=text)

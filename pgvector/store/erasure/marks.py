@@ -60,28 +60,34 @@ def _insert(connection: Connection, secret: bytes, marks: Iterable[tuple[str, Ma
 
 
 def remaining(connection: Connection, events: Sequence[Event]) -> Sequence[Event | None]:
-    """The events as they may be stored: without what was erased, and None where nothing is left.
+    """The events without what was erased, and None where nothing is left."""
+    known = _known(connection, events)
+    return [known.rest(event) for event in events] if known else events
 
-    Call it in a transaction that has `person_links.shared`. Dropped events are counted.
+
+def storable(connection: Connection, events: Sequence[Event]) -> Sequence[Event | None]:
+    """As `remaining`, for events that are stored in this transaction, which has `person_links.shared`.
+
+    Those that are dropped or changed are counted.
     """
-    secret = _secret(connection)
-    if not secret or not events:
+    known = _known(connection, events)
+    if known is None:
         return events
-    known = _known(connection, secret, events)
-    if not known.times:
-        return events
-    kept = [known.rest(event) for event in events]
+    kept: list[Event | None] = []
+    # A replay of the session, which comes later, has the dropped turn, too.
+    ended: dict[tuple[str, MarkKind, str], None] = {}
+    for event in events:
+        rest = known.rest(event)
+        if isinstance(rest, SessionEnded) and any((rest.theme, *mark) in ended for mark in _texts(rest)):
+            rest = None
+        if rest is None and isinstance(event, TurnTaken) and event.session_id:
+            ended[event.theme, "session", event.session_id] = None
+        kept.append(rest)
     changed = [event for event, rest in zip(events, kept, strict=True) if rest is not event]
     dropped = Counter(known.cause(event) for event in changed)
     themes, keys = ([cause[part] for cause in dropped] for part in (0, 1))
     connection.execute(QUERIES["count_dropped"], {"themes": themes, "keys": keys, "events": list(dropped.values())})
-    # A replay of the session, which may come later, has the dropped turn, too.
-    dropped_turns = (
-        event
-        for event, rest in zip(events, kept, strict=True)
-        if rest is None and isinstance(event, TurnTaken) and event.session_id
-    )
-    _insert(connection, secret, ((turn.theme, "session", turn.session_id) for turn in dropped_turns))
+    _insert(connection, known.secret, ended)
     return kept
 
 
@@ -109,7 +115,11 @@ class _Known:
         return next((cause for cause in causes if cause in self.times), (event.theme, b""))
 
 
-def _known(connection: Connection, secret: bytes, events: Sequence[Event]) -> _Known:
+def _known(connection: Connection, events: Sequence[Event]) -> _Known | None:
+    """The marks of these events; None when there are none."""
+    secret = _secret(connection) if events else b""
+    if not secret:
+        return None
     of_files = {event.content for event in events if isinstance(event, Add) and event.from_file}
     values = {
         "themes": list({event.theme for event in events}),
@@ -118,7 +128,7 @@ def _known(connection: Connection, secret: bytes, events: Sequence[Event]) -> _K
     }
     rows = connection.execute(QUERIES["find_erasures"], values).fetchall()
     anywhere = frozenset(row["key"] for row in rows if row["kind"] == "entries")
-    return _Known(secret, {(row["theme"], row["key"]): row["at"] for row in rows}, anywhere)
+    return _Known(secret, {(row["theme"], row["key"]): row["at"] for row in rows}, anywhere) if rows else None
 
 
 def erased_entries(connection: Connection, texts: Iterable[str]) -> frozenset[str]:

@@ -61,12 +61,12 @@ def clear_statistics(connection: Connection, *, delete: bool) -> None:
         connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(table)))
 
 
-def old_transactions(connection: Connection, wait_s: float = OLD_TRANSACTIONS_WAIT_S) -> list[str]:
-    """Wait for the transactions that may still read what was deleted until now; returns those that do not end.
+def old_transactions(connection: Connection) -> list[str]:
+    """Wait for the transactions that may read what was deleted until now; returns those that do not end in time.
 
     While there is one, a rewritten table has the deleted rows, too.
     """
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + OLD_TRANSACTIONS_WAIT_S
     now = {"now": fetch(connection, "SELECT pg_current_xact_id()::xid::text")[0]}
     while True:
         with connection.cursor(row_factory=dict_row) as cursor:
