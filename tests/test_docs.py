@@ -209,6 +209,13 @@ def test_examples_of_settings_are_valid(path: Path, tmp_path: Path) -> None:
     assert load(tmp_path, {}).model_fields_set == keys
 
 
+def test_the_chinese_readme_has_the_same_commands_settings_and_links() -> None:
+    english, chinese = text_of(ROOT / "README.md"), text_of(ROOT / "README.zh-CN.md")
+    assert blocks("README.zh-CN.md", "sh") == blocks("README.md", "sh")
+    for same in (r"^\| `(\w+)` \|", r"\]\(((?!README)[^)]+)\)"):
+        assert sorted(re.findall(same, chinese, re.MULTILINE)) == sorted(re.findall(same, english, re.MULTILINE))
+
+
 def test_the_readme_shows_settings_with_their_defaults() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", text_of(ROOT / "README.md"), re.MULTILINE)
     assert rows, "the table of the README is gone"
