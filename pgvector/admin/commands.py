@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from .erase.arguments import add_commands as add_erase
+from .imports.arguments import add_commands as add_imports
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
 from .settings.arguments import add_commands as add_settings
@@ -39,7 +40,7 @@ def add_commands(parser: Parser) -> None:
     _add_policy(commands)
     _add_maintenance(commands)
     _add_files(commands)
-    _add_imports(commands)
+    add_imports(lambda name, text, job: _add(commands, name, text, job))
     _add_history(commands)
     _add_facts(commands)
     _add_look(commands)
@@ -200,16 +201,6 @@ def _add_files(commands: Commands) -> None:
     relieve.add_argument("--yes", action="store_true", help="do what the plan says; proposals stay proposals")
     text = "only files above N %% of their cap (default: relief_above_pct)"
     relieve.add_argument("--above", type=_number(1, 100), metavar="N", help=text)
-
-
-def _add_imports(commands: Commands) -> None:
-    text = "bring the memory of another package into a theme, with its history"
-    bring = _add(commands, "import", text, "imports.command:bring")
-    bring.add_argument("path", metavar="PATH", help="its file, which is only read")
-    text = "the package it is of"
-    bring.add_argument("--from", dest="source", required=True, choices=("hermes-memory",), help=text)
-    bring.add_argument("--theme", default="", metavar="T", help="the theme (default: that of this home)")
-    bring.add_argument("--dry-run", action="store_true", help="show what would be new, and change nothing")
 
 
 def _add_history(commands: Commands) -> None:

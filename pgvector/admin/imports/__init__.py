@@ -1,3 +1,3 @@
-"""import: memories of other packages, each read by a module of its own."""
+"""import: archives, and memories of other packages, each read by a module of its own."""
 
 from __future__ import annotations

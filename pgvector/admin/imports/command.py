@@ -1,76 +1,121 @@
-"""import: bring the memory of another package into a theme, with its history. A second import adds what is new."""
+"""import: bring an archive or the memory of another package into the database. A second import adds what is new."""
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from ...errors import BadArgument
+from ...errors import BadArgument, Refused, SchemaNotApplied
 from ...hosts.environment import profile_name
 from ...session.themes import Identity, aliased, allowed, home_theme
 from ...settings import Settings, load
-from ...store import imported_facts
-from ...store.connection.database import Connection
-from ...store.person_links import person_of
+from ...store.archive.lines import Line, Reader
+from ...store.connection.database import Database
+from ...store.schema.verification import LATEST
 from ...text.sanitize import safe_line
 from ...text.theme_names import normalise, reserved
 from ..console import Console, counted
-from ..database import connection
-from . import hermes_memory
+from ..database import start_server
+from . import facts, rows
+from .rows import Rules
+from .transfer import Transfer, destination
 
 SHOWN_MAX = 20
 REASON_CHARS_MAX = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where an import goes: a theme of a database, or nowhere with `dry_run`.
-
-    `account` is the theme that was asked for, which may be linked to the person whose theme it is.
-    """
-
-    writing: Connection
-    theme: str
-    account: str
-    dry_run: bool
-
-
-Source = Callable[[Path, Target], Mapping[str, Any]]
-
-
-def from_hermes_memory(path: Path, target: Target) -> Mapping[str, Any]:
-    """Bring a memory.db of hermes-memory; returns what was found and what was new. Raises BadArgument, or Refused."""
-    found = hermes_memory.read(path)
-    merged = imported_facts.merged(target.writing, target.theme, found.facts)
-    if not target.dry_run:
-        names = {"origin": "hermes-memory", "account": target.account}
-        imported_facts.add(target.writing, target.theme, merged, found.scopes, **names)
-    return {
-        "facts": len(found.facts), "new": len(merged.fresh), "known": len(merged.repeated),
-        "statuses": dict(Counter(fact.status for fact in merged.fresh)),
-        "superseded_here": len(merged.superseded), "scopes": len(found.scopes), "skipped": dict(found.skipped),
-    }  # fmt: skip
-
-
-SOURCES: Mapping[str, Source] = {"hermes-memory": from_hermes_memory}
-
-
 def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Import a file into a theme. Returns 0, or 1 when parts of it were skipped."""
+    """Import rows. Returns 0, or 1 when some were refused. A damaged archive is refused before anything is stored."""
     settings = load(home)
-    named = _theme(args.theme, home, settings)
-    with connection(home) as writing, writing.transaction():
-        theme = person_of(writing, named)
-        with console.busy("reading"):
-            path = Path(args.path).expanduser()
-            told = SOURCES[args.source](path, Target(writing, theme, named, args.dry_run))
-    console.data({"source": args.source, "path": str(path), "theme": theme, "dry_run": args.dry_run, **told})
-    _summarise(console, told, theme, dry_run=args.dry_run)
-    return 1 if told["skipped"] else 0
+    theme = _theme(args.theme, home, settings)
+    if args.source == "hermes-memory":
+        return facts.bring(home, console, args, theme)
+    database = Database(settings, home)
+    try:
+        start_server(database)
+        told = SOURCES[args.source](database, Rules(settings, args.theme and theme, theme), console, args)
+    finally:
+        database.close()
+    document = {"source": args.source, "path": args.path, "theme": args.theme and theme, "dry_run": args.dry_run}
+    console.data({**document, **told})
+    _summarise(console, told, dry_run=args.dry_run)
+    return 1 if told["wrong"] else 0
+
+
+def from_archive(database: Database, rules: Rules, console: Console, args: argparse.Namespace) -> dict[str, Any]:
+    """Bring an archive, or plain JSON lines."""
+    with _opened(args.path) as stream:
+        if stream.seekable():
+            with console.busy("checking"):
+                _check(stream)
+        reader = Reader(stream)
+        manifest = reader.manifest
+        if manifest.get("schema", 0) > LATEST:
+            raise SchemaNotApplied(f"the archive has schema {manifest['schema']}, this release {LATEST}; upgrade it")
+        options = {"theme": rules.theme, "dry_run": args.dry_run}
+        to = destination(database, rules.settings, manifest, **options)
+        transfer = Transfer(database, rules.settings, to)
+        lines = reader.lines() if manifest else _plain(reader, rules)
+        total = sum(manifest["rows"].values()) if manifest else None
+        try:
+            transfer.run(_until_wrong(lines, reader) if manifest else lines, console, total)
+        except KeyboardInterrupt:
+            console.say(f"interrupted; {counted(sum(transfer.new.values()), 'new row')} stored; run it again to go on")
+            raise
+    if manifest and reader.wrong:
+        number, reason = reader.wrong[0]
+        raise Refused(f"line {number}: {reason}; the rows before it are stored")
+    vectors = "none" if not manifest.get("vectors") else "taken" if to.dimensions else "other model"
+    return _told(transfer, [*reader.wrong, *transfer.wrong], vectors)
+
+
+Source = Callable[[Database, Rules, Console, argparse.Namespace], dict[str, Any]]
+SOURCES: Mapping[str, Source] = {"archive": from_archive}
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(path).expanduser().open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _check(stream: IO[bytes]) -> None:
+    """Read an archive to its end and back. Raises Refused that names the lines that are wrong."""
+    reader = Reader(stream)
+    if reader.manifest:
+        for _ in reader.lines():
+            pass
+        if reader.wrong:
+            named = "; ".join(f"line {number}: {reason}" for number, reason in reader.wrong[:SHOWN_MAX])
+            more = f"; and {len(reader.wrong) - SHOWN_MAX:,} more" if len(reader.wrong) > SHOWN_MAX else ""
+            raise Refused(f"{named}{more}; nothing is imported")
+    stream.seek(0)
+
+
+def _until_wrong(lines: Iterator[Line], reader: Reader) -> Iterator[Line]:
+    """The rows before the first line that is wrong: a stream cannot be checked before."""
+    for line in lines:
+        if reader.wrong:
+            return
+        yield line
+
+
+def _plain(reader: Reader, rules: Rules) -> Iterator[Line]:
+    for line in reader.lines():
+        try:
+            yield rows.plain(line, rules)
+        except BadArgument as error:
+            reader.wrong.append((line.number, str(error)))
 
 
 def _theme(given: str, home: Path, settings: Settings) -> str:
@@ -84,18 +129,34 @@ def _theme(given: str, home: Path, settings: Settings) -> str:
     return theme
 
 
-def _summarise(console: Console, told: Mapping[str, Any], theme: str, *, dry_run: bool) -> None:
-    statuses = ", ".join(f"{number:,} {status}" for status, number in sorted(told["statuses"].items()))
-    what = "would be new" if dry_run else "are new"
-    new = f"{told['new']:,} {what} in theme {safe_line(theme, 60)}{f' ({statuses})' if statuses else ''}"
-    console.say(f"found {counted(told['facts'], 'fact')} in {counted(told['scopes'], 'scope')}: {new}")
-    if told["known"]:
-        console.say(f"{counted(told['known'], 'fact')} of them the theme has already")
-    if told["superseded_here"]:
-        console.say(f"{counted(told['superseded_here'], 'fact')} of the theme are older and go into the history")
-    for name, reason in list(told["skipped"].items())[:SHOWN_MAX]:
-        console.say(f"hermes-pgvector: fact {safe_line(name, 60)} is skipped: {safe_line(reason, REASON_CHARS_MAX)}")
-    if len(told["skipped"]) > SHOWN_MAX:
-        console.say(f"hermes-pgvector: and {len(told['skipped']) - SHOWN_MAX:,} more; --json names all")
+def _told(transfer: Transfer, wrong: list[tuple[int, str]], vectors: str) -> dict[str, Any]:
+    found = {kind: {"found": number, "new": transfer.new[kind]} for kind, number in sorted(transfer.found.items())}
+    refused = [{"line": number, "reason": reason} for number, reason in sorted(wrong)]
+    return {"rows": found, "erased": transfer.to.erased, "vectors": vectors, "wrong": refused}
+
+
+NAMES = {
+    "entry": ("entry", "entries"), "past": ("earlier version", "earlier versions"), "turn": ("turn row", "turn rows"),
+    "fact": ("fact", "facts"),
+}  # fmt: skip
+
+
+def _summarise(console: Console, told: Mapping[str, Any], *, dry_run: bool) -> None:
+    what = "would be new" if dry_run else "new"
+    for kind, names in NAMES.items():
+        if kind in told["rows"]:
+            number = told["rows"][kind]
+            console.say(f"{counted(number['found'], *names)}, {number['new']:,} {what}")
+    if not told["rows"]:
+        console.say("nothing is in it")
+    if told["erased"]:
+        console.say(f"{counted(told['erased'], 'row')} left out: erased here for good")
+    if told["vectors"] == "other model":
+        console.say("its vectors are of another model; agents or `backfill` compute them")
+    for wrong in told["wrong"][:SHOWN_MAX]:
+        reason = safe_line(wrong["reason"], REASON_CHARS_MAX)
+        console.say(f"hermes-pgvector: line {wrong['line']} is refused: {reason}")
+    if len(told["wrong"]) > SHOWN_MAX:
+        console.say(f"hermes-pgvector: and {len(told['wrong']) - SHOWN_MAX:,} more; --json names all")
     if dry_run:
         console.say("nothing is changed: this was a dry run")

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import BadArgument, Refused
 from ...facts.notation import normal_name
 from ...model import FACT_KINDS, FACT_SCOPE_CHARS_MAX, FACT_TARGET_CHARS_MAX, now
-from ...store.imported_facts import ImportedFact, ImportedScope
+from ...store.archive.facts import ImportedFact, ImportedScope
 from ...text.cleaning import clean
 
 ROWS_MAX = 1_000_000

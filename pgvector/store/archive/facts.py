@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ..model import FactKind
-from ..text import tokenizer
-from .connection.database import Connection
-from .queries import QUERIES
+from pgvector import HalfVector
+
+from ...model import FactKind, Metadata
+from ...text import tokenizer
+from ..connection.database import Connection
+from ..queries import QUERIES, Kind
 
 BATCH_MAX = 2000
 Key: TypeAlias = tuple[str, str, str]
@@ -33,6 +35,9 @@ class ImportedFact:
     used_at: datetime | None = None
     uses: int = 0
     successor: str = ""
+    session_id: str = ""
+    metadata: Metadata = field(default_factory=dict)
+    vectors: tuple[HalfVector, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -115,15 +120,18 @@ def add(
 ) -> None:
     """Store the fresh facts and the scopes that the theme lacks, in the caller's transaction.
 
-    `account` is the theme that was asked for; the rows keep it where that is linked to a person, whose `theme` is.
+    The rows say in their metadata that they are of `origin`, unless it is empty. `account` is the theme that was asked
+    for; the rows keep it where that is linked to a person, whose `theme` is.
     """
     linked = {"linked_account": account} if account != theme else {}
     connection.execute(QUERIES["supersede_by_import"], {"theme": theme, "ids": list(found.superseded)})
     ids = dict(found.repeated)
     for start in range(0, len(found.fresh), BATCH_MAX):
         batch = found.fresh[start : start + BATCH_MAX]
-        values = {"theme": theme, "metadata": json.dumps({"imported_from": origin, **linked}), **_columns(batch)}
+        marks = {"imported_from": origin, **linked} if origin else linked
+        values = {"theme": theme, "metadata": json.dumps(marks), **_columns(batch)}
         ids |= {row["event_id"].hex: row["id"] for row in connection.execute(QUERIES["import_facts"], values)}
+        add_chunks(connection, "facts", theme, [(ids[fact.event_id], fact.vectors) for fact in batch])
     links = {ids[fact.event_id]: fact.successor for fact in found.fresh} | dict(found.superseded)
     known = {number: ids[successor] for number, successor in links.items() if successor in ids}
     known |= {ids[event_id]: number for event_id, number in found.outdated.items()}
@@ -137,6 +145,17 @@ def add(
         )  # fmt: skip
 
 
+def add_chunks(
+    connection: Connection, kind: Kind, theme: str, rows: Iterable[tuple[int, Sequence[HalfVector]]]
+) -> None:
+    """Store the vectors of the chunks of rows, known by their ids; the first vector of each is that of the row."""
+    chunks = [(number, place, vector) for number, own in rows for place, vector in enumerate(own[1:])]
+    if chunks:
+        ids, pieces, embeddings = (list(column) for column in zip(*chunks, strict=True))
+        parameters = {"themes": [theme] * len(chunks), "ids": ids, "pieces": pieces, "embeddings": embeddings}
+        connection.execute(QUERIES[f"add_pieces_{kind}"], parameters)
+
+
 def _columns(facts: Sequence[ImportedFact]) -> dict[str, list[Any]]:
     """The rows of facts as `import_facts.sql` takes them: one list a column."""
     names = {
@@ -146,5 +165,8 @@ def _columns(facts: Sequence[ImportedFact]) -> dict[str, list[Any]]:
     return {
         "events": [UUID(fact.event_id) for fact in facts],
         **{name: [getattr(fact, field) for fact in facts] for name, field in names.items()},
+        "sessions": [fact.session_id for fact in facts],
+        "embeddings": [fact.vectors[0] if fact.vectors else None for fact in facts],
+        "metadatas": [json.dumps(dict(fact.metadata)) for fact in facts],
         "words": [tokenizer.document(f"{fact.target}: {fact.content}") for fact in facts],
     }

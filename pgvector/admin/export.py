@@ -1,0 +1,116 @@
+"""export: write themes, or all, to an archive of JSON lines that `import` reads."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+from rich.filesize import decimal as size
+
+from ..errors import BadArgument, PgvectorError
+from ..settings import load
+from ..store.archive import reading
+from ..store.archive.lines import Writer
+from ..store.connection.database import Database
+from .console import Console, counted
+from .database import start_server, theme_named
+
+STATEMENT_S_MAX = 600.0
+PROGRESS_ROWS = 500
+
+
+def export(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Write an archive from one snapshot of the database. Nothing is left of one that fails. Returns 0."""
+    to_stdout = args.path == "-"
+    if to_stdout and console.as_json:
+        raise BadArgument("--json prints a summary on stdout, so the archive needs a PATH")
+    settings = load(home)
+    database = Database(settings, home)
+    try:
+        start_server(database)
+        with database.connection(settings.connect_timeout_s) as connection:
+            state = database.verify(connection)
+            themes = sorted({theme_named(connection, name, settings) for name in args.theme}) or None
+        with (
+            _target(args.path) as out,
+            database.transaction(
+                settings.connect_timeout_s,
+                STATEMENT_S_MAX,
+                transaction_isolation="repeatable read",
+                transaction_read_only="on",
+            ) as connection,
+        ):
+            told = reading.manifest(connection, state, themes, vectors=args.vectors and bool(state.embedding_model))
+            _check_themes(told, themes)
+            written = _write(reading.lines(connection, told, Writer()), told, out, console)
+    finally:
+        database.close()
+    document = {key: told[key] for key in ("themes", "rows", "model", "dimensions", "vectors", "schema")}
+    console.data({"path": args.path, "bytes": written, **document})
+    _report(console, told, "stdout" if to_stdout else args.path, written)
+    return 0
+
+
+def _check_themes(told: dict[str, Any], themes: list[str] | None) -> None:
+    if themes is not None and not any(told["rows"].values()):
+        raise BadArgument(f"nothing is stored of theme {', '.join(theme[:60] for theme in themes)}; see: themes")
+
+
+def _write(lines: Iterator[bytes], told: dict[str, Any], out: IO[bytes], console: Console) -> int:
+    written = 0
+    with console.progress() as progress:
+        task = progress.add_task("rows", total=sum(told["rows"].values()))
+        try:
+            for number, line in enumerate(lines):
+                out.write(line)
+                written += len(line)
+                if number % PROGRESS_ROWS == 0:
+                    progress.update(task, completed=number)
+            out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise PgvectorError(f"the archive cannot be written: {error.strerror}; nothing is left of it") from None
+    return written
+
+
+@contextmanager
+def _target(path: str) -> Iterator[IO[bytes]]:
+    """Where the archive is written: stdout, or a private file that gets its name when it is complete."""
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    target = Path(path).expanduser()
+    if target.exists():
+        raise BadArgument(f"{target} exists; give another path, or delete it")
+    part = target.with_name(f".{target.name}.{uuid4().hex[:8]}")
+    try:
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BadArgument(f"{target} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(fd)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _report(console: Console, told: dict[str, Any], path: str, written: int) -> None:
+    rows = told["rows"]
+    parts = [
+        counted(rows["entry"], "entry", "entries"), counted(rows["turn"], "turn"), counted(rows["fact"], "fact"),
+        counted(rows["past"], "earlier version"),
+    ]  # fmt: skip
+    vectors = f"with the vectors of {told['model']}" if told["vectors"] else "without vectors"
+    console.say(f"exported {', '.join(parts)}, {vectors}, to {path} ({size(written)})")
+    if path != "stdout":
+        console.say("whoever reads the file reads the memory: it has mode 0600, keep it so")

@@ -1,0 +1,28 @@
+"""The arguments of `export`, `import`, `backup` and `restore`. The hosts import this."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+SOURCES = {
+    "archive": "what `export` wrote, or plain JSON lines (the default)",
+    "hermes-memory": "its memory.db",
+}
+
+
+def add_commands(add: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
+    """Add the commands: `add` makes one of its name, help and job."""
+    export = add("export", "write the memory to an archive that `import` reads", "export:export")
+    export.add_argument("path", metavar="PATH", help="the new file, readable by you only; - writes to stdout")
+    text = "only this theme; give it again for others (default: all)"
+    export.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    text = "leave the vectors out: a quarter of the size, and they are computed again after the import"
+    export.add_argument("--no-vectors", dest="vectors", action="store_false", help=text)
+    bring = add("import", "bring in an archive, or the memory of another package", "imports.command:bring")
+    bring.add_argument("path", metavar="PATH", help="where it is, which is only read; - reads an archive from stdin")
+    text = "what it is: " + "; ".join(f"{name}: {what}" for name, what in SOURCES.items())
+    bring.add_argument("--from", dest="source", default="archive", choices=tuple(SOURCES), help=text)
+    text = "the theme for all of it (default: its own themes where it has some, else that of this home)"
+    bring.add_argument("--theme", default="", metavar="T", help=text)
+    bring.add_argument("--dry-run", action="store_true", help="show what would be new, and change nothing")

@@ -1,0 +1,56 @@
+"""import --from hermes-memory: facts, scopes and history of that package."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...store.archive import facts
+from ...store.person_links import person_of
+from ...text.sanitize import safe_line
+from ..console import Console, counted
+from ..database import connection
+from . import hermes_memory
+
+SHOWN_MAX = 20
+REASON_CHARS_MAX = 160
+
+
+def bring(home: Path, console: Console, args: argparse.Namespace, named: str) -> int:
+    """Import a memory.db into a theme. Returns 0, or 1 when facts were skipped. Raises BadArgument, or Refused."""
+    path = Path(args.path).expanduser()
+    with connection(home) as writing, writing.transaction():
+        theme = person_of(writing, named)
+        with console.busy("reading"):
+            found = hermes_memory.read(path)
+            merged = facts.merged(writing, theme, found.facts)
+            if not args.dry_run:
+                facts.add(writing, theme, merged, found.scopes, origin="hermes-memory", account=named)
+    told = {
+        "facts": len(found.facts), "new": len(merged.fresh), "known": len(merged.repeated),
+        "statuses": dict(Counter(fact.status for fact in merged.fresh)),
+        "superseded_here": len(merged.superseded), "scopes": len(found.scopes), "skipped": dict(found.skipped),
+    }  # fmt: skip
+    console.data({"source": args.source, "path": str(path), "theme": theme, "dry_run": args.dry_run, **told})
+    _summarise(console, told, theme, dry_run=args.dry_run)
+    return 1 if told["skipped"] else 0
+
+
+def _summarise(console: Console, told: Mapping[str, Any], theme: str, *, dry_run: bool) -> None:
+    statuses = ", ".join(f"{number:,} {status}" for status, number in sorted(told["statuses"].items()))
+    what = "would be new" if dry_run else "are new"
+    new = f"{told['new']:,} {what} in theme {safe_line(theme, 60)}{f' ({statuses})' if statuses else ''}"
+    console.say(f"found {counted(told['facts'], 'fact')} in {counted(told['scopes'], 'scope')}: {new}")
+    if told["known"]:
+        console.say(f"{counted(told['known'], 'fact')} of them the theme has already")
+    if told["superseded_here"]:
+        console.say(f"{counted(told['superseded_here'], 'fact')} of the theme are older and go into the history")
+    for name, reason in list(told["skipped"].items())[:SHOWN_MAX]:
+        console.say(f"hermes-pgvector: fact {safe_line(name, 60)} is skipped: {safe_line(reason, REASON_CHARS_MAX)}")
+    if len(told["skipped"]) > SHOWN_MAX:
+        console.say(f"hermes-pgvector: and {len(told['skipped']) - SHOWN_MAX:,} more; --json names all")
+    if dry_run:
+        console.say("nothing is changed: this was a dry run")

@@ -1,0 +1,94 @@
+"""Rows on their way into a database: in batches, with progress; what is refused is named, the rest goes on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...embedding import factory
+from ...errors import BadEvent, SettingsError
+from ...settings import Settings
+from ...store.archive import reading, writing
+from ...store.archive.lines import Line
+from ...store.archive.writing import Batch, Destination
+from ...store.connection.database import Database
+from ..console import Console
+
+BATCH_S_MAX = 120.0
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Stores rows in a database, and counts them: all and new ones by their kind, and the lines that are refused."""
+
+    database: Database
+    settings: Settings
+    to: Destination
+    found: Counter[str] = field(default_factory=Counter)
+    new: Counter[str] = field(default_factory=Counter)
+    wrong: list[tuple[int, str]] = field(default_factory=list)
+
+    def run(self, lines: Iterable[Line], console: Console, total: int | None = None) -> None:
+        """Store the rows. Raises DatabaseUnavailable; what is stored then stays, and a further run goes on."""
+        with console.progress() as progress:
+            task = progress.add_task("rows", total=total)
+            for batch in writing.batches(lines):
+                started = time.monotonic()
+                others = self._store(batch)
+                progress.update(task, completed=sum(self.found.values()))
+                if others and not self.to.dry_run:
+                    # Half of the time belongs to the agents.
+                    time.sleep(time.monotonic() - started)
+
+    def _store(self, batch: Batch) -> bool:
+        """Store a batch; one that is refused in halves. Returns whether other processes use the database."""
+        try:
+            with self.database.transaction(self.settings.connect_timeout_s, BATCH_S_MAX) as connection:
+                new = writing.store(connection, batch, self.to)
+                others = writing.others_work(connection)
+                if self.to.dry_run:
+                    connection.execute("rollback")
+        except BadEvent as error:
+            if len(batch.lines) == 1:
+                self.found[batch.kind] += 1
+                self.wrong.append((batch.lines[0].number, str(error)))
+                return False
+            half = len(batch.lines) // 2
+            first = self._store(Batch(batch.kind, batch.theme, batch.lines[:half]))
+            return self._store(Batch(batch.kind, batch.theme, batch.lines[half:])) or first
+        self.found[batch.kind] += len(batch.lines)
+        self.new[batch.kind] += new
+        return others
+
+
+def destination(database: Database, settings: Settings, manifest: Mapping[str, Any], **options: Any) -> Destination:
+    """Where an archive with this manifest goes. Its vectors are taken when their model is that of the database.
+
+    The model of an archive becomes that of a database without one, if the home uses the same.
+    """
+    with database.connection(settings.connect_timeout_s) as connection:
+        state = database.verify(connection)
+        here = reading.origin(connection)
+    to = Destination(origin="" if manifest.get("database") == here else str(manifest.get("database")), **options)
+    model = manifest.get("model")
+    if manifest.get("vectors") and manifest.get("dimensions") == state.dimensions:
+        held = state.embedding_model or _model(settings, str(model))
+        if held == model and not to.dry_run:
+            held = database.claim_model(str(model))
+        to.dimensions = state.dimensions if held == model else 0
+    return to
+
+
+def _model(settings: Settings, offered: str) -> str:
+    """The model that this home would fill a database with, which has the vectors of `offered`; empty without one."""
+    try:
+        embedder = factory.build(settings, held=offered)
+    except SettingsError:
+        return ""
+    try:
+        return embedder.model
+    finally:
+        embedder.close()

@@ -1,0 +1,170 @@
+"""The lines of an archive: a manifest, rows with a checksum each, and an end with a checksum of all. Pure.
+
+A row is `{"kind":"turn","row":{…},"vectors":["…"],"sum":"…"}`. Its sum is that of the bytes before `,"sum"`. A file
+without a manifest has plain rows, `{"kind":"turn",…}`, without checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from ...errors import Refused
+from ...text.cleaning import clean
+
+FORMAT, VERSION = "hermes-memory-pgvector", 1
+KINDS = ("entry", "past", "fact", "scope", "turn", "delegation", "withdrawal", "tombstone", "link", "event")
+LINE_BYTES_MAX = 64 << 20
+_SUM, _VECTORS = ',"sum":"', '","'
+_ROW = re.compile(
+    r'\{"kind":"(?P<kind>\w+)","row":(?P<row>\{.*\})(?:,"vectors":\["(?P<vectors>[A-Za-z0-9+/=",]*)"\])?'
+    r',"sum":"(?P<sum>[0-9a-f]{16})"\}',
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of an archive. `text` is the JSON of `row`, as it was written; `number` counts from 1."""
+
+    number: int
+    kind: str
+    row: Mapping[str, Any]
+    text: str
+    vectors: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Writer:
+    """Makes the lines of an archive, and counts them."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    _digest: Any = field(default_factory=hashlib.sha256)
+
+    def manifest(self, values: Mapping[str, Any]) -> bytes:
+        """The first line."""
+        return self._counted(_json({"kind": "manifest", "format": FORMAT, "version": VERSION, **values}))
+
+    def row(self, kind: str, text: str, vectors: Sequence[str]) -> bytes:
+        """The line of a row, whose JSON is given."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        joined = f',"vectors":["{_VECTORS.join(vectors)}"]' if vectors else ""
+        body = f'{{"kind":"{kind}","row":{text}{joined}'
+        return self._counted(f'{body}{_SUM}{_sum(body)}"}}')
+
+    def end(self) -> bytes:
+        """The last line."""
+        told = {"kind": "end", "rows": sum(self.counts.values()), "sha256": self._digest.hexdigest()}
+        return f"{_json(told)}\n".encode()
+
+    def _counted(self, text: str) -> bytes:
+        line = f"{text}\n".encode()
+        self._digest.update(line)
+        return line
+
+
+class Reader:
+    """Reads lines. `manifest` is empty when the rows are plain.
+
+    Raises Refused, that names the line, for an archive that cannot be read.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._digest, self._number, self._rows = stream, hashlib.sha256(), 0, 0
+        self._first = self._read()
+        self.manifest = _manifest(self._first)
+        self.wrong: list[tuple[int, str]] = []
+        """The lines that are wrong, with the reasons, of those that were read."""
+
+    def lines(self) -> Iterator[Line]:
+        """The rows; wrong lines are left out and noted in `wrong`."""
+        pending = iter(() if self.manifest else (self._first,))
+        ended = False
+        for raw in _chained(pending, iter(self._read, b"")):
+            if ended:
+                self._note("there is more after the end of the archive")
+                return
+            text = raw.strip()
+            if not text:
+                continue
+            try:
+                if self.manifest and text.startswith(b'{"kind":"end"'):
+                    self._check_end(raw)
+                    ended = True
+                    continue
+                line = _line(self._number, text.decode(), plain=not self.manifest)
+            except (ValueError, RecursionError, Refused) as error:
+                self._note(str(error) if isinstance(error, Refused) else "it is not a row in JSON")
+                continue
+            self._rows += 1
+            yield line
+        if self.manifest and not ended:
+            self._number += 1
+            self._note("the archive ends before its end: it was cut off")
+
+    def _read(self) -> bytes:
+        line = self._stream.readline(LINE_BYTES_MAX + 1)
+        if len(line) > LINE_BYTES_MAX:
+            raise Refused(f"line {self._number + 1} has more than {LINE_BYTES_MAX >> 20} MiB; this is no archive")
+        self._number += bool(line)
+        if not line.startswith(b'{"kind":"end"'):
+            self._digest.update(line)
+        return line
+
+    def _check_end(self, raw: bytes) -> None:
+        told = json.loads(raw)
+        if told.get("rows") != self._rows + len(self.wrong):
+            raise Refused(f"the archive had {told.get('rows')} rows, and {self._rows + len(self.wrong)} are here")
+        if told.get("sha256") != self._digest.hexdigest() and not self.wrong:
+            raise Refused("the checksum of the whole archive is wrong: rows were changed, removed or reordered")
+
+    def _note(self, reason: str) -> None:
+        self.wrong.append((self._number, reason))
+
+
+def _chained(first: Iterable[bytes], rest: Iterable[bytes]) -> Iterator[bytes]:
+    yield from first
+    yield from rest
+
+
+def _manifest(first: bytes) -> Mapping[str, Any]:
+    if not first.startswith(b'{"kind":"manifest"'):
+        return {}
+    try:
+        told = json.loads(first)
+    except ValueError:
+        raise Refused("line 1 is a damaged manifest") from None
+    if told.get("format") != FORMAT or not isinstance(told.get("version"), int):
+        raise Refused(f"line 1 is the manifest of {str(told.get('format'))[:40]!r}, not of {FORMAT}")
+    if told["version"] > VERSION:
+        raise Refused(f"the archive has version {told['version']}, this release reads up to {VERSION}; upgrade it")
+    return dict(told)
+
+
+def _line(number: int, text: str, *, plain: bool) -> Line:
+    if plain:
+        row = json.loads(text)
+        if not isinstance(row, dict):
+            raise Refused("it is not an object in JSON")
+        return Line(number, str(row.pop("kind", "")), row, "")
+    found = _ROW.fullmatch(text)
+    if found is None:
+        raise Refused("it is not a row of an archive")
+    if _sum(text[: found.start("sum") - len(_SUM)]) != found["sum"]:
+        raise Refused("its checksum is wrong: it was changed")
+    if found["kind"] not in KINDS:
+        raise Refused(f"its kind is {clean(found['kind'])[:40]!r}; this release knows {', '.join(KINDS)}")
+    vectors = tuple(found["vectors"].split(_VECTORS)) if found["vectors"] else ()
+    return Line(number, found["kind"], json.loads(found["row"]), found["row"], vectors)
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

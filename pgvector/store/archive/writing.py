@@ -1,0 +1,202 @@
+"""Stores the rows of an archive, in batches, each row once however often it comes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgvector import HalfVector
+
+from ...model import Add, Event, FactWritten, TurnTaken, now
+from ...text import tokenizer
+from ...text.times import utc
+from .. import person_links
+from ..connection.database import Connection
+from ..erasure import marks
+from ..queries import QUERIES
+from . import facts
+from .facts import ImportedFact, add_chunks
+from .lines import Line
+from .reading import EMBEDDED
+
+BATCH_ROWS_MAX, BATCH_CHARS_MAX = 100, 2_000_000
+# Kinds that name themes, or homes of themes, of the archive.
+OF_THEIR_THEMES = ("link", "tombstone")
+
+
+# The events by which the rows could have come here, for the marks of what was erased.
+_EVENTS: Mapping[str, Callable[[str, Mapping[str, Any]], Event]] = {
+    **dict.fromkeys(
+        ("entry", "past"),
+        lambda theme, row: Add(
+            theme=theme, at=_time(row["created_at"]), target="memory", content=row["content"],
+            session_id=str(row["metadata"].get("session_id") or ""),
+        ),
+    ),
+    "turn": lambda theme, row: TurnTaken(
+        theme=theme, at=_time(row["ts"]), session_id=row["session_id"], user=row["content"], assistant=""
+    ),
+    "fact": lambda theme, row: FactWritten(
+        theme=theme, at=_time(row["written_at"]), session_id=row["session_id"], kind=row["kind"], target=row["target"],
+        content=row["content"],
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one kind and theme."""
+
+    kind: str
+    theme: str
+    lines: Sequence[Line]
+
+
+@dataclass(slots=True)
+class Destination:
+    """Where an archive goes. `dimensions` is 0 where its vectors are not taken, `origin` is empty in its own database.
+
+    `ids` are the ids of entries that the archive has, by their themes and ids there. `erased` counts the rows that were
+    left out because they were erased here for good.
+    """
+
+    theme: str = ""
+    dimensions: int = 0
+    origin: str = ""
+    dry_run: bool = False
+    ids: dict[tuple[str, int], int] = field(default_factory=dict)
+    erased: int = 0
+
+    def entry_id(self, theme: str, number: int) -> int:
+        """The id of an entry of the archive. One that is gone gets a negative number, always the same."""
+        if not self.origin or (theme, number) in self.ids:
+            return self.ids.get((theme, number), number)
+        digest = hashlib.sha256(f"{self.origin}:{theme}:{number}".encode()).digest()
+        return -1 - int.from_bytes(digest[:7])
+
+
+def batches(found: Iterable[Line]) -> Iterator[Batch]:
+    """The rows in their order, in batches of bounded size."""
+    kind, theme, held, chars = "", "", list[Line](), 0
+    for line in found:
+        other = (line.kind, line.row["theme"]) != (kind, theme)
+        if held and (other or len(held) == BATCH_ROWS_MAX or chars + len(line.text) > BATCH_CHARS_MAX):
+            yield Batch(kind, theme, held)
+            held, chars = [], 0
+        kind, theme = line.kind, line.row["theme"]
+        held.append(line)
+        chars += len(line.text)
+    if held:
+        yield Batch(kind, theme, held)
+
+
+def store(connection: Connection, batch: Batch, to: Destination) -> int:
+    """Store a batch in the caller's transaction, and return how many of its rows are new."""
+    if to.theme and batch.kind in OF_THEIR_THEMES:
+        return 0
+    asked = to.theme or batch.theme
+    if batch.kind == "link":
+        connection.execute(QUERIES["lock_links"])
+        theme = asked
+    else:
+        theme = person_links.shared(connection, [asked]).get(asked, asked)
+        batch = replace(batch, lines=_not_erased(connection, theme, batch, to))
+        if not batch.lines:
+            return 0
+    match batch.kind:
+        case "entry" | "turn":
+            return _add_rows(connection, theme, batch, to)
+        case "fact":
+            return _add_facts(connection, theme, batch.lines, to)
+    values: dict[str, Any] = {"theme": theme, "rows": [line.text for line in batch.lines]}
+    if batch.kind == "past":
+        values["entries"] = [to.entry_id(batch.theme, line.row["entry_id"]) for line in batch.lines]
+    return connection.execute(QUERIES[f"import_{batch.kind}"], values).rowcount
+
+
+def _not_erased(connection: Connection, theme: str, batch: Batch, to: Destination) -> Sequence[Line]:
+    """The rows that were not erased here after they were written."""
+    if batch.kind not in _EVENTS:
+        return batch.lines
+    kept = marks.remaining(connection, [_EVENTS[batch.kind](theme, line.row) for line in batch.lines])
+    found = [line for line, rest in zip(batch.lines, kept, strict=True) if rest is not None]
+    to.erased += len(batch.lines) - len(found)
+    return found
+
+
+def others_work(connection: Connection) -> bool:
+    """Whether other processes use this database now."""
+    row = connection.execute(QUERIES["count_other_processes"]).fetchone()
+    return bool(row and row["others"])
+
+
+def _add_rows(connection: Connection, theme: str, batch: Batch, to: Destination) -> int:
+    vectors = [_vectors(line, to.dimensions) for line in batch.lines]
+    values: dict[str, Any] = {
+        "theme": theme, "dry": to.dry_run, "rows": [line.text for line in batch.lines],
+        "vectors": [own[0] if own else None for own in vectors],
+        "words": [tokenizer.document(line.row["content"]) for line in batch.lines],
+    }  # fmt: skip
+    if batch.kind == "entry":
+        numbers = ([to.entry_id(batch.theme, old) for old in line.row["replaces"] or ()] for line in batch.lines)
+        values["replaces"] = [f"{{{','.join(map(str, own))}}}" for own in numbers]
+    rows = connection.execute(QUERIES[f"import_{batch.kind}"], values).fetchall()
+    if to.dry_run:
+        return sum(row["fresh"] for row in rows)
+    fresh = [row for row in rows if row["fresh"]]
+    chunked = [(row["id"], vectors[row["place"] - 1]) for row in fresh]
+    add_chunks(connection, EMBEDDED[batch.kind], theme, chunked)
+    if batch.kind == "entry":
+        to.ids |= {(batch.theme, batch.lines[row["place"] - 1].row.get("id", 0)): row["id"] for row in rows}
+    else:
+        _withdraw(connection, theme, [batch.lines[row["place"] - 1].row for row in fresh])
+    return len(fresh)
+
+
+def _withdraw(connection: Connection, theme: str, turns: Sequence[Mapping[str, Any]]) -> None:
+    """Delete those of the turns that were withdrawn in this database."""
+    names = {"sessions": "session_id", "roles": "role", "contents": "content", "times": "ts"}
+    parameters = {"theme": theme, **{name: [row[column] for row in turns] for name, column in names.items()}}
+    for found in connection.execute(QUERIES["find_withdrawals"], parameters).fetchall():
+        connection.execute(QUERIES["withdraw_turn"], {"theme": theme, **found})
+
+
+def _add_facts(connection: Connection, theme: str, lines: Sequence[Line], to: Destination) -> int:
+    found = facts.merged(connection, theme, [_fact(line, to.dimensions) for line in lines])
+    if not to.dry_run:
+        facts.add(connection, theme, found, (), origin="", account=theme)
+        pairs = [(line.row["event_id"], line.row["successor"]) for line in lines if line.row["successor"]]
+        parameters = {"theme": theme, "events": [own for own, _ in pairs], "successors": [next_ for _, next_ in pairs]}
+        connection.execute(QUERIES["link_successors"], parameters)
+    return len(found.fresh)
+
+
+def _fact(line: Line, dimensions: int) -> ImportedFact:
+    row = line.row
+    return ImportedFact(
+        event_id=UUID(row["event_id"]).hex, kind=row["kind"], target=row["target"], scope=row["scope"],
+        content=row["content"], status=row["status"], written_at=_time(row["written_at"]),
+        changed_at=_time(row["changed_at"]), used_at=_time(row["used_at"]) if row["used_at"] else None,
+        uses=row["uses"], session_id=row["session_id"], metadata=row["metadata"], vectors=_vectors(line, dimensions),
+    )  # fmt: skip
+
+
+def _time(text: str) -> datetime:
+    """A time as Postgres writes it; now for infinity and years that Python does not know."""
+    try:
+        return utc(datetime.fromisoformat(text))
+    except ValueError:
+        return now()
+
+
+def _vectors(line: Line, dimensions: int) -> tuple[HalfVector, ...]:
+    """The vectors of a row; none where they are not taken."""
+    if not dimensions:
+        return ()
+    found = tuple(HalfVector.from_binary(base64.b64decode(text)) for text in line.vectors)
+    return found if all(vector.dimensions() == dimensions for vector in found) else ()

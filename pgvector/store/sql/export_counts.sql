@@ -1,0 +1,30 @@
+-- How many rows an export has, by their kind.
+select 'entry' as kind, count(*) as rows from memory_entries
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'past' as kind, count(*) as rows from memory_history
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'fact' as kind, count(*) as rows from facts
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'scope' as kind, count(*) as rows from fact_scopes
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'turn' as kind, count(*) as rows from conversations
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'delegation' as kind, count(*) as rows from memory_agent_edges
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'withdrawal' as kind, count(*) as rows from memory_withdrawals
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'tombstone' as kind, count(*) as rows from memory_tombstones
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'link' as kind, count(*) as rows from memory_person_links
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'event' as kind, count(*) as rows from memory_events
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))

@@ -1,0 +1,8 @@
+-- Links of accounts to persons.
+select r.theme, r.id, to_jsonb(r)::text as row
+from (
+  select agent_identity as theme, 0 as id, person, linked_at
+  from memory_person_links
+  where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+) as r
+order by theme

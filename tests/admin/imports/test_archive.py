@@ -1,0 +1,247 @@
+"""`export` and `import` of archives, between real databases."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from commandline import Outcome, hermes_pgvector
+from loopback import vector
+
+from hermes_memory_pgvector.text.tokenizer import document
+
+MODEL = "all-hands"
+# All that an archive holds, without the ids of rows, which are others in another database.
+CONTENT = {
+    "entries": """select agent_identity, home, target, content, created_at, updated_at::text, metadata, tags,
+      expires_at, embedding::text, search from memory_entries order by 1, 4""",
+    "chains": """select e.content, h.content from memory_entries e join memory_history h
+      on h.agent_identity = e.agent_identity and h.entry_id = any (e.replaces) order by 1, 2""",
+    "past": """select agent_identity, home, target, content, created_at, updated_at, metadata, gone_at, how, session_id,
+      replaced_by, expires_at, tags from memory_history order by 1, 4, 8""",
+    "turns": """select agent_identity, session_id, parent_session_id, role, content, ts, metadata, embedding::text,
+      search from conversations order by 1, 2, 6, 5""",
+    "pieces": """select c.content, p.piece, p.embedding::text from conversation_pieces p
+      join conversations c on c.id = p.row_id order by 1, 2""",
+    "facts": """select f.agent_identity, f.event_id, f.kind, f.target, f.scope, f.content, f.status, s.event_id,
+      f.written_at, f.changed_at, f.used_at, f.uses, f.session_id, f.metadata, f.embedding::text, f.search
+      from facts f left join facts s on s.id = f.superseded_by order by 2""",
+    "scopes": "select * from fact_scopes order by 1, 2",
+    "edges": """select agent_identity, event_id, parent_session_id, child_session_id, task, result, at, metadata
+      from memory_agent_edges order by 2""",
+    "withdrawals": "select * from memory_withdrawals order by 1, 2, 4",
+    "tombstones": "select * from memory_tombstones order by 1, 2, 4",
+    "links": "select agent_identity, person from memory_person_links order by 1",
+    "events": "select * from memory_events order by 1, 2",
+}
+FILLED = (Path(__file__).parents[2] / "data" / "archive.sql").read_text()
+
+
+def run(dsn: str, statement: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+def content(dsn: str) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: run(dsn, statement) for name, statement in CONTENT.items()}
+
+
+@pytest.fixture
+def source(make_database: Callable[..., str]) -> str:
+    """A database in which every table has rows."""
+    dsn = make_database()
+    with psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+        values = {"model": MODEL, "home": "a" * 32, "vector": str(vector("some words"))}
+        connection.execute(FILLED.encode(), values)
+        # The words as this package finds them.
+        connection.execute("update conversations set search = strip(search)")
+        connection.execute("update facts set search = strip(search)")
+        for number, text in connection.execute("select id, content from memory_entries").fetchall():
+            statement = "update memory_entries set search = strip(to_tsvector('english', %s)) where id = %s"
+            connection.execute(statement, (document(text), number))
+    return dsn
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Run a command on a database, as a home that uses a model."""
+
+    def command(dsn: str, *arguments: str, model: str = MODEL) -> Outcome:
+        monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+        monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://127.0.0.1:9/v1")
+        monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", model)
+        return hermes_pgvector("--home", str(tmp_path), *arguments)
+
+    return command
+
+
+@pytest.fixture
+def archive(source: str, at: Callable[..., Outcome], tmp_path: Path) -> Path:
+    path = tmp_path / "memory.jsonl"
+    done = at(source, "export", str(path))
+    assert done.code == 0, done.err
+    return path
+
+
+@pytest.mark.each_version
+def test_an_archive_fills_an_empty_database_with_the_same_rows(
+    source: str, database: str, archive: Path, at: Callable[..., Outcome]
+) -> None:
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    done = at(database, "import", str(archive), "--json")
+    assert done.code == 0, done.err
+    assert done.document["vectors"] == "taken"
+    assert content(database) == content(source)
+    assert content(source)["chains"] == [
+        ('Zeilen\numbruch é中 "quoted" \\ \x7f', "Earlier text"),
+        ('Zeilen\numbruch é中 "quoted" \\ \x7f', "Earliest text"),
+    ]
+    again = at(database, "import", str(archive), "--json").document["rows"]
+    assert {kind: told["new"] for kind, told in again.items()} == dict.fromkeys(again, 0)
+    assert content(database) == content(source)
+    assert at(database, "list", "--theme", "ops").code == 0
+
+
+def test_an_import_into_its_own_database_adds_nothing(source: str, archive: Path, at: Callable[..., Outcome]) -> None:
+    before = content(source)
+    told = at(source, "import", str(archive), "--json").document["rows"]
+    assert sum(each["new"] for each in told.values()) == 0
+    assert sum(each["found"] for each in told.values()) == sum(json.loads(archive.open().readline())["rows"].values())
+    assert content(source) == before
+
+
+def test_a_theme_is_brought_into_another_theme(
+    source: str, database: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    path = tmp_path / "ops.jsonl"
+    assert at(source, "export", str(path), "--theme", "ops", "--no-vectors").code == 0
+    done = at(database, "import", str(path), "--theme", "attic", "--json")
+    assert done.code == 0, done.err
+    assert done.document["vectors"] == "none"
+    assert run(database, "select distinct agent_identity from conversations") == [("attic",)]
+    assert run(database, "select agent_identity, count(*), count(embedding) from memory_entries group by 1") == [
+        ("attic", 2, 0)
+    ]
+    assert run(database, "select count(*) from memory_tombstones") == [(0,)]
+    assert len(content(database)["chains"]) == 2
+
+
+def test_a_dry_run_counts_what_would_be_new_and_changes_nothing(
+    database: str, archive: Path, at: Callable[..., Outcome]
+) -> None:
+    before = content(database)
+    told = at(database, "import", str(archive), "--dry-run", "--json")
+    assert "nothing is changed" in told.err
+    rows = told.document["rows"]
+    assert {kind: (each["found"], each["new"]) for kind, each in rows.items() if kind in ("entry", "turn", "fact")} == {
+        "entry": (4, 4),
+        "turn": (450, 450),
+        "fact": (2, 2),
+    }
+    assert content(database) == before
+    assert run(database, "select count(*) from hermes_pgvector_settings where name = 'embedding_model'") == [(0,)]
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_vectors_of_another_model_are_not_taken(
+    database: str, archive: Path, at: Callable[..., Outcome], *, claimed: bool
+) -> None:
+    if claimed:
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("insert into hermes_pgvector_settings values ('embedding_model', 'another')")
+    done = at(database, "import", str(archive), "--json", model="another")
+    assert (done.code, done.document["vectors"]) == (0, "other model")
+    assert "of another model" in done.err
+    assert run(database, "select count(*), count(embedding), count(search) from conversations") == [(450, 0, 450)]
+    assert run(database, "select count(*) from conversation_pieces") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda lines: [*lines[:9], lines[9].replace(b"2026", b"2025", 1), *lines[10:]], "line 10: its checksum"),
+        (lambda lines: lines[:50], "line 51: the archive ends before its end"),
+        (lambda lines: [*lines[:20], *lines[30:]], "rows, and"),
+        (lambda lines: [*lines[:20], lines[21], lines[20], *lines[22:]], "the checksum of the whole archive is wrong"),
+        (lambda lines: [*lines[:5], b"\xff\x00{\n", *lines[6:]], "line 6: it is not a row"),
+        (lambda lines: [lines[0].replace(b'"version":1', b'"version":9'), *lines[1:]], "version 9"),
+    ],
+)  # fmt: skip
+def test_a_damaged_archive_is_refused_whole_and_the_line_is_named(
+    damage: Callable[[list[bytes]], list[bytes]], told: str, database: str, archive: Path, at: Callable[..., Outcome]
+) -> None:
+    archive.write_bytes(b"".join(damage(archive.read_bytes().splitlines(keepends=True))))
+    done = at(database, "import", str(archive))
+    assert done.code == 1
+    assert told in done.err
+    assert run(database, "select count(*) from memory_entries") == [(0,)]
+
+
+def test_an_entry_that_was_forgotten_since_the_export_stays_forgotten(
+    source: str, archive: Path, at: Callable[..., Outcome]
+) -> None:
+    with psycopg.connect(source, autocommit=True) as connection:
+        connection.execute("delete from memory_entries where content like 'Staging%'")
+    assert at(source, "import", str(archive)).code == 0
+    assert run(source, "select count(*) from memory_entries where content like 'Staging%'") == [(0,)]
+
+
+def test_what_was_erased_stays_out(source: str, archive: Path, at: Callable[..., Outcome]) -> None:
+    assert at(source, "erase", "--theme", "ops", "--session", "s1", "--yes").code in (0, 3)
+    told = at(source, "import", str(archive), "--json").document
+    # 150 turns, an earlier version of an entry, and a fact.
+    assert (told["erased"], told["rows"]["turn"]["new"]) == (152, 0)
+    assert run(source, "select count(*) from conversations where session_id = 's1'") == [(0,)]
+
+
+def test_an_export_leaves_nothing_of_an_archive_that_fails(
+    source: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    path = tmp_path / "here.jsonl"
+    path.write_text("mine")
+    assert at(source, "export", str(path)).code == 2
+    assert path.read_text() == "mine"
+    missing = at(source, "export", str(tmp_path / "other.jsonl"), "--theme", "nobody")
+    assert "nothing is stored of theme nobody" in missing.err
+    assert list(tmp_path.glob("*other*")) == []
+
+
+PLAIN = [
+    {"kind": "entry", "content": "The office is in Bern.", "created_at": "2025-05-01T10:00:00Z", "tags": ["Office"]},
+    {"kind": "entry", "content": "Speaks French.", "target": "user", "theme": "ops"},
+    {"kind": "turn", "session_id": "m-1", "role": "user", "content": "Where do we meet?\x00", "at": 1_760_000_000},
+    {"kind": "turn", "session_id": "m-1", "role": "assistant", "content": "In \ud800 Bern.", "at": 1_760_000_001_000},
+]
+WRONG = [
+    {"kind": "entry", "content": " \n"},
+    {"kind": "turn", "role": "user", "session_id": "m-1", "content": "without a time"},
+    {"kind": "turn", "role": "bot", "session_id": "m-1", "content": "x", "at": 1},
+    {"kind": "entry", "content": "x", "colour": "red"},
+    {"kind": "entry", "content": "x", "theme": "dm-telegram-1f3a5c7e9b0d2f46"},
+    ["no object"],
+]
+
+
+def test_plain_lines_come_in_and_the_wrong_ones_are_named(
+    database: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    path = tmp_path / "plain.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (*PLAIN, *WRONG)))
+    done = at(database, "import", str(path), "--json")
+    assert done.code == 1
+    assert [wrong["line"] for wrong in done.document["wrong"]] == [5, 6, 7, 8, 9, 10]
+    assert run(database, "select agent_identity, target, content, tags from memory_entries order by id") == [
+        ("custom", "memory", "The office is in Bern.", ["office"]),
+        ("ops", "user", "Speaks French.", None),
+    ]
+    assert run(database, "select role, content, ts::date::text, search is null from conversations order by ts") == [
+        ("user", "Where do we meet?", "2025-10-09", False),
+        ("assistant", "In \ufffd Bern.", "2025-10-09", False),
+    ]
+    again = at(database, "import", str(path), "--json").document["rows"]
+    assert [again[kind]["new"] for kind in ("entry", "turn")] == [0, 0]
