@@ -40,7 +40,7 @@ def add_commands(parser: Parser) -> None:
     _add_policy(commands)
     _add_maintenance(commands)
     _add_files(commands)
-    add_imports(lambda name, text, job: _add(commands, name, text, job))
+    add_imports(lambda name, text, job: _add(commands, name, text, job), _number)
     _add_history(commands)
     _add_facts(commands)
     _add_look(commands)

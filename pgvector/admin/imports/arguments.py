@@ -11,8 +11,10 @@ SOURCES = {
 }
 
 
-def add_commands(add: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
-    """Add the commands: `add` makes one of its name, help and job."""
+def add_commands(
+    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
+) -> None:
+    """Add the commands: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
     export = add("export", "write the memory to an archive that `import` reads", "export:export")
     export.add_argument("path", metavar="PATH", help="the new file, readable by you only; - writes to stdout")
     text = "only this theme; give it again for others (default: all)"
@@ -26,3 +28,11 @@ def add_commands(add: Callable[[str, str, str], argparse.ArgumentParser]) -> Non
     text = "the theme for all of it (default: its own themes where it has some, else that of this home)"
     bring.add_argument("--theme", default="", metavar="T", help=text)
     bring.add_argument("--dry-run", action="store_true", help="show what would be new, and change nothing")
+    backup = add("backup", "write the database of the embedded server to a file", "backup:backup")
+    backup.add_argument("path", metavar="PATH", help="the new file, readable by you only")
+    restore = add("restore", "replace the database of the embedded server by a backup of it", "backup:restore")
+    restore.add_argument("path", metavar="PATH", help="the file that `backup` or `hermes backup` wrote")
+    restore.add_argument("--yes", action="store_true", help="replace what is there without a question")
+    for command in (backup, restore):
+        text = "seconds that it may take (default 3600)"
+        command.add_argument("--wait", type=number(1), default=3600, metavar="S", help=text)

@@ -1,4 +1,4 @@
-"""A logical dump of the embedded database, for the host's backup: the files of a live server cannot be copied."""
+"""Logical dumps of the embedded database, made and restored: the files of a live server cannot be copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from ...errors import DatabaseUnavailable
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from ...errors import DatabaseUnavailable, Refused
 from . import cluster
 from .programs import program
 from .server import EmbeddedServer
@@ -16,6 +19,9 @@ from .system import account_of, run
 
 NAME = "memory.dump"
 START_S_MAX = 30.0
+RESTORED, REPLACED = "hermes_restored", "hermes_replaced"
+SWAP_S_MAX = 30.0
+_MIB = 1 << 20
 
 
 def fresh_dump(server: EmbeddedServer, folder: Path, *, age_s_max: float, timeout_s: float) -> Path | None:
@@ -31,10 +37,16 @@ def fresh_dump(server: EmbeddedServer, folder: Path, *, age_s_max: float, timeou
     if target.exists() and 0 <= time.time() - target.stat().st_mtime < age_s_max:
         return target
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    needed, free = server.status().size_bytes, shutil.disk_usage(folder).free
+    write(server, target, timeout_s)
+    return target
+
+
+def write(server: EmbeddedServer, target: Path, timeout_s: float) -> None:
+    """Write a dump to a file, in place of an older one, as `fresh_dump` does. Raises as it does."""
+    needed, free = server.status().size_bytes, shutil.disk_usage(target.parent).free
     if free < needed:
         raise DatabaseUnavailable(
-            f"{folder} has {free >> 20} MiB left, and the dump may need {needed >> 20}: free some"
+            f"{target.parent} has {free // _MIB} MiB left, and the dump may need {needed // _MIB}: free some"
         )
     started = server.ensure_running(START_S_MAX)
     try:
@@ -42,7 +54,65 @@ def fresh_dump(server: EmbeddedServer, folder: Path, *, age_s_max: float, timeou
     finally:
         if started:
             server.stop()
-    return target
+
+
+def check(path: Path) -> None:
+    """Raise Refused unless the file is a dump of a memory that `pg_restore` of this release can read."""
+    listing = _run(["pg_restore", "--list", str(path)], 60.0)
+    if listing is None or "hermes_pgvector_migrations" not in listing:
+        raise Refused(f"{path} is no dump of a memory, or a damaged one; nothing is changed")
+
+
+def restore(server: EmbeddedServer, path: Path, timeout_s: float) -> None:
+    """Put the database of a dump in the place of that of a running server.
+
+    It is restored beside the present one, which goes on until then and stays when something fails. Connections to it
+    are closed; agents open new ones. Raises DatabaseUnavailable, and Refused for a damaged file.
+    """
+    check(path)
+    with psycopg.connect(_dsn(server, "postgres"), autocommit=True) as administrator:
+        administrator.execute(f"drop database if exists {RESTORED} with (force)".encode())
+        administrator.execute(f"create database {RESTORED}".encode())
+        try:
+            options = ["--no-owner", "--no-privileges", "--exit-on-error", f"--dbname={_dsn(server, RESTORED)}"]
+            output = _run(["pg_restore", *options, str(path)], timeout_s)
+            if output is None:
+                raise Refused(f"{path} is damaged: pg_restore failed; nothing is changed")
+            _swap(administrator)
+        finally:
+            administrator.execute(f"drop database if exists {RESTORED} with (force)".encode())
+        administrator.execute(f"drop database if exists {REPLACED} with (force)".encode())
+
+
+def _swap(administrator: psycopg.Connection) -> None:
+    """Give the restored database the name of the present one, in one transaction; agents may connect meanwhile."""
+    administrator.execute(f"drop database if exists {REPLACED} with (force)".encode())
+    deadline = time.monotonic() + SWAP_S_MAX
+    while True:
+        administrator.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (cluster.DATABASE,)
+        )
+        try:
+            with administrator.transaction():
+                administrator.execute(f"alter database {cluster.DATABASE} rename to {REPLACED}".encode())
+                administrator.execute(f"alter database {RESTORED} rename to {cluster.DATABASE}".encode())
+            return
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable("agents use the database all the time; stop them, and try again") from None
+        time.sleep(0.1)
+
+
+def _dsn(server: EmbeddedServer, database: str) -> str:
+    return make_conninfo(server.dsn, dbname=database)
+
+
+def _run(command: list[str], timeout_s: float) -> str | None:
+    """What one of Postgres' programs prints; None when it fails."""
+    name, *arguments = command
+    account, deadline = account_of(os.geteuid()), time.monotonic() + timeout_s
+    code, output = run(account, [str(program(name)), *arguments], deadline, remedy="give it more time by --wait")
+    return None if code else output
 
 
 def _dump(server: EmbeddedServer, target: Path, timeout_s: float) -> None:
