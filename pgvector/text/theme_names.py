@@ -10,6 +10,8 @@ from .cleaning import label
 
 DEFAULT_THEME = "default"
 THEME_CHARS_MAX = 128
+# A longer name is known by its beginning and a hash: some characters have a normal form eighteen times as long.
+GIVEN_CHARS_MAX = 4096
 SEGMENT_CHARS_MAX = 64
 # Themes of one person or chat room. A pattern for both Python's `re` and Postgres' `~`.
 RESERVED_PATTERN = "^(dm|group)-[a-z0-9_]{1,24}-[0-9a-f]{16}$"
@@ -25,6 +27,8 @@ def normalise(name: str) -> str:
     """
     if _NORMAL.fullmatch(name):
         return name
+    if len(name) > GIVEN_CHARS_MAX:
+        name = f"{name[:THEME_CHARS_MAX]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return _bounded(label(name), THEME_CHARS_MAX) or DEFAULT_THEME
 
 

@@ -88,3 +88,8 @@ def test_the_error_of_an_administrators_dsn_names_its_source(tmp_path: Path, mon
 def test_dsns_that_libpq_parses_unambiguously_are_accepted(dsn: str, shown: str) -> None:
     check_dsn(dsn)
     assert describe(dsn) == shown
+
+
+@pytest.mark.parametrize("name", ["postgresql://u:hunter2@h2/x", "'host=h2 password=hunter2'"])
+def test_a_connection_string_in_place_of_a_database_is_not_shown(name: str) -> None:
+    assert describe(f"host=h user=me dbname={name}") == "me@h:5432/…"

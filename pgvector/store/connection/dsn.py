@@ -70,7 +70,10 @@ def describe(dsn: str) -> str:
     """A connection string without its password: `user@host:port/database`. Raises SettingsError like `parsed`."""
     values = parsed(dsn)
     host = values.get("host") or values.get("hostaddr") or "local socket"
-    return f"{values.get('user') or ''}@{host}:{values.get('port') or 5432}/{values.get('dbname') or ''}"
+    name = values.get("dbname") or ""
+    # A connection string that was put there by mistake may have a password.
+    name = "…" if "=" in name or name.startswith(_URL) else name
+    return f"{values.get('user') or ''}@{host}:{values.get('port') or 5432}/{name}"
 
 
 def _password_unquoted(dsn: str, port: str) -> bool:
