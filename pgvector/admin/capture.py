@@ -19,7 +19,7 @@ Decision: TypeAlias = dict[str, bool | str]
 
 RULE_CHARS_MAX = 200
 OFF_RECORD = "off_record is true"
-SWITCHES = "it takes the session off the record, or puts it on it"
+SWITCHES = "it takes the session or itself off the record, or puts the session on it"
 
 
 def explain(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def explain(home: Path, console: Console, args: argparse.Namespace) -> int:
 def _turn(settings: Settings, capture: Capture, source: Source, args: argparse.Namespace) -> dict[str, Decision]:
     said = (args.text, args.answer) if args.role == "user" else ("", args.text)
     verdict = capture.turn(said[0], said[1], source, context=args.context)
-    unheard = OFF_RECORD if settings.off_record else SWITCHES if off_record.switch(said[0]) is not None else ""
+    unheard = OFF_RECORD if settings.off_record else SWITCHES if off_record.unrecorded(said[0]) else ""
     return {
         side: _decision("stored", unheard or verdict.reasons.get(side, ""), str(verdict.rulings.get(side, "")))
         for side, text in zip(SIDES, said, strict=True)
@@ -56,7 +56,7 @@ def _entry(settings: Settings, capture: Capture, source: Source, args: argparse.
 def _recall(capture: Capture, args: argparse.Namespace) -> Decision:
     if args.role != "user":
         return _decision("recalled", "an answer recalls nothing", "")
-    switches = SWITCHES if off_record.switch(args.text) is not None else ""
+    switches = SWITCHES if off_record.unrecorded(args.text) else ""
     return _decision("recalled", switches or capture.why_no_recall(args.text, args.context), "")
 
 

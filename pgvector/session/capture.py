@@ -6,18 +6,16 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..hosts.runtime_messages import mark_of
 from ..hosts.transcript import text_of
 from ..settings import Settings
-from ..text.cleaning import clean, compatible, without_recalled
+from ..text.cleaning import clean, without_recalled
 from ..text.keep import Decider, Ruling, Source
 from ..text.keep_rules import Side
+from ..text.phrases import made_of, phrases
 
-_PHRASE_CHARS_MAX = 24
-_PLAIN_CHARS_MAX = 60
 _COMMAND = re.compile(r"/[A-Za-z][\w-]*")
 PERSON = "primary"
 SIDES: tuple[Side, ...] = ("user", "assistant")
@@ -141,7 +139,7 @@ def worth_storing(user: str, assistant: str, min_chars: int) -> tuple[str, str]:
 
     A message that only acknowledges is dropped, and the whole turn when the rest is narrower than `min_chars`.
     """
-    if _made_of(_ONLY_ACKNOWLEDGES, user):
+    if made_of(_ONLY_ACKNOWLEDGES, user):
         user = ""
     # Enough is measured to decide; long texts are not walked to their end.
     total = width(user[: 8 * min_chars]) + width(assistant[: 8 * min_chars])
@@ -156,50 +154,9 @@ def _said(message: Any) -> str:
 def small_talk(query: str) -> bool:
     """Whether nothing is recalled for this message: empty, a greeting, an acknowledgement, or a bare `/command`."""
     stripped = query.strip()
-    return _COMMAND.fullmatch(stripped) is not None or _made_of(_SMALL_TALK, stripped)
-
-
-def _made_of(phrases: frozenset[str], text: str) -> bool:
-    """Whether the text is a sequence of these phrases, the longest matched first; true without letters."""
-    rest = _plain(text) if len(text) <= 4 * _PLAIN_CHARS_MAX else text
-    if len(rest) > _PLAIN_CHARS_MAX:
-        return False
-    while rest:
-        ends = range(min(len(rest), _PHRASE_CHARS_MAX), 0, -1)
-        end = next((end for end in ends if rest[:end] in phrases and _ends_word(rest, end)), 0)
-        if not end:
-            return False
-        rest = rest[end:].lstrip()
-    return True
-
-
-def _ends_word(text: str, end: int) -> bool:
-    """Whether a word can end here: before a space, at the end of the text, or next to a script without spaces."""
-    return text[end : end + 1] in ("", " ") or _unspaced(text[end - 1]) or _unspaced(text[end])
-
-
-def _unspaced(character: str) -> bool:
-    return character >= "\u2e80" or "\u0e00" <= character <= "\u0e7f"
-
-
-def _plain(text: str) -> str:
-    """The text case-folded, with one space in place of all but letters, their marks and digits."""
-    folded = compatible(text).casefold()
-    kept = (c if unicodedata.category(c)[0] in "LN" or _is_letter_mark(c) else " " for c in folded)
-    return " ".join("".join(kept).split())
-
-
-def _is_letter_mark(character: str) -> bool:
-    # Variation selectors and the keycap belong to emoji, all other marks to letters.
-    return unicodedata.category(character)[0] == "M" and not "\ufe00" <= character <= "\ufe0f" and character != "\u20e3"
-
-
-def _phrases(name: str) -> frozenset[str]:
-    """The phrases of a text file beside this module, in the form of `_plain`. A line is `Language: phrase|phrase`."""
-    lines = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return frozenset(phrase for line in lines for phrase in line.partition(": ")[2].split("|"))
+    return _COMMAND.fullmatch(stripped) is not None or made_of(_SMALL_TALK, stripped)
 
 
 # Phrases without information: a message made of acknowledgements is not stored, and none of these recalls anything.
-_ONLY_ACKNOWLEDGES = _phrases("acknowledgements")
-_SMALL_TALK = _ONLY_ACKNOWLEDGES | _phrases("greetings")
+_ONLY_ACKNOWLEDGES = phrases("acknowledgements")
+_SMALL_TALK = _ONLY_ACKNOWLEDGES | phrases("greetings")

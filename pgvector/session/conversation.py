@@ -69,7 +69,7 @@ class Conversation:
         """On whose behalf a tool runs that the agent calls now."""
         marks = {} if self.primary else {"context": self._agent_context}
         refusal = partial(self._home.capture.why_no_entry, source=self.identity.source(self._speaker()))
-        off = self._is_off(theme)
+        off = self._is_off(theme) or self._is_aside
         return Caller(
             theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal, reads_files=True
         )
@@ -107,7 +107,7 @@ class Conversation:
         if self._settings.off_record:
             # A process without this setting may continue the session, and would store it from its transcript.
             self._switch(theme, off=True)
-        off = switched is not None or self._is_off(theme)
+        off = off_record.unrecorded(message) or self._is_off(theme)
         author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.only_author
         with self._home.turn_lock:
             self._turns.open(Turn(str(message), author_id, off_record=off, began=began))
@@ -122,7 +122,7 @@ class Conversation:
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
             return
-        if self._is_off(theme) if off is None else off:
+        if (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off:
             turns.in_doubt.append((question, str(assistant)))
             return
         said, answered = self._judge(user, assistant, speaker or "", kind)
@@ -241,7 +241,7 @@ class Conversation:
             case _:
                 raise BadArgument(f"memory action {action[:20]!r} is unknown; known are add, replace, remove")
         why_not = self._home.capture.why_no_entry(content or "", self.identity.source(self._speaker()))
-        self._home.change_entry(event, stored=not (why_not or self._is_off(theme)))
+        self._home.change_entry(event, stored=not (why_not or self._is_off(theme) or self._is_aside))
 
     def delegate(self, task: str, result: str, child_session_id: str) -> None:
         """Store a task for a child agent and its result, where the parent's turns are stored.
@@ -283,6 +283,11 @@ class Conversation:
 
     def _is_off(self, theme: str) -> bool:
         return self._settings.off_record or self._mark(theme, self.session_id) in self._home.off_record
+
+    @property
+    def _is_aside(self) -> bool:
+        """Whether the message that is answered now is off the record by itself."""
+        return self._turns.current.is_open and off_record.aside(self._turns.current.question)
 
     def _switch(self, theme: str, *, off: bool) -> None:
         self._home.off_record.change([self._mark(theme, self.session_id)], marked=off)

@@ -6,28 +6,77 @@ import re
 from collections.abc import Sequence
 
 from ..hosts.runtime_messages import SPEAKER
+from ..text.cleaning import compatible
+from ..text.phrases import made_of, phrases
 
 # What the agent is told of a switch.
 SWITCHED_OFF = "Nothing of this session is stored from now on, until the user says: on the record."
 SWITCHED_ON = "What is said in this session is stored again."
+ONE_MESSAGE = "This message and its answer are not stored."
 STAYS_OFF = "Nothing of this session is stored: the operator has set off_record."
-_OFF = re.compile(r"(?:go |we are |this is )?off (?:the )?record")
-_ON = re.compile(r"(?:go |we are |this is )?(?:back )?on (?:the )?record")
+# What may stand beside the words for it, and says nothing of its own.
+_FILLERS = phrases("switch_fillers") | phrases("acknowledgements") | phrases("greetings")
+_WORDS = (phrases("off_record"), phrases("on_record"))
+_OFF, _ON = (words | _FILLERS for words in _WORDS)
+# Nearly all messages have nothing of it, and one search is faster than to take them apart.
+_STEM = re.compile("|".join({max(phrase.split(), key=len)[:5] for words in _WORDS for phrase in words}))
+_MENTION = re.compile(r"<@[!&]?\w{1,40}>|(?<!\w)@[\w.-]{1,60}")
+# Characters without width can stand in the midst of a word.
+_WITHOUT_WIDTH = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_SENTENCE_END = re.compile(r"[.!?\n]+(?=\s|$)|[。！？\n]+")
+_CLAUSE_END = re.compile(r"\s*(?:[:：,，、;；—–()\[\]\n]|\s-\s)\s*")
+_CLAUSES_MAX = 3
+# So much of a long message is looked at, at each end.
+_EDGE_CHARS = 300
+_SPEAKS_OF_ONESELF = re.compile(r"\s*off the record (?:my|i|i'm|we|our|here's|between)\b", re.IGNORECASE)
 
 
 def switch(message: object) -> bool | None:
     """True for a message that takes the session off the record, False for one that puts it on the record, else None.
 
-    Only a whole message counts: "off the record", "on the record" and close variants, in any case and punctuation.
+    The words for it count in ten languages, in any case and punctuation, with an address, a courtesy or the like beside
+    them. Off the record it is also when the first or the last sentence says nothing else; on the record only when the
+    whole message does.
+    """
+    said = _said(message)
+    if _says(_ON, said):
+        return False
+    sentences = _SENTENCE_END.split(said.strip(" .!?\n。！？"))
+    return True if any(_says(_OFF, text) for text in (said, sentences[0], sentences[-1])) else None
+
+
+def aside(message: object) -> bool:
+    """Whether a message that switches nothing says of itself that it is off the record: `off the record: …`."""
+    said = _said(message)
+    clauses = [clause for clause in _CLAUSE_END.split(said.strip(" .!?。！？")) if clause]
+    beside = range(1, min(len(clauses) - 1, _CLAUSES_MAX) + 1)
+    edges = [" ".join(part) for count in beside for part in (clauses[:count], clauses[-count:])]
+    return _SPEAKS_OF_ONESELF.match(said) is not None or any(_says(_OFF, edge) for edge in edges)
+
+
+def unrecorded(message: object) -> bool:
+    """Whether a message is not stored because of what it says itself."""
+    return switch(message) is not None or aside(message)
+
+
+def _says(words: frozenset[str], text: str) -> bool:
+    """Whether the text consists of these words, more of them than what may stand beside them."""
+    return made_of(words, text) and not made_of(_FILLERS, text)
+
+
+def _said(message: object) -> str:
+    """Both ends of a message, without the name of its speaker, mentions of others and characters without width.
+
+    Empty when they have none of the words.
     """
     if not isinstance(message, str):
-        return None
+        return ""
     speaker = SPEAKER.match(message)
-    said = message[speaker.end() :] if speaker else message
-    if len(said) > 60:
-        return None
-    words = " ".join(re.findall(r"[^\W_]+", said.casefold()))
-    return True if _OFF.fullmatch(words) else False if _ON.fullmatch(words) else None
+    text = message[speaker.end() :] if speaker else message
+    if len(text) > 2 * _EDGE_CHARS:
+        text = f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
+    text = _WITHOUT_WIDTH.sub("", text)
+    return _MENTION.sub(" ", text) if _STEM.search(compatible(text).casefold()) else ""
 
 
 def notice(message: object, *, always_off: bool) -> str:
@@ -37,7 +86,7 @@ def notice(message: object, *, always_off: bool) -> str:
     """
     switched = switch(message)
     if switched is None:
-        return ""
+        return ONE_MESSAGE if aside(message) and not always_off else ""
     if always_off:
         return STAYS_OFF
     return SWITCHED_OFF if switched else SWITCHED_ON
@@ -61,6 +110,8 @@ def on_record(turns: Sequence[tuple[str, str]], *, ends_off: bool = False, gaps:
             if (switched and not off) or (off is False and not gaps):
                 kept += stretch[_last_summary(stretch) :] if off is None else stretch
             stretch, off = [], switched
+        elif aside(pair[0]):
+            continue
         elif off is False and not pair[0]:
             # A question without words may be a summary in place of compressed turns, a switch among them.
             kept += stretch

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.session.capture import Capture
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.text import cleaning
+from hermes_memory_pgvector.text import cleaning, phrases
 from hermes_memory_pgvector.text.keep import Source
 
 ANSWER = "The password policy asks for sixteen characters and a change every ninety days."
@@ -71,10 +71,11 @@ def test_wide_characters_count_two() -> None:
     assert capture.width("e\u0301\u200b") == 1
 
 
-def test_every_phrase_is_spelled_as_messages_are_compared() -> None:
-    for phrase in capture._SMALL_TALK:
-        assert capture._plain(phrase) == phrase != ""
-        assert len(phrase) <= capture._PHRASE_CHARS_MAX
+@pytest.mark.parametrize("name", ["acknowledgements", "greetings", "off_record", "on_record", "switch_fillers"])
+def test_every_phrase_is_spelled_as_messages_are_compared(name: str) -> None:
+    for phrase in phrases.phrases(name):
+        assert phrases.plain(phrase) == phrase != ""
+        assert len(phrase) <= phrases._PHRASE_CHARS_MAX
 
 
 @given(ANY_TEXT, ANY_TEXT, st.integers(0, 50))

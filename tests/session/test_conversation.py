@@ -74,6 +74,26 @@ def test_a_replayed_transcript_adds_only_what_is_missing(
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
 
 
+def test_one_message_off_the_record_leaves_no_row_and_the_next_one_does(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, secret = talk(), "off the record: the PIN of the vault is 1234, remember it"
+    theme = one.open_turn(secret)
+    assert one.caller(theme).off_record
+    one.change_entry("add", "memory", "The PIN of the vault is 1234.", {})
+    one.take_turn(secret, "I shall keep it to myself, and the PIN is 1234.")
+    one.open_turn(said(1)[0])
+    assert not one.caller(theme).off_record
+    one.take_turn(*said(1))
+    one.end([{"role": "user", "content": secret}, {"role": "assistant", "content": "1234"}, *transcript(1, 2)])
+    # Where a host does not say that a turn begins, its question tells.
+    talk("s2").take_turn(secret, "The PIN is 1234.")
+    assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select count(*) from memory_entries").fetchone() == (0,)
+        assert connection.execute("select content from conversations where content like '%1234%'").fetchall() == []
+
+
 def test_of_two_turns_with_the_same_answer_a_replay_brings_the_one_that_was_missed(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:

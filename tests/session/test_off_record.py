@@ -6,7 +6,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.session.off_record import on_record, switch
+from hermes_memory_pgvector.session.off_record import (
+    ONE_MESSAGE,
+    SWITCHED_OFF,
+    aside,
+    notice,
+    on_record,
+    switch,
+    unrecorded,
+)
 
 OFF, ON = ("off the record", "I forget all that."), ("on the record", "I listen.")
 
@@ -24,10 +32,71 @@ def test_a_message_that_says_nothing_else_puts_it_on_again(message: str) -> None
 
 
 @pytest.mark.parametrize(
-    "message", ["", None, [], "what does off the record mean?", "off the records", "off the record, my name is Ann"]
-)
-def test_other_messages_switch_nothing(message: object) -> None:
-    assert switch(message) is None
+    "message",
+    [
+        "off the record please", "let's go off the record", "ok, off the record", "we're off the record",
+        "@hermes off the record",
+        "<@U024BE7LH> off the record", "[Ann] off the record", "off the re\u200bcord", "ｏｆｆ ｔｈｅ ｒｅｃｏｒｄ",
+        "Can we go off the record?", "From now on, everything off the record, okay?", "Off the record. My PIN is 1234",
+        "My PIN is 1234.\nOff the record please.", "bitte off the record", "Das ist nicht fürs Protokoll",
+        "ab jetzt nicht mitschreiben bitte", "hors micro s'il te plaît", "esto es extraoficialmente", "agora em off",
+        "questo è a microfoni spenti", "接下来不要记录", "ここからオフレコでお願いします", "지금부터 오프 더 레코드",
+        "это не для протокола",
+    ],
+)  # fmt: skip
+def test_politeness_addresses_and_other_languages_take_nothing_from_it(message: str) -> None:
+    assert switch(message) is True
+    assert notice(message, always_off=False) == SWITCHED_OFF
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "off the record: my PIN is 1234", "this is off the record: my PIN is 1234", "off the record, my name is Ann",
+        "Ok, this is off the record, my name is Ann", "My PIN is 1234 (off the record)",
+        "My PIN is 1234, off the record.",
+        "off the record my pin is 1234", "Off the record - I quit on Friday",
+        "nicht fürs Protokoll: meine PIN ist 1234",
+        "オフレコで、私の番号は1234です", "不要记录：我的密码是1234", f"off the record: {'my PIN is 1234 ' * 500}",
+    ],
+)  # fmt: skip
+def test_one_message_can_be_off_the_record(message: str) -> None:
+    assert (switch(message), aside(message), unrecorded(message)) == (None, True, True)
+    assert notice(message, always_off=False) == ONE_MESSAGE
+    assert on_record([("q1", "a1"), (message, "Fine."), ("q2", "a2")]) == [("q1", "a1"), ("q2", "a2")]
+
+
+MENTIONS = (
+    "what does off the record mean?", "off the records", "the off-record interview in the article",
+    "turn off recording",
+    "Add a column off_record to the table", "Summarise the minister's off the record remarks",
+    "the record player is off",
+    "Is 'off the record' a legal term?", "How do I switch the bot off the record in settings?", "",
+    "take the record off",
+    "He talked off the record to three papers", "Explain the difference between on the record and off the record",
+    "Make the title: Tales Told Off the Record", "Set the spool to off and record the metrics",
+    "Who said it on the record?",
+    "Which sessions are off the record right now in the database?", "The off-the-record policy needs a second reviewer",
+    "Write a test for off_record.py", "Why did `off_record` stay true after the restart?",
+    "the record was set off the coast",
+    "Translate 'off the record' into German", "Was ist der Unterschied zwischen off the record und unter drei?",
+    "Das Protokoll der Sitzung fehlt noch", "Kannst du das Meeting mitschreiben?", "Der Recorder ist aus",
+    "Nicht fürs Protokoll bestimmte Notizen gehören in den Ordner privat",
+    "Wo steht, dass wir Anrufe nicht aufzeichnen dürfen?",
+    "Enregistre la réunion de demain", "Le micro est hors service", "Que signifie hors micro en français?",
+    "¿Qué significa extraoficialmente?", "El registro está fuera de servicio", "Registra la reunión de mañana",
+    "O que significa em off no jornalismo?", "Registre a reunião de amanhã", "Cosa vuol dire ufficiosamente?",
+    "Registra la riunione di domani", "Запиши протокол встречи", "Что значит не для протокола?", "什么叫不作记录？",
+    "请记录今天的会议", "记录一下数据库的端口", "オフレコとはどういう意味ですか", "会議を記録してください",
+    "오프 더 레코드가 무슨 뜻이야?", "회의를 기록해 줘", "Our record label signs off the contract on Monday",
+    "Set record=off in nginx.conf", "the DNS record is off by one", "Play it off the record, not off the tape deck",
+    "A record, off by two rows, broke the import", "Off we go: record the demo", "Record off-site backups in the wiki",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("message", [*MENTIONS, None, [], 7])
+def test_what_only_mentions_the_words_switches_nothing(message: object) -> None:
+    assert not unrecorded(message)
 
 
 def test_what_was_said_off_the_record_is_not_in_a_transcript() -> None:
