@@ -24,7 +24,7 @@ from .errors import CheckpointFailed, PgvectorError, SettingsError
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
-from .session.persons import Persons
+from .session.persons import Changes, Persons
 from .session.themes import Identity, allowed, home_theme, read_unasked, scope_of
 from .settings import Settings
 from .text.theme_names import is_bench
@@ -123,7 +123,8 @@ class Runtime:
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database)
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = Recaller(database, fit.usable, settings)
-            look, refile = self.persons.refresh, partial(key.refile, letters, self.accept)
+            changes = Changes(self.persons, self._batches.empty_caches, self._recaller.empty_caches)
+            look, refile = changes.refresh, partial(key.refile, letters, self.accept)
             self._readiness = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
             self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}

@@ -72,6 +72,12 @@ class Recaller:
         self._vectors: LRUCache[str, Vector] = LRUCache(CACHED_VECTORS_MAX)
         self._sizes: TTLCache[tuple[Kind, Scope], Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
 
+    def empty_caches(self) -> None:
+        """Forget the questions with their vectors, and the sizes of scopes."""
+        with self._lock:
+            self._vectors.clear()
+            self._sizes.clear()
+
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The rows of a kind that answer the request. A service that is down degrades the recall and never raises."""
         return self.recall_each((kind,), request)[0]

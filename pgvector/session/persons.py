@@ -1,8 +1,10 @@
-"""The persons that accounts are linked to, as this process knows them: recalls read the rows of all their accounts."""
+"""What other processes change for this one: the persons that accounts are linked to, and what was erased."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..model import Scope
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Persons:
-    """The links of the database as last read. Safe for any thread; without `refresh` nobody is linked."""
+    """The links of the database as last read: recalls read the rows of all accounts of a person.
+
+    Safe for any thread; without `refresh` nobody is linked.
+    """
 
     def __init__(self) -> None:
         self._version = ""
@@ -47,3 +52,25 @@ class Persons:
         for account, person in persons.items():
             accounts[person] = (*accounts.get(person, ()), account)
         self._known, self._version = (persons, accounts), version
+
+
+class Changes:
+    """Follows what other processes change: the links of persons, and erasures, after which caches are emptied.
+
+    Each of `empty` empties a cache, which may hold texts that were erased.
+    """
+
+    def __init__(self, persons: Persons, *empty: Callable[[], None]) -> None:
+        self._persons, self._empty = persons, empty
+        self._erased: datetime | None = None
+
+    def refresh(self, connection: Connection) -> None:
+        """Read what has changed."""
+        from ..store.erasure import marks
+
+        self._persons.refresh(connection)
+        last = marks.last(connection)
+        if last is not None and last != self._erased:
+            for empty in self._empty:
+                empty()
+        self._erased = last

@@ -104,6 +104,11 @@ class BatchProcessor:
         self.status.notify()
         return True
 
+    def empty_caches(self) -> None:
+        """Forget the texts of turns, and those whose vectors are late: the backfill gets these again."""
+        self.late.clear()
+        self._last_texts.clear()
+
     def stop(self) -> None:
         """Leave everything that is not acknowledged to the next run, in this process or another."""
         self._batches.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from ...errors import BadArgument, PgvectorError
 from ...runtime import Runtime
-from ...settings import load
+from ...settings import Settings, load
 from ...store.connection.database import Connection, Database
 from ...store.erasure import marks, selection, traces
 from ...store.erasure.selection import Group, Selection
@@ -37,6 +38,8 @@ TEXT_CHARS_MIN = 3
 SHOWN_ROWS, SHOWN_CHARS = 5, 100
 LISTED_MAX, HOMES_MAX = 1000, 100
 STORE_S = 20.0
+# How long to rest after a batch, as a share of its time.
+REST = 1.0
 
 
 def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -46,6 +49,8 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     if args.list:
         return _show_erased(home, console)
+    if args.vacuum and not _names_rows(args):
+        return _clear_server_alone(home, console, args)
     if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
     settings = load(home)
@@ -66,7 +71,7 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
                 return 1
             files = HomeFiles(runtime, reading, chosen)
             removed = _erase(console, reading, chosen, groups, files, links=args.person or _is_person(chosen))
-            of_server = _clear_server(home, console, args, runtime)
+            of_server = _clear_server(home, console, args, settings)
             runtime.writer.flush(STORE_S, orphans=True)
             holders = [*of_server, *files.holders(), *receipt.of_homes(homes, runtime.home.known_id)]
     plan = [asdict(group) for group in groups]
@@ -75,7 +80,7 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console, args: argparse.Namespace) -> Selection:
     """What the arguments choose. Raises BadArgument."""
-    if not (args.id or args.text or args.session or args.theme or args.person):
+    if not _names_rows(args):
         raise BadArgument("name what to erase: an ID, --text, --session, --theme or --person")
     if (args.turn or args.fact) and args.id is None:
         raise BadArgument("--turn and --fact say what the ID is of; add the ID")
@@ -98,6 +103,10 @@ def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console,
     return Selection(themes=themes, session=args.session, text=text)
 
 
+def _names_rows(args: argparse.Namespace) -> bool:
+    return bool(args.id is not None or args.text or args.session or args.theme or args.person)
+
+
 def _is_person(chosen: Selection) -> bool:
     """Whether all themes of a person are erased: then their links go, too."""
     return chosen.whole and chosen.themes is not None and len(chosen.themes) > 1
@@ -111,6 +120,8 @@ def _show_plan(console: Console, reading: Connection, chosen: Selection, groups:
         }
         for group in groups
     ]  # fmt: skip
+    if chosen.themes:
+        console.say(f"themes: {', '.join(safe_line(theme, SHOWN_CHARS) for theme in chosen.themes)}")
     if not rows:
         console.say("no rows are found; what this home holds of them is deleted all the same")
         return
@@ -147,20 +158,30 @@ def _erase(
 
 
 def _steps(writing: Connection, steps: Iterator[T]) -> Iterator[T]:
-    """The results of the steps, each in a transaction of its own."""
+    """The results of the steps, each in a transaction of its own, with a rest after it, in which agents go on."""
     end: list[T] = []
     while True:
+        started = time.monotonic()
         with writing.transaction():
             result = next(steps, end)
         if result is end:
             return
         yield result  # type: ignore[misc]
+        time.sleep(REST * (time.monotonic() - started))
 
 
-def _clear_server(home: Path, console: Console, args: argparse.Namespace, runtime: Runtime) -> list[Holder]:
+def _clear_server_alone(home: Path, console: Console, args: argparse.Namespace) -> int:
+    """Clear what the server holds of rows that were erased before. Returns as `erase`."""
+    if not args.yes and not console.confirm("Rewrite all tables? Agents wait for each of them.", default=False):
+        console.say("nothing is changed")
+        return 1
+    holders = _clear_server(home, console, args, load(home))
+    return receipt.show(console, {"themes": [], "plan": []}, {}, holders)
+
+
+def _clear_server(home: Path, console: Console, args: argparse.Namespace, settings: Settings) -> list[Holder]:
     """Clear planner statistics, and on confirmation the files of the tables; returns what the server still holds."""
-    dsn, _ = administrators_dsn(runtime.settings, home, console, args.dsn)
-    again = f"hermes-pgvector erase … --vacuum --dsn {ADMINISTRATOR}"
+    dsn, _ = administrators_dsn(settings, home, console, args.dsn)
     with admin_connection(dsn) as admin:
         server = traces.look(admin)
         with console.busy("computing planner statistics"):
@@ -173,7 +194,8 @@ def _clear_server(home: Path, console: Console, args: argparse.Namespace, runtim
             done = not old and _rewrite(console, admin)
         elif args.vacuum:
             console.say(f"role {server.role} may not rewrite the tables; give the administrator's --dsn")
-    return list(receipt.of_server(server, rewritten=done, cleared=server.statistics, again=again, old=old))
+    again = "hermes-pgvector erase --vacuum" + ("" if server.vacuum and not args.dsn else f" --dsn {ADMINISTRATOR}")
+    return list(receipt.of_server(server, rewritten=done, again=again, old=old))
 
 
 def _confirmed(console: Console, server: traces.Server) -> bool:

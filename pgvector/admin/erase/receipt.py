@@ -9,6 +9,7 @@ from typing import Any
 from rich.filesize import decimal as size
 
 from ...store.erasure.traces import Server
+from ...store.schema.preflight import ADMINISTRATOR
 from ..console import Cell, Console, counted, rows_table
 
 HOMES_SHOWN = 5
@@ -51,13 +52,16 @@ def of_homes(homes: Sequence[str], own: str) -> Iterator[Holder]:
         yield Holder("other homes", what, how)
 
 
-def of_server(
-    server: Server, *, rewritten: bool, cleared: bool, again: str, old: Sequence[str] = ()
-) -> Iterator[Holder]:
+def of_server(server: Server, *, rewritten: bool, again: str, old: Sequence[str] = ()) -> Iterator[Holder]:
     """What the server holds. `again` is the command that rewrites the tables, which `old` transactions hindered."""
-    if not cleared:
+    if not server.statistics:
         what = f"values of columns; role {server.role} may not delete them"
-        yield Holder("planner statistics", what, f"as a superuser: {again}", attention=True)
+        yield Holder(
+            "planner statistics",
+            what,
+            f"as a superuser: hermes-pgvector erase --vacuum --dsn {ADMINISTRATOR}",
+            attention=True,
+        )
     if not rewritten:
         what = f"deleted rows in the files of tables and indexes ({size(server.bytes)})"
         if old:

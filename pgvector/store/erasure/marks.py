@@ -43,6 +43,13 @@ def listed(connection: Connection, limit: int) -> list[Summary]:
     return [Summary(**row) for row in connection.execute(QUERIES["list_erasures"], {"limit": limit})]
 
 
+def last(connection: Connection) -> datetime | None:
+    """When something was erased last; None when nothing was."""
+    row = connection.execute(QUERIES["last_erasure"]).fetchone() or {"at": None}
+    found: datetime | None = row["at"]
+    return found
+
+
 def add(connection: Connection, marks: Iterable[tuple[str, MarkKind, str]]) -> None:
     """Mark (theme, kind, text) as erased until now, in the caller's transaction.
 
@@ -52,11 +59,13 @@ def add(connection: Connection, marks: Iterable[tuple[str, MarkKind, str]]) -> N
     _insert(connection, _secret(connection) or _make_secret(connection), marks)
 
 
-def _insert(connection: Connection, secret: bytes, marks: Iterable[tuple[str, MarkKind, str]]) -> None:
+def _insert(
+    connection: Connection, secret: bytes, marks: Iterable[tuple[str, MarkKind, str]], at: datetime | None = None
+) -> None:
     found = [(theme, _key(secret, kind, text), kind) for theme, kind, text in dict.fromkeys(marks)]
     if found:
         themes, keys, kinds = (list(column) for column in zip(*found, strict=True))
-        connection.execute(QUERIES["add_erasures"], {"themes": themes, "keys": keys, "kinds": kinds})
+        connection.execute(QUERIES["add_erasures"], {"themes": themes, "keys": keys, "kinds": kinds, "at": at})
 
 
 def remaining(connection: Connection, events: Sequence[Event]) -> Sequence[Event | None]:
@@ -74,20 +83,22 @@ def storable(connection: Connection, events: Sequence[Event]) -> Sequence[Event 
     if known is None:
         return events
     kept: list[Event | None] = []
-    # A replay of the session, which comes later, has the dropped turn, too.
-    ended: dict[tuple[str, MarkKind, str], None] = {}
+    # A replay of a session, which comes later, has the turns of an erased theme, too.
+    ended: dict[tuple[str, MarkKind, str], datetime] = {}
     for event in events:
         rest = known.rest(event)
         if isinstance(rest, SessionEnded) and any((rest.theme, *mark) in ended for mark in _texts(rest)):
             rest = None
-        if rest is None and isinstance(event, TurnTaken) and event.session_id:
-            ended[event.theme, "session", event.session_id] = None
+        whole = known.times.get((event.theme, _key(known.secret, "theme", "")))
+        if isinstance(event, TurnTaken) and event.session_id and whole is not None and event.at <= whole:
+            ended[event.theme, "session", event.session_id] = whole
         kept.append(rest)
     changed = [event for event, rest in zip(events, kept, strict=True) if rest is not event]
     dropped = Counter(known.cause(event) for event in changed)
     themes, keys = ([cause[part] for cause in dropped] for part in (0, 1))
     connection.execute(QUERIES["count_dropped"], {"themes": themes, "keys": keys, "events": list(dropped.values())})
-    _insert(connection, known.secret, ended)
+    for mark, at in ended.items():
+        _insert(connection, known.secret, [mark], at)
     return kept
 
 

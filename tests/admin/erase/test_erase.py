@@ -183,6 +183,7 @@ def fill(agent: Agent, theme: str, words: dict[str, str], dsn: str) -> None:
     sql(dsn, "insert into memory_words values (%s, 'turns', %s, 3)", theme, words["counted"])
 
 
+@pytest.mark.each_version
 def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     agent: Agent, run: Callable[..., Outcome], database: str, server: Server, tmp_path: Path, values: dict[str, Any]
 ) -> None:
@@ -409,11 +410,15 @@ def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_d
         assert done.code == 3, done.shown
         assert f"role {role} may not rewrite the tables" in done.err
         holders = {holder["where"]: holder for holder in done.document["holds"]}
-        assert "--vacuum --dsn" in holders["tables"]["clear"]
+        remedy = "hermes-pgvector erase --vacuum --dsn postgresql://ADMIN@HOST/DATABASE"
+        assert all(holders[where]["clear"].endswith(remedy) for where in ("tables", "planner statistics"))
         assert role in holders["planner statistics"]["what"]
         assert contents(database, "memory_entries") == set()
-        done = run("--theme", "ops", "--yes", "--vacuum", "--json", "--dsn", database)
+        assert "memory_entries" in places(database, ["It is erased"])
+        assert run("--vacuum", typed="n\n").code == 1
+        done = run("--vacuum", "--dsn", database, typed="y\n")
         assert done.code == 0, done.shown
+        assert set(places(database, ["It is erased"])) <= {"pg_wal"}
     finally:
         sql(database, f"drop owned by {role}")
         sql(database, f"drop role {role}")

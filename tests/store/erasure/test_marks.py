@@ -115,11 +115,13 @@ def test_an_event_is_dropped_when_it_is_stored_and_counted(database: str, tmp_pa
     try:
         with memory.transaction(10, 20) as connection:
             marks.add(connection, [("ops", "theme", ""), ("lab", "entries", "gone")])
-        early = datetime.now(UTC) - timedelta(hours=1)
+        early, between = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(seconds=1)
         ended = SessionEnded(theme="ops", session_id="s9", turns=(("a", "b"),))
         assert store(turn("a", "b", early, "s9"), turn("a", "b", early, "s9"), ended) == 0
         # The turn that was dropped is in the transcript of its session, too.
         assert store(ended) == 0
+        # But what was said after the erasure is kept, also when it is stored later than the dropped turn.
+        assert store(turn("e", "f", between, "s9")) == 1
         now = datetime.now(UTC) + timedelta(hours=1)
         assert store(turn("c", "d", now), Add(theme="lab", target="memory", content="kept", at=early)) == 2
         # A line of a file is no new statement: it is known by its text, in every theme.
@@ -133,6 +135,6 @@ def test_an_event_is_dropped_when_it_is_stored_and_counted(database: str, tmp_pa
     assert counts == {("ops", 4), ("lab", 0)}
     with psycopg.connect(database) as connection:
         stored = connection.execute("select content from conversations order by ts").fetchall()
-        assert stored == [("c",), ("d",)]
+        assert stored == [("e",), ("f",), ("c",), ("d",)]
         keys = connection.execute("select key::text || kind from memory_erasures").fetchall()
         assert not any("676f6e65" in key for (key,) in keys)
