@@ -61,8 +61,9 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
             runtime.writer.flush(STORE_S, orphans=True)
         with runtime.database.connection(settings.connect_timeout_s) as reading:
             chosen = _chosen(runtime, reading, home, console, args)
-            groups = selection.count(reading, chosen)
-            homes = selection.homes(reading, chosen, HOMES_MAX)
+            with console.busy("looking for rows"):
+                groups = selection.count(reading, chosen)
+                homes = selection.homes(reading, chosen, HOMES_MAX)
             if chosen.session and chosen.themes is None:
                 chosen = replace(chosen, themes=tuple(sorted({group.theme for group in groups})))
             _show_plan(console, reading, chosen, groups)
@@ -141,6 +142,8 @@ def _erase(
     try:
         with console.progress() as bar:
             marking = bar.add_task("marking", total=None)
+            with writing.transaction():
+                chosen = selection.begin(writing, chosen)
             for _ in _steps(writing, selection.mark(writing, chosen)):
                 bar.advance(marking, selection.BATCH_ROWS)
             bar.remove_task(marking)

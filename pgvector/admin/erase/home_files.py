@@ -83,13 +83,14 @@ class HomeFiles:
 
     def _clear_dead_letters(self) -> int:
         letters, cleared = self._runtime.dead_letters, 0
-        for letter in letters:
-            rest = self._rest_of(letter)
-            if rest is letter.event and not (rest is None and self._in_damaged(letter.raw)):
-                continue
-            if rest is None or not letters.keep(letter.id, letter.reason, encode(rest).decode("ascii")):
-                letters.forget(letter.id)
-            cleared += 1
+        with letters.locked():
+            for letter in letters:
+                rest = self._rest_of(letter)
+                if rest is letter.event and not (rest is None and self._in_damaged(letter.raw)):
+                    continue
+                if rest is None or not letters.keep(letter.id, letter.reason, encode(rest).decode("ascii")):
+                    letters.forget(letter.id)
+                cleared += 1
         return cleared
 
     def _rest_of(self, letter: DeadLetter) -> Event | None:
@@ -131,6 +132,8 @@ class HomeFiles:
 
     def _clear_snapshot(self) -> int:
         """Delete the entries that are in no file any more; those of a file are read from it again, so they stay."""
+        if not (self._home.state / "snapshot.jsonl").exists():
+            return 0
         with self._home.snapshot(SNAPSHOT_WAIT_S) as snapshot:
             entries, gone = {}, 0
             for target in TARGETS:

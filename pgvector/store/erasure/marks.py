@@ -45,9 +45,8 @@ def listed(connection: Connection, limit: int) -> list[Summary]:
 
 def last(connection: Connection) -> datetime | None:
     """When something was erased last; None when nothing was."""
-    row = connection.execute(QUERIES["last_erasure"]).fetchone() or {"at": None}
-    found: datetime | None = row["at"]
-    return found
+    row = connection.execute(QUERIES["last_erasure"]).fetchone()
+    return row["at"] if row else None
 
 
 def add(connection: Connection, marks: Iterable[tuple[str, MarkKind, str]]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
@@ -14,6 +14,8 @@ from ..queries import KINDS, QUERIES, Kind
 from . import marks
 
 BATCH_ROWS = 500
+# A bigint of Postgres.
+_BIGINT_MAX = (1 << 63) - 1
 Found: TypeAlias = Literal[Kind, "history"]
 # What goes with a theme or a session, and is not listed.
 _BESIDE = ("edges", "agents", "scopes", "withdrawals", "tombstones")
@@ -23,7 +25,8 @@ _BESIDE = ("edges", "agents", "scopes", "withdrawals", "tombstones")
 class Selection:
     """The rows of these themes (None: all), ids, session and text, all of which must fit; empty ones fit every row.
 
-    `kind` limits it to rows of a kind, which `ids` needs. The earlier texts of erased entries go with them.
+    `kind` limits it to rows of a kind, which `ids` needs. The earlier texts of erased entries go with them. `last` has
+    the highest ids of a kind, where later rows stay.
     """
 
     themes: tuple[str, ...] | None = None
@@ -31,6 +34,7 @@ class Selection:
     ids: tuple[int, ...] | None = None
     session: str = ""
     text: str = ""
+    last: Mapping[Found, int] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -105,17 +109,27 @@ def homes(connection: Connection, selection: Selection, limit: int) -> list[str]
     return [row["home"] for row in connection.execute(QUERIES["homes_of_themes"], values)]
 
 
+def begin(connection: Connection, selection: Selection) -> Selection:
+    """Mark the themes or the session in the caller's transaction; returns the selection without later rows."""
+    themes = selection.themes or ()
+    if not selection.whole and not selection.session:
+        return selection
+    marks.add(
+        connection,
+        [(theme, "session" if selection.session else "theme", selection.session) for theme in themes],
+    )
+    last = {}
+    for kind in selection.kinds:
+        row = connection.execute(QUERIES[f"last_id_{kind}"], {"themes": list(themes)}).fetchone() or {"id": 0}
+        last[kind] = int(row["id"])
+    return replace(selection, last=last)
+
+
 def mark(connection: Connection, selection: Selection) -> Iterator[None]:
     """Mark all of the selection before anything is deleted; each step is to be in a transaction of its own.
 
     Without the marks an event of another home could bring a deleted text back.
     """
-    if selection.whole and selection.themes is not None:
-        marks.add(connection, [(theme, "theme", "") for theme in selection.themes])
-        yield
-    if selection.session:
-        marks.add(connection, [(theme, "session", selection.session) for theme in selection.themes or ()])
-        yield
     if selection.whole or selection.session:
         yield from _mark_sessions(connection, selection)
     for kind in ("entries", "history") if selection.whole else selection.kinds:
@@ -173,10 +187,10 @@ def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row
 def settle(connection: Connection, selection: Selection, *, links: bool) -> Counter[str]:
     """Delete the counts of words, and the links of the themes if asked, in the caller's transaction."""
     deleted = Counter[str]()
-    deleted["words"] = connection.execute(QUERIES["erase_words"], selection.parameters).rowcount
     if links:
         connection.execute(QUERIES["lock_links"])
         deleted["links"] = connection.execute(QUERIES["erase_links"], selection.parameters).rowcount
+    deleted["words"] = connection.execute(QUERIES["erase_words"], selection.parameters).rowcount
     return +deleted
 
 
@@ -185,6 +199,6 @@ def _page(
 ) -> list[Row]:
     values = {
         **selection.parameters, "limit": limit, "after_theme": after.theme if after else "",
-        "after_id": after.id if after else 0,
+        "after_id": after.id if after else 0, "last_id": selection.last.get(kind, _BIGINT_MAX),
     }  # fmt: skip
     return [Row(kind, **row) for row in connection.execute(QUERIES[f"erasable_{kind}"], values)]

@@ -1,2 +1,2 @@
--- By the index of the times alone. A session that was dropped later by its theme has a mark, too.
-select max(at) as at from memory_erasures
+-- By the index of the times alone.
+select agent_identity as theme, at from memory_erasures order by at desc limit 1

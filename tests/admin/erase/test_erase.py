@@ -369,7 +369,7 @@ def test_an_erasure_that_was_killed_half_way_is_run_again(
         process.kill()
         assert process.wait(20) < 0
     # What was accepted before is dropped already.
-    early = acquire(Settings(dsn=database), tmp_path / "two")
+    early = acquire(Settings(dsn=database), tmp_path / "two")  # type: ignore[arg-type]
     try:
         at = sql(database, "select at - interval '1 second' from memory_erasures where kind = 'theme'")[0][0]
         early.accept(TurnTaken(theme="ops", session_id="s", user="It comes late", assistant="", at=at))
@@ -422,3 +422,48 @@ def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_d
     finally:
         sql(database, f"drop owned by {role}")
         sql(database, f"drop role {role}")
+
+
+def test_with_a_linked_account_go_all_accounts_of_the_person_and_their_links(
+    run: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    person, telegram, discord = (
+        "dm-person-0123456789abcdef",
+        "dm-telegram-0123456789abcdef",
+        "dm-discord-0123456789abcdef",
+    )
+    sql(database, "insert into memory_person_links values (%s, %s), (%s, %s)", telegram, person, discord, person)
+    for theme in (person, telegram, "ops"):
+        sql(database, ROWS, theme, 5)
+    done = run("--theme", discord, "--yes", "--json")
+    assert set(done.document["themes"]) == {person, telegram, discord}
+    assert {name: done.document["removed"][name] for name in ("turns", "links")} == {"turns": 10, "links": 2}
+    assert sql(database, "select distinct agent_identity from conversations") == [("ops",)]
+    [(at,)] = sql(database, "select min(at) from memory_erasures")
+    early = acquire(Settings(dsn=database), tmp_path / "two")  # type: ignore[arg-type]
+    try:
+        for theme in (telegram, discord, person):
+            early.accept(TurnTaken(theme=theme, session_id="s", user="It comes late", assistant="", at=at))
+        assert early.writer.flush(60)
+    finally:
+        release(early)
+    assert sql(database, "select distinct agent_identity from conversations") == [("ops",)]
+
+
+def test_what_is_said_while_a_theme_is_erased_is_kept(
+    run: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    sql(database, ROWS, "ops", 1200)
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path / "one"), "erase"]
+    talking = acquire(Settings(dsn=database), tmp_path / "two")  # type: ignore[arg-type]
+    try:
+        with psycopg.connect(database) as blocking:
+            blocking.execute("select from conversations where content = 'row number 1100' for update")
+            process = subprocess.Popen([*command, "--theme", "ops", "--yes"], cwd="/", stdout=subprocess.DEVNULL)
+            wait_for(lambda: sql(database, "select count(*) from conversations") == [(200,)])
+            talking.accept(TurnTaken(theme="ops", session_id="s", user="It is said meanwhile", assistant=""))
+            assert talking.writer.flush(60)
+        assert process.wait(60) == 3
+    finally:
+        release(talking)
+    assert contents(database) == {"It is said meanwhile"}

@@ -1,0 +1,2 @@
+-- Later rows of these themes have higher ids.
+select coalesce(max(id), 0) as id from memory_history where agent_identity = any (%(themes)s::text[])
