@@ -39,7 +39,7 @@ SHOWN_ROWS, SHOWN_CHARS = 5, 100
 LISTED_MAX, HOMES_MAX = 1000, 100
 STORE_S = 20.0
 # How long to rest after a batch, as a share of its time.
-REST = 1.0
+REST = 2.0
 
 
 def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
