@@ -135,17 +135,34 @@ def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
-    parameters = {
-        "theme": event.theme, "sessions": [event.session_id, *event.ancestors],
-        "answers": [answer for _, answer in event.turns],
-    }  # fmt: skip
-    stored = connection.execute(QUERIES["count_answers"], parameters).fetchall()
-    missing = missing_turns(event.turns, {(row["question"], row["answer"]): row["times"] for row in stored})
+    missing = missing_turns(event.turns, _stored_turns(connection, event))
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
     turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
     return min(1, _add_turns(connection, event.theme, turns))
+
+
+def _stored_turns(connection: Connection, event: SessionEnded) -> dict[tuple[str, str], int]:
+    """How often the turns of a replay, and those with the same answers, are stored."""
+    parameters = {
+        "theme": event.theme, "sessions": [event.session_id, *event.ancestors],
+        "answers": [answer for _, answer in event.turns],
+    }  # fmt: skip
+    stored = connection.execute(QUERIES["count_answers"], parameters)
+    return {(row["question"], row["answer"]): row["times"] for row in stored}
+
+
+def missing_of_session(connection: Connection, event: SessionEnded) -> list[tuple[str, str]]:
+    """The turns of a past session that are not stored, until the end of the transaction. Some may have no answer."""
+    person = person_links.shared(connection, [event.theme]).get(event.theme, event.theme)
+    event = replace(event, theme=person)
+    out_of_order.lock(connection, [event])
+    stored = _stored_turns(connection, event)
+    unanswered = [question for question, answer in event.turns if not answer]
+    parameters = {"theme": person, "sessions": [event.session_id, *event.ancestors], "questions": unanswered}
+    rows = connection.execute(QUERIES["count_questions"], parameters)
+    return missing_turns(event.turns, {**stored, **{(row["question"], ""): row["times"] for row in rows}})
 
 
 def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:

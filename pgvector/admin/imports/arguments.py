@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 SOURCES = {
     "archive": "what `export` wrote, or plain JSON lines (the default)",
+    "memory-file": "a MEMORY.md or USER.md",
     "hermes-memory": "its memory.db",
+    "hermes-memory-pgvector": "a connection string of that package's database, up to 1.0",
+    "holographic": "its memory_store.db",
+    "state-db": "a host's record of its sessions",
 }
 
 

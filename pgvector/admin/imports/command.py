@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,10 +21,12 @@ from ...text.sanitize import safe_line
 from ...text.theme_names import normalise, reserved
 from ..console import Console, counted
 from ..database import start_server
-from . import facts, rows
+from . import facts, holographic, memory_file, rows, state_db, tables
 from .rows import Rules
 from .transfer import Transfer, destination
 
+Source = Callable[[Database, Rules, Console, argparse.Namespace], dict[str, Any]]
+Read = Callable[[str, Rules], Iterator[tuple[int, str, dict[str, Any]]]]
 SHOWN_MAX = 20
 SQLITE = b"SQLite format 3\0"
 REASON_CHARS_MAX = 160
@@ -31,7 +34,7 @@ REASON_CHARS_MAX = 160
 
 def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Import rows. Returns 0, or 1 when some were refused. A damaged archive is refused before anything is stored."""
-    settings = load(home)
+    settings, args.home = load(home), home
     theme = _theme(args.theme, home, settings)
     if args.source == "hermes-memory":
         return facts.bring(home, console, args, theme)
@@ -77,8 +80,32 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
     return _told(transfer, [*reader.wrong, *transfer.wrong], vectors)
 
 
-Source = Callable[[Database, Rules, Console, argparse.Namespace], dict[str, Any]]
-SOURCES: Mapping[str, Source] = {"archive": from_archive}
+def from_rows(
+    read: Read, database: Database, rules: Rules, console: Console, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Bring what `read` finds: the number, kind and columns of each row."""
+    to = destination(database, rules.settings, {}, theme=rules.theme, dry_run=args.dry_run)
+    transfer = Transfer(database, rules.settings, to)
+    wrong: list[tuple[int, str]] = []
+
+    def lines() -> Iterator[Line]:
+        for number, kind, row in read(args.path, rules):
+            try:
+                yield rows.of_kind(kind, number, row, rules)
+            except BadArgument as error:
+                wrong.append((number, str(error)))
+
+    transfer.run(lines(), console)
+    return _told(transfer, [*wrong, *transfer.wrong], "none")
+
+
+SOURCES: Mapping[str, Source] = {
+    "archive": from_archive,
+    "state-db": state_db.bring,
+    "memory-file": partial(from_rows, memory_file.read),
+    "holographic": partial(from_rows, holographic.read),
+    "hermes-memory-pgvector": partial(from_rows, tables.read),
+}
 
 
 @contextmanager
@@ -153,13 +180,16 @@ def _summarise(console: Console, told: Mapping[str, Any], *, dry_run: bool) -> N
             console.say(f"{counted(number['found'], *names)}, {number['new']:,} {what}")
     if not told["rows"]:
         console.say("nothing is in it")
+    for reason, number in told.get("skipped", {}).items():
+        console.say(f"{counted(number, 'session')} left out: {reason}")
     if told["erased"]:
         console.say(f"{counted(told['erased'], 'row')} left out: erased here for good")
     if told["vectors"] == "other model":
         console.say("its vectors are of another model; agents or `backfill` compute them")
     for wrong in told["wrong"][:SHOWN_MAX]:
         reason = safe_line(wrong["reason"], REASON_CHARS_MAX)
-        console.say(f"hermes-pgvector: line {wrong['line']} is refused: {reason}")
+        where = f"line {wrong['line']} is refused: " if wrong["line"] else ""
+        console.say(f"hermes-pgvector: {where}{reason}")
     if len(told["wrong"]) > SHOWN_MAX:
         console.say(f"hermes-pgvector: and {len(told['wrong']) - SHOWN_MAX:,} more; --json names all")
     if dry_run:

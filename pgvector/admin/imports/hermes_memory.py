@@ -43,7 +43,7 @@ def read(path: Path) -> Found:
     if not path.is_file():
         raise BadArgument(f"{path} is no file; give the memory.db of hermes-memory, usually ~/.hermes/memory.db")
     try:
-        with _opened(path) as database:
+        with opened(path) as database:
             scopes = _rows(database, path, "scopes")
             facts = _rows(database, path, "facts")
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -60,7 +60,7 @@ def read(path: Path) -> Found:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of the file. Another process may have it open; without one, no file is made beside it."""
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=10)) as database:

@@ -86,7 +86,12 @@ def plain(line: Line, rules: Rules) -> Line:
         raise BadArgument(f"kind is {line.kind[:40]!r}; it must be one of {', '.join(FIELDS)}")
     if unknown := sorted(set(line.row) - known):
         raise BadArgument(f"it has the field {clean(unknown[0])[:40]!r}; {line.kind} has {', '.join(sorted(known))}")
-    return (entry if line.kind == "entry" else turn)(line.number, line.row, rules)
+    return of_kind(line.kind, line.number, line.row, rules)
+
+
+def of_kind(kind: str, number: int, row: Mapping[str, Any], rules: Rules) -> Line:
+    """A row of a kind of FIELDS. Raises BadArgument for one that cannot be stored."""
+    return (entry if kind == "entry" else turn)(number, row, rules)
 
 
 def time(value: Any, name: str) -> datetime | None:

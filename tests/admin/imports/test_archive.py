@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -245,3 +248,40 @@ def test_plain_lines_come_in_and_the_wrong_ones_are_named(
     ]
     again = at(database, "import", str(path), "--json").document["rows"]
     assert [again[kind]["new"] for kind in ("entry", "turn")] == [0, 0]
+
+
+MEASURED = """
+import resource, sys
+from hermes_memory_pgvector import cli
+code = cli.main(sys.argv[1:])
+print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+MANY = """
+insert into conversations (agent_identity, session_id, role, content, ts)
+select 'ops', 's' || n / 50, 'user', repeat('word' || n % 977 || ' ', 60), '2025-01-01+00'::timestamptz + n * interval '1 min'
+from generate_series(1, {}) as n
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows_take_no_more_memory_than_a_thousand(
+    make_database: Callable[..., str], tmp_path: Path
+) -> None:
+    def measured(dsn: str, *arguments: str) -> int:
+        command = [sys.executable, "-P", "-c", MEASURED, "--home", str(tmp_path), *arguments]
+        environment = {**os.environ, "HERMES_PGVECTOR_DSN": dsn}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=True)
+        code, memory = map(int, done.stdout.split())
+        assert code == 0, done.stderr
+        return memory
+
+    peaks = {}
+    for rows in (1_000, 100_000):
+        dsn, path = make_database(), tmp_path / f"{rows}.jsonl"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(MANY.format(rows).encode())
+        target = make_database()
+        peaks[rows] = (measured(dsn, "export", str(path)), measured(target, "import", str(path)))
+        assert run(target, "select count(*), count(search) from conversations") == [(rows, rows)]
+    assert peaks[100_000][0] < 1.3 * peaks[1_000][0]
+    assert peaks[100_000][1] < 1.3 * peaks[1_000][1]

@@ -1,0 +1,88 @@
+"""The host's record of its sessions as the commands read it: whose they are, and the turns that are to be stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..files import mark_name
+from ..hosts.environment import scrubber
+from ..hosts.transcript import exchanges
+from ..session import off_record
+from ..session.capture import Verdict
+from ..session.conversation import READ_ONLY_CONTEXTS
+from ..session.project import project_of
+from ..session.themes import Identity, templated_theme
+from ..settings import Settings
+from ..text.keep import TERMINALS, Source
+from ..text.theme_names import DEFAULT_THEME
+
+# Sessions of the host's own jobs, which have no memory.
+JOBS = READ_ONLY_CONTEXTS | {"tool", "curator"}
+# Platforms whose sessions have no type of chat.
+PLACES = TERMINALS | {"api_server"}
+
+
+def is_known(source: Source) -> bool:
+    """Whether the record tells where a session was, on which the rules of `keep` may depend."""
+    return bool(source.chat_type) or source.platform in PLACES
+
+
+def identity_of(row: Mapping[str, Any], settings: Settings) -> Identity:
+    """The identity of a session as its agent had it, as far as the host recorded it."""
+    try:
+        alternative = json.loads(row.get("origin_json") or "{}").get("user_id_alt")
+    except (AttributeError, TypeError, ValueError):
+        alternative = ""
+    identity = Identity.of(
+        {
+            **row,
+            "platform": row.get("source"),
+            "gateway_session_key": row.get("session_key"),
+            "agent_identity": row.get("profile_name"),
+            "user_id_alt": alternative,
+        }
+    )
+    folder = str(row.get("cwd") or "")
+    if folder and "{project}" in settings.theme_template:
+        return replace(identity, project=project_of(Path(folder)))
+    return identity
+
+
+def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings: Settings) -> bool:
+    """Whether a session is marked as off the record; where several themes may share its id, in any that is known."""
+    own = templated_theme(identity, settings)
+    themes = {own, DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
+    names = (session_id, *(f"{session_id}:{theme}" for theme in themes))
+    return any(mark_name(name) in marks for name in names)
+
+
+def turns_of(
+    messages: list[dict[str, Any]], judge: Callable[[str, str], Verdict]
+) -> Iterator[tuple[datetime, tuple[str, str], tuple[str, str]]]:
+    """The turns of a session that were said on the record: when each ended, its sides, and what is stored of them."""
+    times: dict[tuple[str, str], float] = {}
+    for turn in _split(messages):
+        for pair in exchanges(turn):
+            times[pair] = max(float(message["written"]) for message in turn)
+    scrub = scrubber()
+    for pair in off_record.on_record(exchanges(messages)):
+        texts = judge(scrub(pair[0]), scrub(pair[1])).sides
+        if any(texts) and pair in times:
+            yield datetime.fromtimestamp(times[pair], UTC), pair, texts
+
+
+def _split(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The messages from each question to the next one."""
+    turn: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "user" and turn:
+            yield turn
+            turn = []
+        turn.append(message)
+    if turn:
+        yield turn

@@ -1,0 +1,194 @@
+"""import --from state-db: the past sessions of a host, as if this memory had been there."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ...errors import BadArgument, BadEvent, Refused
+from ...files import Marks
+from ...hosts import state_db
+from ...hosts.config import person_key
+from ...mirror.home import Home
+from ...model import SessionEnded, TurnTaken
+from ...session.capture import Capture
+from ...session.home_context import OFF_RECORD_MAX
+from ...session.themes import Identity, allowed, templated_theme, theme_of
+from ...settings import Settings
+from ...store import rows
+from ...store.connection.database import Database
+from ...store.passages import prepare
+from ...text.cleaning import clean
+from ...text.keep import Source
+from ...write.validation import validate
+from ..console import Console
+from ..host_record import JOBS, identity_of, is_known, is_off, turns_of
+from .rows import Rules
+
+SESSIONS_MAX = 1_000_000
+ANCESTORS_MAX = 50
+TURNS_AT_ONCE = 50
+STATEMENT_S_MAX = 60.0
+# The ids of the events that turns become are made of this and of the turns, so that none is stored twice.
+_NAMESPACE = uuid.UUID("0d9f4c1e-3a77-5c0b-8c52-6d1f1e0b7a44")
+Pair: TypeAlias = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Job:
+    """An import of one record: what it knows, and what it has counted."""
+
+    database: Database
+    rules: Rules
+    home: Home
+    """The home that the record is in."""
+    off: frozenset[str]
+    person_key: bytes
+    dry_run: bool
+    capture: Capture
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    wrong: list[tuple[int, str]] = field(default_factory=list)
+    planned: dict[str, Counter[Pair]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        return self.rules.settings
+
+
+def bring(database: Database, rules: Rules, console: Console, args: argparse.Namespace) -> dict[str, Any]:
+    """Store the turns of all sessions that are missing, each at its time. Raises BadArgument."""
+    path = Path(args.path).expanduser()
+    path = path / "state.db" if path.is_dir() else path
+    if path.name != "state.db" or not path.is_file():
+        raise BadArgument(f"{path} is no state.db of a host; it is in its HERMES_HOME")
+    record = Home(path.parent)
+    if rules.settings.off_record:
+        raise BadArgument("the setting off_record is on: nothing of sessions is stored")
+    key = person_key(args.home) or database.claim_person_key("")
+    marks = (Marks(home.state / "off_record", OFF_RECORD_MAX, "").names() for home in (record, Home(args.home)))
+    job = _Job(
+        database, rules, record, frozenset[str]().union(*marks), _bytes(key), args.dry_run, Capture(rules.settings)
+    )
+    # The oldest first: a session begins with turns of the one that it continues.
+    try:
+        sessions = state_db.recent_sessions(record.path, 0, SESSIONS_MAX)[::-1]
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}; nothing is imported") from None
+    with console.progress() as progress:
+        for row in progress.track(sessions, description="sessions"):
+            _session(job, row)
+    found = {"found": job.counts["found"], "new": job.counts["new"]}
+    wrong = [{"line": number, "reason": reason} for number, reason in job.wrong]
+    return {"rows": {"turn": found} if sessions else {}, "sessions": len(sessions), "skipped": dict(job.skipped),
+            "erased": 0, "vectors": "none", "wrong": wrong}  # fmt: skip
+
+
+def _session(job: _Job, row: Mapping[str, Any]) -> None:
+    session_id, identity = str(row["id"]), identity_of(row, job.settings)
+    source = identity.source(identity.only_author)
+    theme, reason = _theme(job, identity)
+    if why := reason or _why_not(job, session_id, identity, source):
+        job.skipped[why] += 1
+        return
+    recorded = state_db.messages(job.home.path, session_id)
+    if not recorded:
+        job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
+    messages = [message for message in recorded if not message["taken_back"]]
+    judged = list(turns_of(messages, partial(job.capture.turn, source=source)))
+    ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
+    ended = SessionEnded(
+        theme=theme, home=job.home.known_id, session_id=session_id, ancestors=ancestors,
+        turns=tuple(texts for _, _, texts in judged), parent_session_id=str(row.get("parent_session_id") or ""),
+    )  # fmt: skip
+    ended = validate(ended, job.settings)  # type: ignore[assignment]
+    times: dict[Pair, list[datetime]] = {}
+    for (at, _, _), texts in zip(judged, ended.turns, strict=True):
+        times.setdefault(texts, []).append(at)
+    job.counts["found"] += len(ended.turns)
+    try:
+        _store(job, ended, times, _marks(row, identity))
+    except BadEvent as error:
+        job.wrong.append((0, f"session {clean(session_id)[:60]}: {error}"))
+
+
+def _why_not(job: _Job, session_id: str, identity: Identity, source: Source) -> str:
+    """Why a session is left out; empty when it is not."""
+    if identity.platform in JOBS:
+        return "jobs of the host"
+    if is_off(session_id, identity, job.off, job.settings):
+        return "off the record"
+    if job.settings.keep and not is_known(source):
+        return "the rules of keep depend on where it was said, which the record does not tell"
+    return ""
+
+
+def _theme(job: _Job, identity: Identity) -> tuple[str, str]:
+    """The theme of a session, or why it has none. Only sessions without a person or room go into `--theme`."""
+    settings = job.settings
+    try:
+        if not identity.gateway_session_key:
+            theme = job.rules.theme or templated_theme(identity, settings)
+        elif not job.person_key:
+            return "", "of persons and rooms, whose key the database does not have yet: run an agent first"
+        else:
+            theme = theme_of(identity, aliases=settings.theme_aliases, person_key=job.person_key)
+    except BadArgument:
+        return "", "a session key that names no theme"
+    return theme, "" if allowed(theme, settings.allowed_themes) else "a theme that is not in allowed_themes"
+
+
+def _marks(row: Mapping[str, Any], identity: Identity) -> dict[str, str]:
+    title = row.get("title")
+    marks = {"origin": "state.db", "platform": identity.platform}
+    return {**marks, "title": clean(title)[:200]} if isinstance(title, str) and title.strip() else marks
+
+
+def _store(job: _Job, ended: SessionEnded, times: dict[Pair, list[datetime]], marks: Mapping[str, str]) -> None:
+    with job.database.transaction(job.settings.connect_timeout_s, STATEMENT_S_MAX) as connection:
+        missing = rows.missing_of_session(connection, ended)
+        if job.dry_run:
+            # What an earlier session would have stored.
+            for session in ended.ancestors:
+                missing = rows.missing_turns(missing, dict(job.planned.get(session, {})))
+            job.planned[ended.session_id] = Counter(missing)
+            job.counts["new"] += len(missing)
+            return
+        events = _events(ended, missing, times, marks)
+        for start in range(0, len(events), TURNS_AT_ONCE):
+            batch = [prepare(event) for event in events[start : start + TURNS_AT_ONCE]]
+            job.counts["new"] += rows.apply(connection, batch)
+
+
+def _events(
+    ended: SessionEnded, missing: Sequence[Pair], times: dict[Pair, list[datetime]], marks: Mapping[str, str]
+) -> list[TurnTaken]:
+    """The missing turns. They are marked as a replay, so that one that still waits in a spool replaces its row."""
+    replayed = {"at": datetime.now(UTC).isoformat(), "sessions": [ended.session_id, *ended.ancestors]}
+    events, said = [], Counter[Pair]()
+    for turn in missing:
+        said[turn] += 1
+        name = "\0".join((ended.theme, ended.session_id, *turn, str(said[turn])))
+        events.append(
+            TurnTaken(
+                id=uuid.uuid5(_NAMESPACE, name).hex, theme=ended.theme, home=ended.home, session_id=ended.session_id,
+                parent_session_id=ended.parent_session_id, at=times[turn].pop(0), user=turn[0], assistant=turn[1],
+                metadata={**marks, "replayed": replayed},
+            )
+        )  # fmt: skip
+    return sorted(events, key=lambda event: event.at)
+
+
+def _bytes(key: str) -> bytes:
+    """The key of persons as `PersonKey` has it."""
+    try:
+        return bytes.fromhex(key) if len(key) == 64 else key.encode("utf-8", "surrogatepass")
+    except ValueError:
+        return key.encode("utf-8", "surrogatepass")

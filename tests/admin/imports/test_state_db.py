@@ -1,0 +1,169 @@
+"""Past sessions of a host come into the memory, from records made by hand; tests/host has those of real hosts."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from commandline import Outcome, hermes_pgvector
+
+from hermes_memory_pgvector.files import Marks, mark_name
+from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.settings import load
+from hermes_memory_pgvector.store import rows
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import prepare
+
+_TABLES = """
+    create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
+      chat_type text, chat_id text, user_id text, session_key text, origin_json text);
+    create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
+      timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text)"""
+ROWS = "select session_id, role, content, ts, metadata ->> 'title' from conversations order by ts, id"
+SAID_AT = datetime(2025, 3, 4, 10, 0, tzinfo=UTC)
+
+
+def turn(number: int) -> tuple[str, str]:
+    return f"Tell me the history of bridge number {number} over the Aare.", f"Bridge {number} was built of stone."
+
+
+class Record:
+    """A host's `state.db` in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.path = folder / "state.db"
+        with closing(sqlite3.connect(self.path)) as database:
+            database.executescript(_TABLES)
+
+    def say(self, session: str, *numbers: int, active: bool = True, day: int = 0, **columns: str) -> None:
+        named = {"id": session, "source": "cli", "model_config": "", "parent_session_id": "", **columns}
+        with closing(sqlite3.connect(self.path)) as database, database:
+            database.execute(
+                f"insert or ignore into sessions ({', '.join(named)}) values ({', '.join('?' for _ in named)})",
+                tuple(named.values()),
+            )
+            for number in numbers:
+                for role, text in zip(("user", "assistant"), turn(number), strict=True):
+                    values = (session, role, text, SAID_AT.timestamp() + 86400 * day + 60 * number, active)
+                    statement = (
+                        "insert into messages (session_id, role, content, timestamp, active) values (?, ?, ?, ?, ?)"
+                    )
+                    database.execute(statement, values)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path / "host")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def bring(database: str, record: Record, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    home.mkdir()
+    return lambda *more: hermes_pgvector(
+        "--home", str(home), "import", "--from", "state-db", str(record.path), "--theme", "ops", "--json", *more
+    )
+
+
+def sql(dsn: str, statement: str = ROWS) -> list[Any]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+def numbers(dsn: str) -> list[str]:
+    return [content.split()[1] for _, role, content, _, _ in sql(dsn) if role == "assistant"]
+
+
+def test_all_sessions_come_with_their_dates_and_titles(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    record.say("s1", 1, 2, title="Bridges of Bern")
+    record.say("s2", 3, day=1)
+    planned = bring("--dry-run")
+    assert planned.document["rows"] == {"turn": {"found": 3, "new": 3}}
+    assert sql(database) == []
+    done = bring()
+    assert done.code == 0, done.err
+    assert done.document["rows"] == {"turn": {"found": 3, "new": 3}}
+    found = sql(database)
+    assert [content for _, _, content, _, _ in found] == [*turn(1), *turn(2), *turn(3)]
+    assert [(at.date().isoformat(), title) for _, _, _, at, title in found[::2]] == [
+        ("2025-03-04", "Bridges of Bern"),
+        ("2025-03-04", "Bridges of Bern"),
+        ("2025-03-05", None),
+    ]
+    assert sql(database, "select count(*) from conversations where search is null") == [(0,)]
+    assert bring().document["rows"] == {"turn": {"found": 3, "new": 0}}
+    assert len(sql(database)) == 6
+
+
+def test_turns_taken_back_and_what_was_off_the_record_stay_out(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str
+) -> None:
+    record.say("s1", 1)
+    record.say("s1", 2, active=False)
+    record.say("s2", 3)
+    Marks(home / "pgvector" / "off_record", 10, "").change([mark_name("s2:ops"), mark_name("s2")], marked=True)
+    record.say("s3", 4, source="cron")
+    told = bring().document
+    assert numbers(database) == ["1"]
+    assert told["skipped"] == {"off the record": 1, "jobs of the host": 1}
+
+
+def test_what_a_continued_session_repeats_is_stored_once(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    record.say("s1", 1, 2)
+    record.say("s2", 2, 3, parent_session_id="s1")
+    assert bring("--dry-run").document["rows"]["turn"] == {"found": 4, "new": 3}
+    assert bring().document["rows"]["turn"] == {"found": 4, "new": 3}
+    assert numbers(database) == ["1", "2", "3"]
+
+
+def test_turns_that_are_stored_or_come_later_are_not_doubled(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str
+) -> None:
+    def store(number: int) -> None:
+        user, answer = turn(number)
+        at = datetime.fromtimestamp(SAID_AT.timestamp() + 60 * number + 1.5, UTC)
+        event = TurnTaken(theme="ops", session_id="s1", user=user, assistant=answer, at=at)
+        opened = Database(load(home), home)
+        with opened.transaction(5, 5) as connection:
+            rows.apply(connection, [prepare(event)])
+        opened.close()
+
+    record.say("s1", 1, 2, 3)
+    store(2)
+    assert bring().document["rows"]["turn"] == {"found": 3, "new": 2}
+    # It had waited in a spool.
+    store(3)
+    assert sorted(numbers(database)) == ["1", "2", "3"]
+    assert bring().document["rows"]["turn"] == {"found": 3, "new": 0}
+
+
+def test_the_rules_of_keep_decide(
+    bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_KEEP", "asked")
+    record.say("s1", 1, 2)
+    assert bring().code == 0
+    assert sql(database) == []
+
+
+def test_a_file_that_is_no_record_is_refused(bring: Callable[..., Outcome], record: Record) -> None:
+    record.path.write_bytes(b"no database")
+    assert bring().code == 1
+    record.path.unlink()
+    assert bring().code == 2
