@@ -132,7 +132,7 @@ def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:
     given = row.get("metadata") or {}
     if not isinstance(given, Mapping):
         raise BadArgument("its metadata are no object in JSON")
-    return clean_metadata(given)
+    return clean_metadata({"origin": "import", **given})
 
 
 def _tags(row: Mapping[str, Any]) -> Sequence[str]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ...errors import BadArgument, BadEvent, Refused
+from ...errors import BadArgument, BadEvent, Refused, SettingsError
 from ...files import Marks
 from ...hosts import state_db
 from ...hosts.config import person_key
@@ -136,12 +136,12 @@ def _theme(job: _Job, identity: Identity) -> tuple[str, str]:
     try:
         if not identity.gateway_session_key:
             theme = job.rules.theme or templated_theme(identity, settings)
-        elif not job.person_key:
-            return "", "of persons and rooms, whose key the database does not have yet: run an agent first"
         else:
             theme = theme_of(identity, aliases=settings.theme_aliases, person_key=job.person_key)
     except BadArgument:
         return "", "a session key that names no theme"
+    except SettingsError:
+        return "", "of persons and rooms, whose key the database does not have yet: run an agent first"
     return theme, "" if allowed(theme, settings.allowed_themes) else "a theme that is not in allowed_themes"
 
 

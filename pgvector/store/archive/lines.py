@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from ...errors import Refused
+from ...errors import BadArgument, Refused
 from ...text.cleaning import clean
 
 FORMAT, VERSION = "hermes-memory-pgvector", 1
@@ -70,13 +70,15 @@ class Writer:
 class Reader:
     """Reads lines. `manifest` is empty when the rows are plain.
 
-    Raises Refused, that names the line, for an archive that cannot be read.
+    Raises Refused for an archive that cannot be read, and BadArgument for what is none.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._digest, self._number, self._rows = stream, hashlib.sha256(), 0, 0
         self._first = self._read()
         self.manifest = _manifest(self._first)
+        if self._first.strip() and not self._first.lstrip().startswith(b"{"):
+            raise BadArgument("it is no archive and no file of JSON lines; for another memory name its kind by --from")
         self.wrong: list[tuple[int, str]] = []
         """The lines that are wrong, with the reasons, of those that were read."""
 

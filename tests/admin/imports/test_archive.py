@@ -258,7 +258,8 @@ print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 MANY = """
 insert into conversations (agent_identity, session_id, role, content, ts)
-select 'ops', 's' || n / 50, 'user', repeat('word' || n % 977 || ' ', 60), '2025-01-01+00'::timestamptz + n * interval '1 min'
+select 'ops', 's' || n / 50, 'user', repeat('word' || n % 977 || ' ', 60),
+  '2025-01-01+00'::timestamptz + n * interval '1 min'
 from generate_series(1, {}) as n
 """
 
