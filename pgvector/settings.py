@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from .errors import SettingsError
 from .hosts.config import ENV_PREFIX, config_file, env_values, host_config, read_config, section
 from .text.keep_rules import Rules
-from .text.setting_values import Themes, absolute, from_json_text, http_url, template
+from .text.setting_values import Days, Limits, Themes, absolute, from_json_text, http_url, template
 
 IN_ENVIRONMENT, IN_HOST_CONFIG = "environment", "memory.pgvector"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
@@ -205,6 +205,13 @@ class Settings(BaseModel):
         ge=1,
         le=36_500,
         description="Replaced and removed entries can be restored for this time, and past facts are kept",
+    )
+    retain_days: Days = Field({}, description="Older turns are deleted, as {theme or pattern: days}; entries never")
+    theme_rows_max: Limits = Field(
+        {}, description="Most rows of a theme, as {theme or pattern: rows}; beyond, its oldest turns are deleted"
+    )
+    theme_mb_max: Limits = Field(
+        {}, description="Most MiB of a theme without indexes, as {theme or pattern: MiB}; beyond, its oldest turns go"
     )
 
     theme_template: Annotated[str, AfterValidator(template)] = Field(

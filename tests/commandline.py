@@ -1,10 +1,13 @@
-"""Runs `hermes-pgvector` in the process of the test."""
+"""Runs `hermes-pgvector` in the process of the test, or in one that can be stopped."""
 
 from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_memory_pgvector import cli
@@ -33,3 +36,13 @@ def hermes_pgvector(*arguments: str) -> Outcome:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def started(dsn: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A process that runs a command line with a database."""
+    code = "import sys; from hermes_memory_pgvector.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", code, "--home", str(home), *arguments],
+        env={"HERMES_PGVECTOR_DSN": dsn, "PATH": ""}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd="/",
+    )  # fmt: skip

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from argparse import SUPPRESS
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from .erase.arguments import add_commands as add_erase
 from .imports.arguments import add_commands as add_imports
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
+from .mend.arguments import add_commands as add_mends
 from .settings.arguments import add_commands as add_settings
 
 Parser: TypeAlias = argparse.ArgumentParser
@@ -43,8 +45,9 @@ def add_commands(parser: Parser) -> None:
     add_imports(lambda name, text, job: _add(commands, name, text, job), _number)
     _add_history(commands)
     _add_facts(commands)
-    _add_look(commands)
-    add_erase(lambda name, text, job: _add(commands, name, text, job), _number)
+    for add_family in (add_looks, add_mends):
+        add_family(partial(_add, commands), _number, TIME_HELP)
+    add_erase(partial(_add, commands), _number)
     _add_person(commands)
     _add_mcp(commands)
     _add(commands, "version", "show the version", "console:version")
@@ -248,10 +251,6 @@ def _add_facts(commands: Commands) -> None:
     text = "only those that are older and were not used since"
     purge.add_argument("--older-than-days", type=_number(0, 36_500), metavar="N", help=text)
     purge.add_argument("--yes", action="store_true", help="ask no question")
-
-
-def _add_look(commands: Commands) -> None:
-    add_looks(lambda name, text, job: _add(commands, name, text, job), _number, TIME_HELP)
 
 
 def _add_person(commands: Commands) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +29,14 @@ ANSWERS_MAX = 100
 TAGS_CHARS_MAX = 200
 
 Cell: TypeAlias = str | int | Text | None
+
+
+class _Rate(ProgressColumn):
+    """Rows a second of a task."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 class Console:
@@ -81,11 +89,12 @@ class Console:
         return self._err.status(text, spinner="line")
 
     def progress(self) -> Progress:
-        """A progress bar, used as a context manager; silent when stderr is not a terminal."""
+        """A progress bar with rate and time left, used as a context manager; silent when stderr is not a terminal."""
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            _Rate(),
             TimeRemainingColumn(),
             console=self._err,
             disable=not self._err.is_terminal,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.filesize import decimal as size
+
 from ..errors import PgvectorError, explained
 from ..settings import Settings
 from ..store import statistics
@@ -13,6 +15,8 @@ from ..store.embedded.server import ServerStatus
 from ..store.probe import answer_seconds
 from ..store.schema.verification import SchemaState
 from ..store.statistics import Facts, ThemeTotals, Totals
+from ..text.sanitize import safe_line
+from ..write.retention import Quota, quotas
 from .console import counted
 
 COUNT_S_MAX = 30.0
@@ -34,6 +38,7 @@ class Overview:
     schema: SchemaState | None = None
     totals: Totals | None = None
     themes: tuple[ThemeTotals, ...] = ()
+    quotas: tuple[Quota, ...] = ()
     person_key: str = ""
     problem: str = ""
 
@@ -69,8 +74,18 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
         with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
             found.totals = statistics.totals(connection)
             found.themes = tuple(statistics.themes(connection, themes_max)) if themes_max else ()
+            found.quotas = tuple(quotas(connection, settings))
     except PgvectorError as error:
         found.problem = explained(error)
     finally:
         database.close()
     return found
+
+
+def quota_line(quota: Quota) -> str:
+    """What a theme has of its quota, and what happens at it."""
+    limits = [f"{counted(quota.entries + quota.turns, 'row')} of {quota.rows_max:,}"] if quota.rows_max else []
+    if quota.bytes_max:
+        limits.append(f"about {size(quota.bytes)} of {size(quota.bytes_max)}")
+    what = "its oldest turns go for new ones" if quota.turns else "it has no turns that could go"
+    return f"{safe_line(quota.theme, 40)} has {' and '.join(limits)}: {what}"

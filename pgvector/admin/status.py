@@ -19,7 +19,7 @@ from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
 from . import processes
 from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
-from .overview import Overview, overview
+from .overview import Overview, overview, quota_line
 
 THEME_CHARS_MAX = 40
 
@@ -72,6 +72,7 @@ def _facts(found: Overview, running: list[Process], waiting: Backlog, dead_lette
         lines.append(("No vector", processes.backlog_line(found.totals.without_vector, running)))
         if found.totals.without_words:
             lines.append(("No words", f"{counted(found.totals.without_words, 'row')}, not found by words"))
+    lines += [("Quota", quota_line(quota)) for quota in found.quotas if quota.full]
     lines.append(("Spool", processes.waiting_line(waiting)))
     see = "; see: hermes-pgvector spool list"
     lines.append(("Dead letters", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))
@@ -107,6 +108,7 @@ def _document(found: Overview, settings: Settings, home: Path, waiting: Backlog,
         "vectors": {"dimensions": state and state.dimensions, "model": state and state.embedding_model},
         "rows": found.totals and asdict(found.totals),
         "themes": [asdict(theme) for theme in found.themes],
+        "quotas": [{**asdict(quota), "full": quota.full} for quota in found.quotas],
         "spool": waiting._asdict(),
         "set_aside": dead_letters,
     }

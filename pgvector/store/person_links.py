@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from .connection.database import Connection
 from .queries import KINDS, QUERIES
@@ -43,10 +43,23 @@ class Holding:
     at: datetime | None
 
 
-def shared(connection: Connection, themes: Iterable[str]) -> dict[str, str]:
-    """As `of_themes`, and no link changes until the end of the transaction. Call it first in the transaction."""
+class Place(NamedTuple):
+    """The theme that events of another theme are stored in, and the linked account that they come from, or ""."""
+
+    theme: str
+    account: str
+
+
+def shared(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
+    """As `places`, and none changes until the end of the transaction. Call it first in the transaction."""
     connection.execute(QUERIES["share_links"])
-    return of_themes(connection, themes)
+    return places(connection, themes)
+
+
+def places(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
+    """The places of those of the themes that are linked to a person or have another name, by theme."""
+    found = connection.execute(QUERIES["find_places"], {"themes": list(themes)})
+    return {row["theme"]: Place(row["place"], row["account"]) for row in found}
 
 
 def of_themes(connection: Connection, themes: Iterable[str]) -> dict[str, str]:
@@ -65,7 +78,7 @@ def copy_applied(connection: Connection, ways: Iterable[tuple[str, str, list[str
 def changed(connection: Connection, known: str) -> tuple[str, dict[str, str]] | None:
     """The version of the links, and the person of each account; None while `known` is the version.
 
-    Of more than LINKS_MAX links, the oldest.
+    An old name of a theme counts as an account of the new one. Of more than LINKS_MAX links, the oldest.
     """
     rows = connection.execute(QUERIES["read_links"], {"known": known, "limit": LINKS_MAX}).fetchall()
     version = str(rows[0]["version"])
@@ -79,8 +92,8 @@ def listed(connection: Connection, limit: int, person: str | None = None) -> lis
 
 
 def person_of(connection: Connection, theme: str) -> str:
-    """The theme that the rows of a theme are stored in: its person, or itself when it is not linked."""
-    return of_themes(connection, [theme]).get(theme, theme)
+    """The theme that the rows of a theme are stored in: its person or its new name, or itself when it has neither."""
+    return places(connection, [theme]).get(theme, Place(theme, "")).theme
 
 
 def themes_of(connection: Connection, theme: str) -> tuple[str, ...]:
@@ -112,7 +125,7 @@ def link(connection: Connection, account: str, person: str) -> None:
     """
     connection.execute(QUERIES["lock_links"])
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
-    _copy_records(connection, account, person)
+    copy_records(connection, account, person)
 
 
 def unlink(connection: Connection, account: str) -> int:
@@ -126,24 +139,27 @@ def unlink(connection: Connection, account: str) -> int:
     if row is None:
         return 0
     person = row["person"]
-    _copy_records(connection, person, account)
+    copy_records(connection, person, account)
     of_account = account if listed(connection, 1, person) else ""
     return sum(iter(lambda: move(connection, person, account, account=of_account), 0))
 
 
-def _copy_records(connection: Connection, source: str, destination: str) -> None:
-    for name in ("copy_events", "copy_tombstones", "copy_withdrawals"):
+def copy_records(connection: Connection, source: str, destination: str) -> None:
+    """Copy what is known of the events of a theme: those that come again, and late ones, find it."""
+    for name in ("copy_events", "copy_tombstones", "copy_withdrawals", "copy_pruned"):
         connection.execute(QUERIES[name], {"source": source, "destination": destination})
 
 
-def move(connection: Connection, source: str, destination: str, *, account: str = "", mark: str = "") -> int:
-    """Move up to ROWS_MAX rows of each table from a theme to another, of one account if it is named.
+def move(
+    connection: Connection, source: str, destination: str, *, account: str = "", mark: str = "", limit: int = 0
+) -> int:
+    """Move up to `limit` rows of each table from a theme to another, of one account if it is named.
 
-    Returns how many rows were moved; call it in transactions of its own until it returns 0. `mark` is the
+    The default limit is ROWS_MAX. Returns how many rows were moved; call it in transactions of its own until it returns 0. `mark` is the
     account that the rows are marked with at their destination. Ids, vectors, times and history stay.
     """
     values: dict[str, Any] = {
-        "source": source, "destination": destination, "account": account, "limit": ROWS_MAX,
+        "source": source, "destination": destination, "account": account, "limit": limit or ROWS_MAX,
         "mark": json.dumps({"linked_account": mark} if mark else {}),
     }  # fmt: skip
     for theme in sorted((source, destination)):

@@ -30,6 +30,7 @@ from .connection.database import Connection, half
 from .erasure import marks
 from .facts import PRESSURE, Pressure
 from .passages import Passage, PreparedEvent, prepare
+from .person_links import Place
 from .queries import QUERIES
 
 T = TypeVar("T")
@@ -39,14 +40,17 @@ Turn: TypeAlias = tuple[TurnTaken, tuple[Passage, ...]]
 def apply(connection: Connection, batch: Sequence[PreparedEvent], pressure: Pressure = PRESSURE) -> int:
     """Write a batch in order, in the caller's transaction. Returns how many events were new to the ledger.
 
-    Events of an account are stored under the person that it is linked to. Facts make room by `pressure` at the end.
+    Events of an account are stored under the person that it is linked to, those of an old name
+    under the new one. Facts make room by `pressure` at the end.
     Raises what `Database.connection` raises; BadEvent means that Postgres refuses some event of the batch for good.
     """
     fresh = 0
-    if persons := person_links.shared(connection, {prepared.event.theme for prepared in batch}):
-        told = {account: [p.event.id for p in batch if p.event.theme == account] for account in persons}
-        person_links.copy_applied(connection, [(account, persons[account], told[account]) for account in persons])
-        batch = [_of_person(prepared, persons.get(prepared.event.theme)) for prepared in batch]
+    if places := person_links.shared(connection, {prepared.event.theme for prepared in batch}):
+        told = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
+        person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
+        # What was erased was erased under this name or under the next one.
+        batch = _not_erased(connection, batch)
+        batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
     batch = _not_erased(connection, batch)
     events = [prepared.event for prepared in batch]
     out_of_order.lock(connection, events)
@@ -60,18 +64,18 @@ def apply(connection: Connection, batch: Sequence[PreparedEvent], pressure: Pres
             fresh += sum(_apply_one(connection, prepared) for prepared in group)
     for last in {event.theme: event for event in events if isinstance(event, FactWritten | FactsTicked)}.values():
         facts.relieve(connection, last, pressure)
-    if persons:
-        person_links.copy_applied(connection, [(persons[account], account, told[account]) for account in persons])
+    if places:
+        person_links.copy_applied(connection, [(places[theme].theme, theme, told[theme]) for theme in places])
     return fresh
 
 
-def _of_person(prepared: PreparedEvent, person: str | None) -> PreparedEvent:
-    """The event under the person of its account, if it has one; the rows keep the account in their metadata."""
-    if person is None:
+def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
+    """The event under the person of its account, or the new name of its theme; rows keep the account."""
+    if place is None:
         return prepared
     event = prepared.event
-    metadata = {**event.metadata, "linked_account": event.theme}
-    return replace(prepared, event=replace(event, theme=person, metadata=metadata))
+    metadata = {**event.metadata, "linked_account": place.account} if place.account else event.metadata
+    return replace(prepared, event=replace(event, theme=place.theme, metadata=metadata))
 
 
 def _not_erased(connection: Connection, batch: Sequence[PreparedEvent]) -> list[PreparedEvent]:

@@ -18,8 +18,9 @@ from .queries import KINDS, QUERIES, Kind
 
 WORDS_SAMPLE_ROWS = 2000
 # Leases, for work that one process of a fleet does at a time: add vectors, add words, count common words, delete old
-# events.
+# events, delete turns that settings do not keep.
 VECTORS_LEASE, UNWORDED_LEASE, WORDS_LEASE, PRUNE_LEASE = "heal", "unworded", "words", "prune"
+RETENTION_LEASE = "retention"
 RELEASE_S_MAX = 0.5
 
 
@@ -179,11 +180,11 @@ def count_words(connection: Connection, rows_min: int, hidden: str) -> bool:
 
 
 def prune_events(connection: Connection, days: int) -> int:
-    """Delete events of the ledger, tombstones, withdrawals and marks of erasures older than `days`.
+    """Delete events of the ledger, tombstones, withdrawals, and notes of what was erased or pruned, older than `days`.
 
     Returns the number of events.
     """
-    for name in ("prune_tombstones", "prune_withdrawals", "prune_erasures"):
+    for name in ("prune_tombstones", "prune_withdrawals", "prune_erasures", "prune_pruned"):
         connection.execute(QUERIES[name], {"days": days})
     return connection.execute(QUERIES["prune_events"], {"days": days}).rowcount
 

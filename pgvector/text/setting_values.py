@@ -7,7 +7,7 @@ import os
 import re
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 PLACEHOLDER = re.compile(r"\{(project|profile|platform)\}")
 Themes: TypeAlias = Annotated[list[str], Field(max_length=20)]
@@ -21,6 +21,15 @@ def from_json_text(value: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"not valid JSON: {error}") from None
     return value
+
+
+# A number for each theme or pattern; the first pattern that covers a theme counts.
+Days: TypeAlias = Annotated[
+    dict[str, Annotated[int, Field(ge=1, le=36_500)]], Field(max_length=100), BeforeValidator(from_json_text)
+]
+Limits: TypeAlias = Annotated[
+    dict[str, Annotated[int, Field(ge=1, le=1_000_000_000)]], Field(max_length=100), BeforeValidator(from_json_text)
+]
 
 
 def http_url(value: str) -> str:

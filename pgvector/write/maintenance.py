@@ -7,9 +7,10 @@ import time
 from contextlib import AbstractContextManager
 
 from ..settings import Settings
-from ..store import person_links, upkeep
+from ..store import person_links, renames, upkeep
 from ..store.connection.database import Connection, Database
 from ..text.theme_names import hidden_pattern
+from .retention import Retention
 
 LEASE_S = 10.0
 RETRY_S = 5.0
@@ -34,6 +35,7 @@ class Maintenance:
         self._words_lease = upkeep.Lease(upkeep.UNWORDED_LEASE, LEASE_S)
         self._count_lease = upkeep.Lease(upkeep.WORDS_LEASE, COUNT_INTERVAL_S)
         self._prune_lease = upkeep.Lease(upkeep.PRUNE_LEASE, PRUNE_INTERVAL_S)
+        self._retention = Retention(database, settings)
         self._wanted = self._changed = False
         self._rows_max = ROWS_MAX
         self._next_at = self._count_at = 0.0
@@ -64,7 +66,7 @@ class Maintenance:
         if started < self._next_at:
             return False
         self._next_at = started + RETRY_S  # when this fails
-        done = (self._wanted and self._add_words()) or (self._changed and self._count_words()) or self._prune()
+        done = (self._wanted and self._add_words()) or (self._changed and self._count_words()) or self._forget_old()
         took_s = time.monotonic() - started
         self._rows_max = max(1, self._rows_max // 2) if took_s > STEP_S else min(ROWS_MAX, 2 * self._rows_max)
         self._next_at = time.monotonic() + took_s * (1 / self._share - 1)
@@ -74,6 +76,7 @@ class Maintenance:
         """Leave the rest to another process of the fleet."""
         for lease in (self._words_lease, self._count_lease):
             lease.release_soon(self._database)
+        self._retention.stop()
 
     def _transaction(self) -> AbstractContextManager[Connection]:
         return self._database.transaction(self._settings.connect_timeout_s, self._settings.statement_timeout_s)
@@ -104,6 +107,13 @@ class Maintenance:
         self._changed = counted
         return counted
 
+    def _forget_old(self) -> bool:
+        if not self._retention.wanted:
+            return self._prune()
+        deleted = self._retention.step(self._rows_max)
+        self._changed |= deleted > 0
+        return True
+
     def _prune(self) -> bool:
         if time.monotonic() < self._prune_at:
             return False
@@ -120,7 +130,8 @@ class Maintenance:
         return True
 
     def _move_rows_of_persons(self) -> None:
-        """Move rows that a process of an earlier release, which knows no links, has stored."""
+        """Move rows that a process of an earlier release, which knows no links and no renames, has stored."""
         with self._transaction() as connection:
-            if person_links.move_unmoved(connection, ACCOUNTS_MAX):
+            moved = renames.move_unmoved(connection, ROWS_MAX)
+            if person_links.move_unmoved(connection, ACCOUNTS_MAX) or moved:
                 self._prune_at = 0.0

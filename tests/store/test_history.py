@@ -36,6 +36,8 @@ LATER = (
     "memory_withdrawals",
     "memory_person_links",
     "memory_erasures",
+    "memory_pruned_turns",
+    "memory_renames",
     "facts",
     "fact_pieces",
     "fact_scopes",

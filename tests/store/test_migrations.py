@@ -289,6 +289,8 @@ def test_a_runtime_role_can_use_every_table_and_create_none(empty_database: str,
         connection.execute("INSERT INTO memory_words VALUES ('default', 'turns', 'x', 1)")
         connection.execute("INSERT INTO memory_person_links VALUES ('default', 'dm-person-0123456789abcdef')")
         connection.execute("INSERT INTO memory_erasures VALUES ('default', content_key('x'), 'theme')")
+        connection.execute("INSERT INTO memory_pruned_turns VALUES ('default', 's', content_key('x'), 1)")
+        connection.execute("INSERT INTO memory_renames VALUES ('old', 'new')")
         connection.execute("INSERT INTO fact_scopes VALUES ('default', 'roof')")
         connection.execute("INSERT INTO hermes_pgvector_settings VALUES ('a', 'b')")
         connection.execute("INSERT INTO hermes_pgvector_leases VALUES ('a', 'b', now())")

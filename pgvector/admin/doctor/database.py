@@ -15,7 +15,7 @@ from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
 from ..check import Check
 from ..embedder import MISMATCH_REMEDY, mismatch, response_ms
-from ..overview import Overview
+from ..overview import Overview, quota_line
 from .files import disk
 
 
@@ -51,6 +51,10 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         yield Check("rows", "warning", missing, remedy)
     else:
         yield Check("rows", "ok", found.rows)
+    for quota in found.quotas:
+        if quota.full:
+            remedy = "raise theme_rows_max or theme_mb_max if older turns matter"
+            yield Check("quota", "warning", quota_line(quota), remedy)
     if found.server:
         yield disk("server's disk", found.server.data_dir)
         if lost := identity.replaced(state, found.server.data_dir):

@@ -18,6 +18,7 @@ NAMES: Mapping[str, tuple[str, str]] = {
     "history": ("earlier text", "earlier texts"), "pieces": ("vector of a chunk", "vectors of chunks"),
     "edges": ("delegated task", "delegated tasks"), "agents": ("child agent", "child agents"),
     "scopes": ("scope", "scopes"), "withdrawals": ("withdrawal", "withdrawals"),
+    "pruned": ("note of a pruned turn", "notes of pruned turns"),
     "tombstones": ("tombstone", "tombstones"), "words": ("count of a word", "counts of words"),
     "links": ("link", "links"), "dead_letters": ("dead letter", "dead letters"),
     "waiting_writes": ("waiting write", "waiting writes"),

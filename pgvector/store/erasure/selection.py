@@ -18,7 +18,7 @@ BATCH_ROWS = 500
 _BIGINT_MAX = (1 << 63) - 1
 Found: TypeAlias = Literal[Kind, "history"]
 # What goes with a theme or a session, and is not listed.
-_BESIDE = ("edges", "agents", "scopes", "withdrawals", "tombstones")
+_BESIDE = ("edges", "agents", "scopes", "withdrawals", "pruned", "tombstones")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row
         if kind == "entries":
             # A trigger has noted the deletions.
             connection.execute(QUERIES["erase_past"], values)
-    for name in ("tombstones", "withdrawals"):
+    for name in ("tombstones", "withdrawals", "pruned"):
         deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
     return +deleted
 

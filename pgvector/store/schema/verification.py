@@ -10,7 +10,7 @@ import psycopg
 from ...errors import SchemaNotApplied
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 13
+LATEST = 14
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 TABLES = (
@@ -27,6 +27,8 @@ TABLES = (
     "memory_words",
     "memory_person_links",
     "memory_erasures",
+    "memory_pruned_turns",
+    "memory_renames",
     "fact_pieces",
     "facts",
     "fact_scopes",

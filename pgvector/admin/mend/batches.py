@@ -1,0 +1,105 @@
+"""Work in batches beside running agents: each in a transaction of its own, with rests, a progress bar and Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ...errors import BadArgument
+from ...settings import Settings, load
+from ...store.connection.database import Connection, Database
+from ..console import Console
+from ..database import start_server
+
+T = TypeVar("T")
+# A batch that takes longer than this is halved the next time; a faster one is doubled.
+BATCH_S = 0.2
+ROWS_MIN, ROWS_MAX = 16, 512
+# The rest after a batch, as a part of the time that it took: agents have the server for themselves then.
+REST_SHARE, REST_S_MAX = 1.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part of the work: `batch` changes up to so many rows, `total` in all, and returns how many; 0 ends it."""
+
+    name: str
+    total: int
+    batch: Callable[[Connection, int], int]
+
+
+@dataclass
+class Done:
+    """How many rows were changed, and whether Ctrl-C came before the end."""
+
+    rows: int = 0
+    interrupted: bool = False
+
+
+class Memory:
+    """The database of a home with its settings, for a command that changes it."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self.settings, self._database = settings, database
+
+    def change(self, change: Callable[[Connection], T], statement_s: float | None = None) -> T:
+        """The result of a change in a transaction of its own."""
+        limit_s = statement_s or self.settings.statement_timeout_s
+        with self._database.transaction(self.settings.connect_timeout_s, limit_s) as connection:
+            return change(connection)
+
+    def run(self, tasks: Iterable[Task], console: Console) -> Done:
+        """Do the tasks one after the other. What a batch has changed is stored, also after Ctrl-C."""
+        done, rows = Done(), ROWS_MIN
+        try:
+            with console.progress() as progress:
+                for task in tasks:
+                    bar = progress.add_task(task.name, total=task.total)
+                    changed = -1
+                    while changed:
+                        began = time.monotonic()
+                        changed = self._batch(task, rows)
+                        took_s = time.monotonic() - began
+                        done.rows += changed
+                        progress.update(bar, advance=changed)
+                        rows = max(ROWS_MIN, rows // 2) if took_s > BATCH_S else min(ROWS_MAX, rows * 2)
+                        time.sleep(min(REST_S_MAX, REST_SHARE * took_s))
+        except KeyboardInterrupt:
+            done.interrupted = True
+        return done
+
+    def _batch(self, task: Task, rows: int) -> int:
+        return self.change(lambda connection: task.batch(connection, rows))
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[Memory]:
+    """The memory of a home with a verified schema; starts an embedded server that is stopped."""
+    settings = load(home)
+    database = Database(settings, home)
+    try:
+        start_server(database)
+        with database.connection(settings.connect_timeout_s) as connection:
+            database.verify(connection)
+        yield Memory(settings, database)
+    finally:
+        database.close()
+
+
+def check_consent(console: Console, args: argparse.Namespace) -> None:
+    """Raise BadArgument when `--json` would have to ask a question."""
+    if console.as_json and not (args.yes or args.dry_run):
+        raise BadArgument("--json excludes questions; add --dry-run to see the plan, or --yes")
+
+
+def agreed(console: Console, args: argparse.Namespace, question: str) -> bool:
+    """Whether the operator wants it; says so when nothing is changed."""
+    if args.yes or console.confirm(question, default=False):
+        return True
+    console.say("nothing is changed")
+    return False

@@ -1,0 +1,67 @@
+"""Themes that have another name: events of the old name are stored under the new one, and the rows are moved.
+
+The transaction that stores events finds the name as it finds the person of an account; see `person_links`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from . import person_links
+from .connection.database import Connection
+from .queries import QUERIES
+
+RENAMES_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """The old and the new name of a theme, and whether rows are still stored under the old one."""
+
+    old: str
+    new: str
+    renamed_at: datetime
+    unmoved: bool
+
+
+def rename(connection: Connection, old: str, new: str) -> None:
+    """Store the events of `old` under `new` from now on, in the caller's transaction; `move` moves the rows afterwards.
+
+    Waits for the transactions of all agents that store events now. Neither is an account or a person.
+    """
+    connection.execute(QUERIES["lock_links"])
+    connection.execute(QUERIES["copy_erasures"], {"source": old})
+    connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
+    person_links.copy_records(connection, old, new)
+
+
+def move(connection: Connection, old: str, new: str, rows: int) -> int:
+    """Move up to so many rows of each table; returns how many. Call it in transactions of its own until it is 0."""
+    moved = person_links.move(connection, old, new, limit=rows)
+    if not moved:
+        connection.execute(QUERIES["forget_words"], {"theme": old})
+    return moved
+
+
+def release(connection: Connection, old: str) -> str | None:
+    """Let an old name be a theme of its own again; returns the name that its events went to, None for no old name."""
+    connection.execute(QUERIES["lock_links"])
+    row = connection.execute(QUERIES["delete_rename"], {"old": old}).fetchone()
+    return row["theme"] if row else None
+
+
+def listed(connection: Connection, theme: str = "", limit: int = RENAMES_MAX) -> list[Rename]:
+    """Up to `limit` renames, those of a theme if it is named."""
+    rows = connection.execute(QUERIES["list_renames"], {"theme": theme, "limit": limit})
+    return [Rename(**row) for row in rows]
+
+
+def move_unmoved(connection: Connection, rows: int) -> int:
+    """Move some rows that an interrupted command or a process of an earlier release left under old names.
+
+    Returns how many.
+    """
+    # No rename changes meanwhile.
+    connection.execute(QUERIES["share_links"])
+    return sum(move(connection, each.old, each.new, rows) for each in listed(connection) if each.unmoved)

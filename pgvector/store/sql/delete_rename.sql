@@ -1,0 +1,1 @@
+delete from memory_renames where agent_identity = %(old)s returning theme

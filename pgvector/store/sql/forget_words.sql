@@ -1,0 +1,1 @@
+delete from memory_words where agent_identity = %(theme)s
