@@ -35,6 +35,10 @@ class TooSlow(DatabaseUnavailable):
     """A statement reached its time limit: it does too much, or waited for a lock. Ask for less, or later."""
 
 
+class ModelChanged(Unavailable):
+    """The database holds vectors of another model by now than the given ones are of."""
+
+
 class EmbedderUnavailable(Unavailable):
     """The embedding endpoint cannot be reached, is too slow, or returned a temporary error."""
 

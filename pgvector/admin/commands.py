@@ -13,6 +13,7 @@ from .imports.arguments import add_commands as add_imports
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
 from .mend.arguments import add_commands as add_mends
+from .reembed.arguments import add_commands as add_reembed
 from .settings.arguments import add_commands as add_settings
 
 Parser: TypeAlias = argparse.ArgumentParser
@@ -41,6 +42,7 @@ def add_commands(parser: Parser) -> None:
     _add_spool(commands)
     _add_policy(commands)
     _add_maintenance(commands)
+    add_reembed(lambda name, text, job: _add(commands, name, text, job), _number)
     _add_files(commands)
     add_imports(lambda name, text, job: _add(commands, name, text, job), _number)
     _add_history(commands)

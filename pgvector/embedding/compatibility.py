@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
 from ..files import make_private, overwrite
 from ..model import WORDS_ONLY, Condition, now
-from ..settings import Settings
+from ..settings import Settings, load
 from ..store.connection.database import Database
 from . import factory
 from .breaker import Breaker
@@ -26,6 +26,9 @@ log = logging.getLogger("hermes.pgvector")
 
 DEFAULT_DIMENSIONS = 768
 STARTING = "the memory is starting"
+CHANGED = f"{WORDS_ONLY}: the database has changed to another embedding model, which this process looks for"
+# The settings that another model needs.
+EMBEDDER_SETTINGS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
 REMATCH_S = 5.0
 CALIBRATION_WAIT_S_MIN = 30.0
 CALIBRATION_WAIT_S_MAX = 3600.0
@@ -37,9 +40,12 @@ class EmbedderCompatibility:
     Safe for any thread, except that only one thread may call `match`.
     """
 
-    def __init__(self, settings: Settings, state: Path, database: Database) -> None:
-        """`state` is the folder of the home in which the measured floor of each model is cached."""
-        self._settings, self._database = settings, database
+    def __init__(self, settings: Settings, state: Path, database: Database, home: Path | None = None) -> None:
+        """`state` is the folder of the home in which the measured floor of each model is cached.
+
+        When the database has changed to another model, the settings of `home` are read again: they may name it now.
+        """
+        self._settings, self._database, self._home = settings, database, home
         self._calibration = state / "calibration.json"
         self._lock = threading.Lock()
         self._embedder: Embedder | None = None
@@ -67,11 +73,17 @@ class EmbedderCompatibility:
 
     def usable(self) -> Embedder | str:
         """The embedder if its vectors are compatible with the database, else the reason why vector search is off."""
-        return self._mismatch or self.embedder or self._no_embedder_reason
+        return (
+            (CHANGED if self._database.held.outdated else self._mismatch) or self.embedder or self._no_embedder_reason
+        )
 
     @property
     def undecided(self) -> bool:
-        """Whether to call `match` again: the embedder has not answered yet, or the last mismatch is `REMATCH_S` ago."""
+        """Whether to call `match` again: the embedder has not answered yet, the last mismatch is `REMATCH_S` ago, or
+        the database has changed to another model.
+        """
+        if self._database.held.outdated:
+            return True
         if not self._mismatch or self._embedder is None:
             return False
         return self._unanswered or time.monotonic() >= self._rematch_at
@@ -115,14 +127,21 @@ class EmbedderCompatibility:
         An embedder whose model is new to the database is asked first whether it works, unless it has `answered` just
         now.
         """
+        if self._database.held.outdated:
+            stored, answered = self._database.refresh().dimensions, False
+            self._measured_floor, self._calibration_at, self._claimed = None, 0.0, False
+            self._calibration_wait_s = CALIBRATION_WAIT_S_MIN
         if self._mismatch and self._settings.embed_url and not self._unanswered:
             # Meanwhile the endpoint may serve another model, or the database may hold vectors of another one.
             self.close()
         mismatch = self._find_mismatch(stored, answered=answered)
+        if mismatch and self._follow_saved():
+            mismatch = self._find_mismatch(stored, answered=False)
         if mismatch and mismatch != self._mismatch and not self._unanswered:
             log.warning("%s", mismatch)
         self._mismatched_since = (self._mismatched_since or now()) if mismatch else None
         self._mismatch, self._rematch_at = mismatch, time.monotonic() + REMATCH_S
+        self._database.held.outdated, self._database.held.names = False, factory.named_model(self._settings)
         return not mismatch
 
     def calibration_due(self) -> bool:
@@ -211,4 +230,24 @@ class EmbedderCompatibility:
                 return False
             self._no_embedder_reason = ""
         self.close()
+        return True
+
+    def _follow_saved(self) -> bool:
+        """Change to the embedder that the home's settings name by now, if its model is that of the database."""
+        state = self._database.state
+        if self._home is None or state is None or state.embedding_model is None:
+            return False
+        try:
+            saved = load(self._home)
+        except SettingsError as error:
+            log.info("the settings cannot be read again: %s", error)
+            return False
+        values = {name: getattr(saved, name) for name in EMBEDDER_SETTINGS}
+        found = self._settings.model_copy(update=values)
+        if found == self._settings or factory.model_of(found, state.embedding_model) != state.embedding_model:
+            return False
+        with self._lock:
+            self._settings, self._no_embedder_reason = found, ""
+        self.close()
+        log.warning("the database has changed to %s, and so does this process", state.embedding_model)
         return True

@@ -29,6 +29,18 @@ def bundled_model(settings: Settings, held: str | None = None) -> str:
     return settings.embed_model or (held if held in models.BUNDLED_MODULES else None) or models.BUNDLED
 
 
+def model_of(settings: Settings, held: str | None = None) -> str:
+    """The name by which the vectors of these settings are stored; `held` as for `bundled_model`."""
+    return named_model(settings) or bundled_model(settings, held)
+
+
+def named_model(settings: Settings) -> str:
+    """The model that these settings ask for; empty when the database decides which bundled one."""
+    if settings.embed_url:
+        return models.canonical(settings.embed_model or models.DEFAULT_OVER_HTTP)
+    return settings.embed_model
+
+
 def build(settings: Settings, environ: Mapping[str, str] | None = None, *, held: str | None = None) -> Embedder:
     """The embedder of these settings, inside a circuit breaker. It sends and loads nothing before its first call.
 

@@ -19,7 +19,7 @@ from typing import LiteralString
 from cachetools import LRUCache, TTLCache
 
 from ..embedding.protocol import Embedder
-from ..errors import PgvectorError, Refused, SchemaNotApplied, Unavailable
+from ..errors import ModelChanged, PgvectorError, Refused, SchemaNotApplied, Unavailable
 from ..model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Scope, Vector
 from ..settings import Settings
 from ..store import retrieval
@@ -27,6 +27,7 @@ from ..store.connection.database import Connection, Database, part
 from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import WORDS_MAX, Kind
 from ..store.retrieval import RelatedRows, ScannedRows, Size
+from ..store.schema.verification import Origin
 from ..text import tokenizer
 from . import vector_search
 from .deadline import EMBEDDING_SHARE, Deadline
@@ -51,13 +52,19 @@ class _NotReadWhole(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request about some kind of rows, with the words of its query, and its vector if there is one."""
+    """A request about some kind of rows, with the words of its query, and its vector and its `model` if it has one."""
 
     kind: Kind
     request: RecallRequest
     words: list[str]
     vector: Vector | None
+    model: str
     deadline: Deadline
+
+    @property
+    def vectors(self) -> Origin | None:
+        """Of what the vectors have to be that it is compared with."""
+        return None if self.vector is None else Origin(self.model, len(self.vector))
 
 
 class Recaller:
@@ -69,7 +76,7 @@ class Recaller:
     def __init__(self, database: Database, embedder: Callable[[], Embedder | str], settings: Settings) -> None:
         self._database, self._embedder, self._settings = database, embedder, settings
         self._lock = threading.Lock()
-        self._vectors: LRUCache[str, Vector] = LRUCache(CACHED_VECTORS_MAX)
+        self._vectors: LRUCache[tuple[str, str], Vector] = LRUCache(CACHED_VECTORS_MAX)
         self._sizes: TTLCache[tuple[Kind, Scope], Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
 
     def empty_caches(self) -> None:
@@ -87,13 +94,17 @@ class Recaller:
         started = time.monotonic()
         deadline = Deadline(request.budget_s)
         query = tokenizer.shortened(request.query, QUERY_CHARS_MAX)
-        vector, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
+        vector, model, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
         embed_ms = _ms_since(started)
         words = tokenizer.query(query, WORDS_MAX)
-        questions = [_Question(kind, request, words, vector, deadline) for kind in kinds]
+        questions = [_Question(kind, request, words, vector, model, deadline) for kind in kinds]
         found: list[Recall] = []
         try:
-            self._search(questions, found)
+            try:
+                self._search(questions, found)
+            except ModelChanged as error:
+                degraded = (*degraded, f"{WORDS_ONLY}: {error}")
+                self._search([replace(question, vector=None) for question in questions], found)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             self._database.doubted = True
             found += [Recall((), (str(error),))] * (len(questions) - len(found))
@@ -102,28 +113,29 @@ class Recaller:
             for each in found
         ]
 
-    def _vector(self, query: str, timeout_s: float) -> tuple[Vector | None, tuple[str, ...]]:
-        """The vector of a question, or None with the reason."""
+    def _vector(self, query: str, timeout_s: float) -> tuple[Vector | None, str, tuple[str, ...]]:
+        """The vector of a question with its model, or None with the reason."""
         embedder = self._embedder()
         if isinstance(embedder, str):
-            return None, (embedder,)
+            return None, "", (embedder,)
+        model = embedder.model
         with self._lock:
-            vector = self._vectors.get(query)
+            vector = self._vectors.get((model, query))
         if vector is None:
             try:
                 vector = embedder.embed_query(query, timeout_s)
             except (PgvectorError, ValueError) as error:
-                return None, (f"{WORDS_ONLY}: {error}",)
+                return None, "", (f"{WORDS_ONLY}: {error}",)
             with self._lock:
-                self._vectors[query] = vector
-        return vector, ()
+                self._vectors[model, query] = vector
+        return vector, model, ()
 
     def _search(self, questions: Sequence[_Question], found: list[Recall], *, whole: bool = True) -> None:
         """Append the answers that `found` lacks. With `whole`, a small scope is read whole if it can be."""
         deadline = questions[0].deadline
         search_s = deadline.search_s
         try:
-            with self._transaction(deadline) as connection:
+            with self._transaction(deadline, questions[0].vectors) as connection:
                 for question in questions[len(found) :]:
                     # The limit of the transaction fits until much of the time is used.
                     late = deadline.search_s < LATE_SHARE * search_s
@@ -155,14 +167,14 @@ class Recaller:
         return Recall(hits, (missing,) if missing else (), explanation)
 
     @contextmanager
-    def _transaction(self, deadline: Deadline) -> Iterator[Connection]:
+    def _transaction(self, deadline: Deadline, vectors: Origin | None) -> Iterator[Connection]:
         """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
         # Postgres sends a notice for each stop-word.
         settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
         with self._database.line.admitted(deadline.turn_s):
             left_s = deadline.left_s
             with self._database.transaction(
-                left_s, deadline.search_s, within_s=left_s, admitted=True, **settings
+                left_s, deadline.search_s, within_s=left_s, admitted=True, vectors=vectors, **settings
             ) as connection:
                 yield connection
 

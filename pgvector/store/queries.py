@@ -73,6 +73,16 @@ def _texts(folder: Path) -> dict[str, LiteralString]:
 QUERIES = _load()
 
 
+# The second column of vectors and the tables of its chunks, while another model takes over.
+SECOND = "_next"
+
+
+@cache
+def query(name: str, *, second: bool) -> LiteralString:
+    """The statement of this name; with `second`, as it reads and writes the second column of vectors."""
+    return re.sub(r"\b(embedding|\w+_pieces)\b", rf"\1{SECOND}", QUERIES[name]) if second else QUERIES[name]
+
+
 def index_name(kind: Kind, theme: str) -> str:
     """The name of the graph index that a theme may have of its own."""
     return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"

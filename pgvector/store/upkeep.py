@@ -14,13 +14,13 @@ from ..model import Vector
 from ..text import tokenizer
 from .connection.database import Connection, Database, half
 from .passages import Passage
-from .queries import KINDS, QUERIES, Kind
+from .queries import KINDS, QUERIES, Kind, query
 
 WORDS_SAMPLE_ROWS = 2000
 # Leases, for work that one process of a fleet does at a time: add vectors, add words, count common words, delete old
-# events, delete turns that settings do not keep.
+# events, delete turns that settings do not keep, fill the second column of vectors.
 VECTORS_LEASE, UNWORDED_LEASE, WORDS_LEASE, PRUNE_LEASE = "heal", "unworded", "words", "prune"
-RETENTION_LEASE = "retention"
+RETENTION_LEASE, REEMBED_LEASE = "retention", "reembed"
 RELEASE_S_MAX = 0.5
 
 
@@ -101,40 +101,56 @@ def lacking(connection: Connection) -> Lacking:
     return Lacking(**row)
 
 
-def unembedded(connection: Connection, limit: int, skip: Collection[tuple[Kind, int]] = ()) -> list[Unembedded]:
-    """Up to `limit` rows without a vector, entries first, then the newest, without the (kind, id) pairs in `skip`."""
+def unembedded(
+    connection: Connection, limit: int, skip: Collection[tuple[Kind, int]] = (), *, second: bool = False
+) -> list[Unembedded]:
+    """Up to `limit` rows without a vector, entries first, then the newest, without the (kind, id) pairs in `skip`.
+
+    With `second`, those without one in the second column.
+    """
     found: list[Unembedded] = []
     for kind in KINDS:
         ids = [number for skipped, number in skip if skipped == kind]
         parameters = {"skip": ids, "limit": limit - len(found)}
-        for row in connection.execute(QUERIES[f"unembedded_{kind}"], parameters):
+        for row in connection.execute(query(f"unembedded_{kind}", second=second), parameters):
             passage = Passage(row["role"], row["content"], row["answers"] or "")
             found.append(Unembedded(kind, row["agent_identity"], row["id"], passage, row["worded"]))
     return found
 
 
-def embed(connection: Connection, found: Sequence[Unembedded], vectors: Sequence[Sequence[Vector]]) -> int:
+def newest(connection: Connection, limit: int) -> list[Passage]:
+    """The passages of the newest turns and entries, at most `limit` of each."""
+    rows = [row for kind in KINDS for row in connection.execute(QUERIES[f"newest_{kind}"], {"limit": limit})]
+    return [Passage(row["role"], row["content"]) for row in rows]
+
+
+def embed(
+    connection: Connection, found: Sequence[Unembedded], vectors: Sequence[Sequence[Vector]], *, second: bool = False
+) -> int:
     """Store the vectors of each row, its own first and then those of its chunks, and the words of rows that lack them.
 
-    Call it in a transaction, so that a row with a vector has all its chunks. Returns how many rows changed.
+    Call it in a transaction, so that a row with a vector has all its chunks. With `second` the vectors go into the
+    second column and its tables. Returns how many rows changed.
     """
     changed = 0
     for kind in KINDS:
         chosen = [(row, own) for row, own in zip(found, vectors, strict=True) if row.kind == kind]
         if not chosen:
             continue
-        _add_chunks(connection, kind, chosen)
+        _add_chunks(connection, kind, chosen, second=second)
         parameters = {
             "themes": [row.theme for row, _ in chosen],
             "ids": [row.id for row, _ in chosen],
             "embeddings": [half(own[0]) for _, own in chosen],
             "words": [None if row.worded else tokenizer.document(row.passage.content) for row, _ in chosen],
         }
-        changed += connection.execute(QUERIES[f"embed_{kind}"], parameters).rowcount
+        changed += connection.execute(query(f"embed_{kind}", second=second), parameters).rowcount
     return changed
 
 
-def _add_chunks(connection: Connection, kind: Kind, chosen: Sequence[tuple[Unembedded, Sequence[Vector]]]) -> None:
+def _add_chunks(
+    connection: Connection, kind: Kind, chosen: Sequence[tuple[Unembedded, Sequence[Vector]]], *, second: bool
+) -> None:
     chunks = [(row, number, vector) for row, own in chosen for number, vector in enumerate(own[1:])]
     if chunks:
         parameters = {
@@ -143,7 +159,7 @@ def _add_chunks(connection: Connection, kind: Kind, chosen: Sequence[tuple[Unemb
             "pieces": [number for _, number, _ in chunks],
             "embeddings": [half(vector) for _, _, vector in chunks],
         }
-        connection.execute(QUERIES[f"add_pieces_{kind}"], parameters)
+        connection.execute(query(f"add_pieces_{kind}", second=second), parameters)
 
 
 def add_words(connection: Connection, limit: int) -> int:

@@ -22,6 +22,7 @@ from ..settings import Settings
 from ..store import upkeep
 from ..store.connection.database import Database
 from ..store.queries import Kind
+from ..store.schema.verification import Origin
 from .embedding_queue import EmbeddingQueue
 
 log = logging.getLogger("hermes.pgvector")
@@ -34,9 +35,10 @@ REFUSED_MAX, REFUSED_S = 1000, 900.0
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A row and its vectors on their way."""
+    """A row and its vectors of a model, on their way."""
 
     row: upkeep.Unembedded
+    model: str
     vectors: list[Future[Vector]]
 
     @property
@@ -53,9 +55,10 @@ class Backfill:
     """Keeps the embedding queue filled with rows that lack vectors, and stores the vectors that come.
 
     For one thread, which calls `step` whenever the queue has answered. `late` are the vectors that the queue owes to
-    rows already, by text. `rows_done` counts the rows that got their vectors, `refused` are those that the embedder
-    refuses, with the reason; each is left alone for REFUSED_S seconds. `problem` is why rows wait, else empty.
-    `allowed` is false while another process has the lease. At most `rows_max` rows are embedded.
+    rows already, by model and text. `rows_done` counts the rows that got their vectors, `refused` are those that the
+    embedder refuses, with the reason; each is left alone for REFUSED_S seconds. `problem` is why rows wait, else empty.
+    `allowed` is false while another process has the lease. At most `rows_max` rows are embedded. With `second` it fills
+    the second column of vectors.
     """
 
     def __init__(
@@ -63,14 +66,16 @@ class Backfill:
         database: Database,
         queue: EmbeddingQueue,
         settings: Settings,
-        late: MutableMapping[str, Future[Vector]] | None = None,
+        late: MutableMapping[tuple[str, str], Future[Vector]] | None = None,
         *,
         rows_max: int = sys.maxsize,
+        second: bool = False,
     ) -> None:
         self._database, self._queue, self._settings = database, queue, settings
         self._late = {} if late is None else late
         self._rows_max = rows_max
-        self._lease = upkeep.Lease(upkeep.VECTORS_LEASE, LEASE_S)
+        self._second = second
+        self._lease = upkeep.Lease(upkeep.REEMBED_LEASE if second else upkeep.VECTORS_LEASE, LEASE_S)
         self._next_at = 0.0
         self._wanted = False
         self._began: tuple[float, int] | None = None
@@ -141,6 +146,8 @@ class Backfill:
         Raises PgvectorError; call `back_off` then.
         """
         self._has_embedder = embedder is not None
+        if embedder is not None:
+            self._work = [work for work in self._work if work.model == embedder.model]
         changed = self._store()
         if self._wanted and time.monotonic() >= self._next_at and self._queue.room > 0:
             self._next_at = time.monotonic() + RETRY_S
@@ -170,9 +177,10 @@ class Backfill:
         """Store the vectors of these rows; one by one when Postgres refuses them together."""
         limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         rows, vectors = [work.row for work in done], [[each.result() for each in work.vectors] for work in done]
+        origin = None if self._second else Origin(done[0].model, len(vectors[0][0]))
         try:
-            with self._database.transaction(*limits) as connection:
-                self.rows_done += upkeep.embed(connection, rows, vectors)
+            with self._database.transaction(*limits, vectors=origin) as connection:
+                self.rows_done += upkeep.embed(connection, rows, vectors, second=self._second)
             self.problem = ""
         except BadEvent as error:
             if len(done) == 1:
@@ -196,7 +204,9 @@ class Backfill:
             if not self.allowed:
                 return
             left = self._rows_max - self.rows_done - len(self.refused) - len(self._work)
-            found = upkeep.unembedded(connection, max(0, min(self._settings.embed_batch_max, left)), known)
+            found = upkeep.unembedded(
+                connection, max(0, min(self._settings.embed_batch_max, left)), known, second=self._second
+            )
             self._next_at = 0.0 if found else time.monotonic() + FETCH_PAUSE_S
             if not found and not self._work:
                 self._wanted, self.problem = False, ""
@@ -212,8 +222,9 @@ class Backfill:
     def _request(self, embedder: Embedder, chosen: list[tuple[upkeep.Unembedded, list[str]]]) -> None:
         """Request the vectors of these texts, apart from those that are on their way already."""
         texts = dict.fromkeys(text for _, own in chosen for text in own)
-        late = {text: self._late.pop(text) for text in texts if text in self._late}
+        keys = {text: (embedder.model, text) for text in texts}
+        late = {text: self._late.pop(key) for text, key in keys.items() if key in self._late}
         vectors = {text: vector for text, vector in late.items() if not (vector.done() and vector.exception())}
         missing = [text for text in texts if text not in vectors]
         vectors.update(zip(missing, self._queue.submit(embedder, missing), strict=True))
-        self._work += [_Work(row, [vectors[text] for text in own]) for row, own in chosen]
+        self._work += [_Work(row, embedder.model, [vectors[text] for text in own]) for row, own in chosen]

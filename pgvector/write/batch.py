@@ -29,6 +29,8 @@ class Batch:
     # The vectors on their way, each with its passage, and when they were requested.
     requested: list[tuple[Passage, Future[Vector]]] = field(default_factory=list)
     requested_at: float = 0.0
+    # The model that makes them.
+    model: str = ""
     # How many events one transaction may have.
     part_max: int = sys.maxsize
     unexpected: int = 0

@@ -42,7 +42,7 @@ class BatchProcessor:
 
     While one batch is written, the next one is embedded. A batch waits for its vectors for `embed_wait_s` seconds, or
     for HURRIED_WAIT_S_MAX when somebody waits for its rows. Then it is stored with those that came. The others are
-    `late`, by their text: the backfill stores them. Until the embedder has caught up, batches request no vectors.
+    `late`, by model and text: the backfill stores them. Until the embedder has caught up, batches request no vectors.
 
     `rename` gives an event the final names of its theme and author, or raises BadEvent. `stored` is called with the
     events of each batch. `woken` is set when vectors
@@ -62,7 +62,7 @@ class BatchProcessor:
         self._rename, self._stored = rename, stored
         self.woken = threading.Event()
         self.queue = EmbeddingQueue(settings, self.woken.set)
-        self.late: LRUCache[str, Future[Vector]] = LRUCache(LATE_MAX)
+        self.late: LRUCache[tuple[str, str], Future[Vector]] = LRUCache(LATE_MAX)
         self._behind = False
         self.status = WriterStatus(settings.stuck_after_s)
         self.sources = Sources(spool, settings)
@@ -150,6 +150,7 @@ class BatchProcessor:
         passages = [each for each in passages_of(batch.prepared) if not each.is_long(self.settings)]
         vectors = self.queue.submit(embedder, [passage.texts(self.settings)[0] for passage in passages])
         batch.requested, batch.requested_at = list(zip(passages, vectors, strict=True)), time.monotonic()
+        batch.model = embedder.model
 
     def _collect_vectors(self, batch: Batch, hurried: Callable[[], bool]) -> None:
         """Wait for the vectors, and give those that came to their passages."""
@@ -164,7 +165,7 @@ class BatchProcessor:
         self._behind |= bool(missing)
         for passage, vector in requested:
             if not vector.done():
-                self.late[passage.texts(self.settings)[0]] = vector
+                self.late[batch.model, passage.texts(self.settings)[0]] = vector
             elif error := vector.exception():
                 log.info("rows are stored without vectors, which follow later: %s", error)
             else:

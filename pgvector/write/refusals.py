@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ..errors import BadEvent, TooSlow
+from ..errors import BadEvent, ModelChanged, TooSlow
 from ..model import Event
 from ..outbox.codec import encode
 from ..outbox.dead_letters import DeadLetters
@@ -12,6 +12,7 @@ from ..outbox.segments import Record
 from ..settings import Settings
 from ..store import facts, rows
 from ..store.connection.database import Database
+from ..store.schema.verification import Origin
 from .batch import Batch, passages_of
 
 log = logging.getLogger("hermes.pgvector")
@@ -53,9 +54,15 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
     size = batch.part_max
     while batch.prepared:
         part = batch.prepared[:size]
+        vector = next((passage.vector for passage in passages_of(part) if passage.vector), None)
+        origin = Origin(batch.model, len(vector)) if vector else None
         try:
-            with database.transaction(*limits) as connection:
+            with database.transaction(*limits, vectors=origin) as connection:
                 fresh = rows.apply(connection, part, facts.pressure_of(settings))
+        except ModelChanged as error:
+            log.info("rows are stored without vectors, which follow later: %s", error)
+            _drop_vectors(batch)
+            continue
         except TooSlow:
             batch.part_max = max(1, len(part) // 2)
             raise
@@ -65,8 +72,7 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
                 continue
             if any(passage.vector for passage in part[0].passages):
                 # The vectors may be what does not fit; then those of the whole batch do not.
-                for passage in passages_of(batch.prepared):
-                    passage.vector = None
+                _drop_vectors(batch)
                 continue
             reject_event(batch, part[0].event, str(error))
         else:
@@ -74,6 +80,11 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
             batch.unembedded |= any(passage.vector is None for passage in passages_of(part))
         del batch.prepared[: len(part)]
         size = batch.part_max
+
+
+def _drop_vectors(batch: Batch) -> None:
+    for passage in passages_of(batch.prepared):
+        passage.vector = None
 
 
 def keep(batch: Batch, letters: DeadLetters) -> None:

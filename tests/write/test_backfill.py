@@ -307,7 +307,8 @@ def test_rows_with_the_same_text_share_the_vector_that_is_late(ward: Ward) -> No
     ward.insert("the same", session="one")
     ward.insert("the same", session="other")
     queue, embedder = EmbeddingQueue(ward.settings, lambda: None), Words()
-    late = dict(zip(("the same", "forgotten"), queue.submit(embedder, ["the same", "forgotten"]), strict=True))
+    texts = ["the same", "forgotten"]
+    late = dict(zip([("words", text) for text in texts], queue.submit(embedder, texts), strict=True))
     filling = ward.backfill()
     filling.vectors = Backfill(ward.database, queue, ward.settings, late)
     filling.run_soon()

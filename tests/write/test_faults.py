@@ -31,6 +31,7 @@ from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows as rows_store
+from hermes_memory_pgvector.store.connection.checked import checked
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.passages import prepare
@@ -883,7 +884,7 @@ def test_a_server_that_stops_while_it_names_its_types_is_given_up(
 ) -> None:
     if server.bin is None:
         pytest.skip("the processes of the tested server cannot be stopped")
-    monkeypatch.setattr(f"{Database.__module__}.ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr(f"{checked.__module__}.TYPES_S_MAX", 0.5)
     asking = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     opened = Database(Settings(dsn=database, connect_timeout_s=1), tmp_path)  # type: ignore[arg-type]
     with closing(opened), psycopg.connect(database) as other:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
 
@@ -16,7 +17,6 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from pgvector import HalfVector
-from pgvector.psycopg import register_vector
 
 from ...errors import DatabaseUnavailable, SettingsError
 from ...model import Vector
@@ -26,14 +26,16 @@ from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
 from ..schema import migrations, verification
 from ..schema.preflight import first_line
+from ..schema.verification import APPLICATION, Origin
+from .checked import checked, register_types
 from .driver_errors import wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
+from .held_vectors import HeldVectors
 from .socket_timeouts import TimedConnection
 
 log = logging.getLogger("hermes.pgvector")
 
-CHECK_S_MAX = 1.0
 ANSWER_S_MAX = PREPARE_S_MAX = 10.0
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
@@ -67,8 +69,7 @@ class Database:
         """Whether somebody could not read since the last `check`."""
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
-        self.state: verification.SchemaState | None = None
-        """What `prepare` found; None before its first success."""
+        self.held = HeldVectors(hermes_home, settings.heal_interval_s)
         reason = unusable(settings)
         if reason:
             raise SettingsError(reason)
@@ -94,9 +95,19 @@ class Database:
             if self.server is not None:
                 migrations.migrate(self.dsn, dimensions=dimensions)
                 identity.note(self._home / "pgvector", self.server.paths.data)
-            with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
-                self.state = self.verify(connection)
+            return self.refresh()
         return self.state
+
+    @property
+    def state(self) -> verification.SchemaState | None:
+        """What `prepare` found; None before its first success."""
+        return self.held.state
+
+    def refresh(self) -> verification.SchemaState:
+        """Read `state` again. Raises DatabaseUnavailable or SchemaNotApplied."""
+        with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
+            self.held.state = state = self.verify(connection)
+        return state
 
     def verify(self, connection: Connection) -> verification.SchemaState:
         """Check the schema as `verification.verify` does; its error names the command for this kind of server."""
@@ -109,7 +120,10 @@ class Database:
 
     def claim_model(self, model: str) -> str:
         """The embedding model of the stored vectors; it is set to `model` when the database has none."""
-        return self._claim_setting("embedding_model", model)
+        held = self._claim_setting("embedding_model", model)
+        if self.state is not None and self.state.embedding_model is None:
+            self.held.state = replace(self.state, embedding_model=held)
+        return held
 
     def claim_person_key(self, offer: str) -> str:
         """The key of persons' themes; it is set to `offer` when the database has none and `offer` is not empty."""
@@ -137,11 +151,14 @@ class Database:
         *,
         within_s: float = math.inf,
         admitted: bool = False,
+        vectors: Origin | None = None,
         **local: LiteralString,
     ) -> AbstractContextManager[Connection]:
         """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does.
 
-        `admitted` is whether `line` has admitted the caller.
+        `admitted` is whether `line` has admitted the caller. `vectors` are compared or stored in it: ModelChanged is
+        raised when those of the database are others. They cannot change before the transaction ends, because it has
+        read the settings: `second_column.switch` locks them.
         """
         answer_s = statement_timeout_s + ANSWER_S_MAX
         settings: dict[str, LiteralString | int] = {
@@ -149,7 +166,9 @@ class Database:
             **local,
         }
         opening = b"begin; " + _set_local(statement_timeout_s, settings)
-        return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted)
+        if vectors is not None:
+            opening += b"; " + QUERIES["held_vectors"].encode()
+        return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
     @contextmanager
     def occasional_connection(self, timeout_s: float) -> Iterator[Connection]:
@@ -169,21 +188,33 @@ class Database:
 
     @contextmanager
     def _connection(
-        self, timeout_s: float, within_s: float, answer_s: float, opening: bytes = b"", *, admitted: bool = False
+        self,
+        timeout_s: float,
+        within_s: float,
+        answer_s: float,
+        opening: bytes = b"",
+        *,
+        admitted: bool = False,
+        vectors: Origin | None = None,
     ) -> Iterator[Connection]:
-        """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK."""
+        """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK.
+
+        With `vectors`, the last answer to `opening` is of which vectors the database holds.
+        """
         if not admitted:
             until = time.monotonic() + timeout_s
             with self.line.admitted(timeout_s, first=True):
                 left_s = until - time.monotonic()
-                with self._connection(left_s, within_s, answer_s, opening, admitted=True) as connection:
+                with self._connection(
+                    left_s, within_s, answer_s, opening, admitted=True, vectors=vectors
+                ) as connection:
                     yield connection
             return
         deadline = time.monotonic() + within_s
         pool = self._opened_pool()
         try:
             with wrap_errors():
-                connection = _checked(pool, timeout_s, opening)
+                connection, opened = checked(pool, timeout_s, opening)
         except DatabaseUnavailable as error:
             if self._refusal:
                 error.add_note(self._refusal)
@@ -191,6 +222,8 @@ class Database:
         with wrap_errors():
             try:
                 with connection.limited(deadline - time.monotonic(), answer_s), connection:
+                    if vectors is not None:
+                        self.held.check(opened, vectors)
                     yield connection
             finally:
                 pool.putconn(connection)
@@ -223,7 +256,7 @@ class Database:
             "row_factory": dict_row,
             "prepare_threshold": None,
             "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
-            "application_name": "hermes-pgvector",
+            "application_name": APPLICATION,
             "report": self._note_connecting,
         }
 
@@ -239,50 +272,11 @@ class Database:
                     max_idle=self._settings.pool_idle_s,
                     reconnect_timeout=self._settings.connect_timeout_s,
                     num_workers=1,
-                    configure=_register_types,
+                    configure=register_types,
                     open=True,
                     name="hermes-pgvector",
                 )
             return self._pool
-
-
-def _checked(pool: ConnectionPool[TimedConnection], timeout_s: float, opening: bytes) -> TimedConnection:
-    """A connection of the pool that has answered `opening`; dead connections are replaced within `timeout_s` seconds.
-
-    The opening is the check, because a separate one would cost a round trip.
-    """
-    deadline = time.monotonic() + timeout_s
-    # All connections of the pool may be dead, but not the one after them, unless the server is.
-    attempts_left = pool.max_size + 1
-    while True:
-        connection = pool.getconn(timeout=deadline - time.monotonic())
-        try:
-            # At most a third of the time, so that there is enough for a new connection when this one is dead.
-            with connection.limited(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
-                connection.execute(opening)
-            # A connection that was made before the migrations does not know the types yet.
-            if connection.adapters.types.get("halfvec") is None:
-                _register_types(connection)
-        except psycopg.OperationalError:
-            connection.close()
-            pool.putconn(connection)
-            attempts_left -= 1
-            if attempts_left == 0:
-                raise
-        except BaseException:
-            pool.putconn(connection)
-            raise
-        else:
-            return connection
-
-
-def _register_types(connection: TimedConnection) -> None:
-    try:
-        with connection.limited(ANSWER_S_MAX):
-            register_vector(connection)
-    except psycopg.ProgrammingError as error:
-        # The types are unknown before the migrations; `verify` reports that with the command to run.
-        log.debug("vector types are not registered: %s", type(error).__name__)
 
 
 @contextmanager

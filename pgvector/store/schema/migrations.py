@@ -144,6 +144,7 @@ def _apply_missing(connection: Connection, migrations: Sequence[Migration], prog
     for migration in migrations:
         known = _ledger(connection).get(migration.version)
         if known is None:
+            _check_finished(connection)
             progress(f"applying {migration.name}")
             _apply(connection, migration)
             applied.append(migration.name)
@@ -157,6 +158,17 @@ def _apply_missing(connection: Connection, migrations: Sequence[Migration], prog
             [migration.checksum, migration.version],
         )
     return applied
+
+
+def _check_finished(connection: Connection) -> None:
+    """Raise SchemaNotApplied while the second column of vectors is there, which no migration knows."""
+    if fetch(connection, "SELECT to_regclass('hermes_pgvector_settings')")[0] is None:
+        return
+    if fetch(connection, "SELECT 1 FROM hermes_pgvector_settings WHERE name = 'reembed'"):
+        raise SchemaNotApplied(
+            "a change of the embedding model is unfinished; finish it with the command that began it, or run: "
+            "hermes-pgvector reembed --abandon; then run migrate again"
+        )
 
 
 def _apply(connection: Connection, migration: Migration) -> None:

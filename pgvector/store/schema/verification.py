@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import LiteralString
+from typing import LiteralString, NamedTuple
 
 import psycopg
 
@@ -12,6 +12,9 @@ from .preflight import Connection, fetch, migrate_command
 
 LATEST = 14
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
+
+APPLICATION = f"hermes-pgvector schema-{LATEST}"
+"""The name of a client's connections; that of release 2.0.0 has no number."""
 
 TABLES = (
     "memory_entry_pieces",
@@ -44,6 +47,13 @@ class SchemaState:
     dimensions: int
     embedding_model: str | None
     version: int
+
+
+class Origin(NamedTuple):
+    """What vectors have to have in common to be compared: the model that made them, and their length."""
+
+    model: str
+    dimensions: int
 
 
 def verify(connection: Connection, command: str = "") -> SchemaState:

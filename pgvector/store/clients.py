@@ -1,0 +1,50 @@
+"""The processes that use a database now: those of this release by their leases, older ones by their connections."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from psycopg.rows import dict_row
+
+from .queries import QUERIES
+from .schema.preflight import Connection
+from .schema.verification import APPLICATION
+
+
+class Client(NamedTuple):
+    """A live process: where it runs, and the embedding model that its settings name, empty when they name none."""
+
+    host: str
+    home: str
+    pid: int
+    model: str
+
+
+class OldConnection(NamedTuple):
+    """A connection of a process of an earlier release: of which role, and from where."""
+
+    role: str
+    host: str
+
+
+def live(connection: Connection) -> list[Client]:
+    """The processes of this release."""
+    return [Client(**json.loads(row["holder"])) for row in _rows(connection, "live_clients")]
+
+
+def older(connection: Connection) -> list[OldConnection]:
+    """The connections of earlier releases, which are open now; an idle process has none."""
+    number = _number(APPLICATION)
+    rows = _rows(connection, "connected_clients")
+    return [OldConnection(row["role"], row["host"]) for row in rows if _number(row["name"]) < number]
+
+
+def _number(application: str) -> int:
+    number = application.rpartition("schema-")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(QUERIES[name]).fetchall()

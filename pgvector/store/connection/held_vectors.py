@@ -1,0 +1,65 @@
+"""Which vectors a database holds, as a process knows it, and which process that is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from socket import gethostname
+from uuid import uuid4
+
+import psycopg
+from psycopg.rows import DictRow
+
+from ...errors import ModelChanged
+from ..queries import QUERIES
+from ..schema.verification import Origin, SchemaState
+
+# A process looks now and then; without so many looks it counts as ended.
+LIVE_INTERVALS = 3
+
+
+class HeldVectors:
+    """The schema as last read, and whether the vectors are of another model by now. Safe for any thread.
+
+    `names` is the embedding model that the settings of this process name, empty when they leave it open.
+    """
+
+    def __init__(self, home: Path, interval_s: float) -> None:
+        """`interval_s` is the time between two looks."""
+        self.state: SchemaState | None = None
+        self.outdated = False
+        self.names = ""
+        self._home, self._interval_s = home, interval_s
+        self._client = f"client {uuid4().hex}"
+
+    def look(self, connection: psycopg.Connection[DictRow]) -> None:
+        """Note whether the vectors are of another model by now, and tell administrators that this process is there."""
+        self._compare(connection.execute(QUERIES["held_vectors"]).fetchone())
+        holder = {"host": gethostname(), "home": str(self._home), "pid": os.getpid(), "model": self.names}
+        seconds = LIVE_INTERVALS * self._interval_s
+        parameters = {"name": self._client, "holder": json.dumps(holder), "seconds": seconds}
+        connection.execute(QUERIES["appear"], parameters)
+
+    def check(self, opened: psycopg.Cursor[DictRow], vectors: Origin) -> None:
+        """Raise ModelChanged when the database holds vectors of another model than these are of.
+
+        The last answer of `opened` is that to `held_vectors`.
+        """
+        while opened.nextset():
+            pass
+        held = self._compare(opened.fetchone())
+        # A database without a model has no vectors yet. One of another length refuses them.
+        if held.model not in ("", vectors.model) or (held.model and held.dimensions != vectors.dimensions):
+            raise ModelChanged(
+                f"the database holds vectors of {held.model} ({held.dimensions} numbers) by now, "
+                f"not of {vectors.model} ({vectors.dimensions})"
+            )
+
+    def _compare(self, row: DictRow | None) -> Origin:
+        """What the database holds, by an answer to `held_vectors`; notes whether that is not what `state` says."""
+        held = Origin(**(row or {"model": "", "dimensions": 0}))
+        state = self.state
+        if state is not None and held != (state.embedding_model or held.model, state.dimensions):
+            self.outdated = True
+        return held

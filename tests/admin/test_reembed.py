@@ -1,0 +1,328 @@
+"""reembed: another model, with vectors of the same or of another length, on databases without and with live agents."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from agents import Agent
+from commandline import Outcome, hermes_pgvector
+from loopback import Endpoint, vector
+from waiting import wait_for
+
+from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import load
+
+SCHEMA = """
+    select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) from pg_index i
+    join pg_class c on c.oid = i.indrelid where c.relnamespace = current_schema()::regnamespace and indisvalid
+    union all
+    select 'column', attrelid::regclass::text || '.' || attname,
+           format_type(atttypid, atttypmod) || ' ' || attstorage::text || ' ' || attnotnull
+    from pg_attribute a join pg_class c on c.oid = a.attrelid
+    where c.relnamespace = current_schema()::regnamespace and relkind = 'r' and attnum > 0 and not attisdropped
+    union all
+    select 'constraint', conrelid::regclass::text || '.' || conname, pg_get_constraintdef(oid) from pg_constraint
+    where connamespace = current_schema()::regnamespace and contype <> 'n'
+    order by 1, 2"""
+LACKING = """
+    select (select count(*) from conversations where embedding is null)
+    + (select count(*) from memory_entries where embedding is null)
+    + (select count(*) from facts where embedding is null)"""
+
+
+class Model(Endpoint):
+    """An endpoint whose vectors have nothing in common with those of another one. It fails after `texts_max` texts."""
+
+    texts_max = 1 << 30
+
+    def __init__(self, name: str, dimensions: int = 384) -> None:
+        self.name = name
+        super().__init__(dimensions)
+
+    def _answer(self, texts: list[str]) -> dict[str, Any]:
+        if self.texts + len(texts) > self.texts_max:
+            self.status = 503
+        return super()._answer([self._own(text) for text in texts])
+
+    def _own(self, text: str) -> str:
+        return " ".join(f"{self.name}{word}" for word in re.findall(r"\w+", text))
+
+    def similarity(self, text: str, stored: str) -> float:
+        """The cosine of a stored vector to that of a text."""
+        own = vector(self._own(text), self.dimensions)
+        return sum(a * float(b) for a, b in zip(own, stored[1:-1].split(","), strict=True))
+
+
+@pytest.fixture
+def models() -> Iterator[Callable[..., Model]]:
+    made: list[Model] = []
+
+    def make(name: str, dimensions: int = 384) -> Model:
+        made.append(Model(name, dimensions))
+        return made[-1]
+
+    yield make
+    for model in made:
+        model.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, database: str, models: Callable[..., Model]) -> Path:
+    """A home that uses the database and the model `old`, by its saved settings."""
+    home = tmp_path / "home"
+    home.mkdir()
+    old = models("old")
+    (home / "pgvector").mkdir()
+    values = {"dsn": database, "embed_url": old.url, "embed_model": "old", "heal_interval_s": 1, "embed_chars_max": 400}
+    (home / "pgvector" / "config.json").write_text(json.dumps(values))
+    return home
+
+
+@pytest.fixture
+def runtime(home: Path) -> Iterator[Runtime]:
+    """An agent of the home in this process."""
+    runtime = acquire(load(home), home)
+    yield runtime
+    release(runtime)
+
+
+def run(home: Path, *arguments: str) -> Outcome:
+    return hermes_pgvector("--home", str(home), *arguments)
+
+
+def rows(dsn: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(statement.encode(), parameters or None).fetchall()
+
+
+def say(runtime: Runtime, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        # Each long text ends its session: as a context it would outweigh the text after it.
+        session, text = f"s{number % 3}", f"kelp{number} grows in basin{number}"
+        if number % 7 == 3:
+            session, text = f"long{number}", text + " and some more of it" * 100
+        runtime.accept(TurnTaken(theme="ops", session_id=session, user=f"where is kelp{number}?", assistant=text))
+
+
+def fill(runtime: Runtime, dsn: str, count: int) -> None:
+    """Turns, some of them long, an entry and a fact, with their vectors."""
+    say(runtime, count)
+    runtime.accept(Add(theme="ops", target="memory", content="The moorings are checked on Fridays."))
+    runtime.accept(FactWritten(theme="ops", target="db.id", content="UUID", kind="C"))
+    assert runtime.writer.flush(60)
+    wait_for(lambda: rows(dsn, LACKING) == [(0,)])
+
+
+def recalled(runtime: Runtime, number: int) -> tuple[float | None, tuple[str, ...], str]:
+    """Similarity and text of the best hit for a question that was asked before, and what degraded the recall."""
+    scope = Scope(own="ops", themes=("ops",))
+    found = runtime.recall("turns", RecallRequest(query=f"where is kelp{number}?", scope=scope, limit=3, budget_s=20))
+    best = found.hits[0] if found.hits else None
+    return (best.similarity if best else None), found.degraded, best.content if best else ""
+
+
+def of_model(dsn: str, model: Model) -> tuple[int, int]:
+    """How many rows have a vector, and of how many it is one of this model."""
+    found = rows(
+        dsn, "select content, embedding::text from conversations where embedding is not null"
+        " union all select content, embedding::text from memory_entries where embedding is not null"
+    )  # fmt: skip
+    return len(found), sum(model.similarity(content[:400], stored) > 0.25 for content, stored in found)
+
+
+@pytest.mark.parametrize("dimensions", [384, 768, 1024])
+def test_a_live_agent_follows_to_the_new_model_and_the_schema_is_as_for_it(
+    home: Path,
+    runtime: Runtime,
+    database: str,
+    models: Callable[..., Model],
+    make_database: Callable[..., str],
+    dimensions: int,
+) -> None:
+    fill(runtime, database, 20)
+    before, _, _ = recalled(runtime, 4)
+    assert before is not None
+    new = models("new", dimensions)
+    outcome = run(
+        home, "reembed", "--model", "new", "--url", new.url, "--dimensions", str(dimensions), "--yes", "--json"
+    )
+    assert outcome.code == 0, outcome.shown
+    assert outcome.document["switched"]
+    compared = outcome.document["compared"]
+    assert compared["found"] >= 0.9 * compared["sampled"] > 0
+    assert outcome.document["settings"] == {"embed_url": new.url, "embed_model": "new", "embed_dimensions": dimensions}
+    assert load(home).embed_model == "new"
+    stored, ours = of_model(database, new)
+    assert stored == ours == 41
+    assert rows(database, LACKING) == [(0,)]
+    assert rows(database, "select count(*) > 0 from conversation_pieces") == [(True,)]
+    assert rows(database, SCHEMA) == rows(make_database(dimensions), SCHEMA)
+    wait_for(lambda: recalled(runtime, 4)[0] is not None)
+    similarity, degraded, content = recalled(runtime, 4)
+    assert similarity == pytest.approx(before, abs=0.15)
+    assert degraded == ()
+    assert "kelp4" in content
+    say(runtime, 5, first=100)
+    assert runtime.writer.flush(60)
+    wait_for(lambda: of_model(database, new) == (51, 51))
+
+
+def test_a_plan_changes_nothing_and_an_interrupted_run_goes_on_or_is_abandoned(
+    home: Path, runtime: Runtime, database: str, models: Callable[..., Model]
+) -> None:
+    fill(runtime, database, 20)
+    old = of_model(database, models("old"))
+    before = rows(database, SCHEMA)
+    new = models("new")
+    planned = run(home, "reembed", "--model", "new", "--url", new.url, "--dry-run", "--json")
+    assert planned.code == 0, planned.shown
+    assert (planned.document["plan"]["rows"], planned.document["plan"]["lacking"]) == (42, 42)
+    assert rows(database, SCHEMA) == before
+    new.texts_max = new.texts + 56
+    broken = run(home, "reembed", "--model", "new", "--url", new.url, "--batch", "8", "--yes")
+    assert broken.code == 1
+    assert "run the command again" in broken.err
+    assert (of_model(database, models("old")), load(home).embed_model) == (old, "old")
+    similarity, degraded, _ = recalled(runtime, 4)
+    assert (similarity is not None, degraded) == (True, ())
+    other = run(home, "reembed", "--model", "other", "--url", models("other").url, "--yes")
+    assert other.code != 0
+    assert "a change to new (384 dimensions) is unfinished" in other.err
+    new.texts_max, new.status = 1 << 30, 200
+    again = run(home, "reembed", "--model", "new", "--url", new.url, "--dry-run", "--json").document["plan"]
+    assert again["begun"]
+    assert 0 < again["lacking"] < again["rows"]
+    abandoned = run(home, "reembed", "--abandon", "--json")
+    assert abandoned.document == {"abandoned": {"model": "new", "dimensions": 384}}
+    assert rows(database, SCHEMA) == before
+    assert of_model(database, models("old")) == old
+    assert run(home, "reembed", "--abandon").code == 0
+
+
+def test_agents_of_an_earlier_release_are_listed_and_refused(
+    home: Path, database: str, models: Callable[..., Model]
+) -> None:
+    new = models("new")
+    arguments = ("reembed", "--model", "new", "--url", new.url, "--yes")
+    with psycopg.connect(database, application_name="hermes-pgvector"):
+        refused = run(home, *arguments)
+        assert refused.code != 0
+        assert "1 connection of earlier releases (postgres from this machine)" in refused.err
+        assert "--force" in refused.err
+        assert rows(database, "select value from hermes_pgvector_settings where name = 'embedding_model'") == []
+        forced = run(home, *arguments, "--force")
+        assert forced.code == 3, forced.shown
+    assert rows(database, "select value from hermes_pgvector_settings where name = 'embedding_model'") == [("new",)]
+
+
+def test_an_agent_that_names_the_old_model_recalls_by_words_and_others_heal_its_rows(
+    home: Path, runtime: Runtime, database: str, models: Callable[..., Model], tmp_path: Path
+) -> None:
+    fill(runtime, database, 10)
+    behind = tmp_path / "behind"
+    (behind / "pgvector").mkdir(parents=True)
+    (behind / "pgvector" / "config.json").write_text((home / "pgvector" / "config.json").read_text())
+    other = acquire(load(behind), behind)
+    try:
+        wait_for(lambda: recalled(other, 4)[0] is not None)
+        new = models("new")
+        outcome = run(home, "reembed", "--model", "new", "--url", new.url, "--yes", "--json")
+        assert outcome.code == 3, outcome.shown
+        assert [each["home"] for each in outcome.document["plan"]["others"]] == [str(behind)]
+        similarity, degraded, content = recalled(other, 4)
+        assert similarity is None
+        assert "kelp4" in content
+        assert "words" in degraded[0]
+        say(other, 5, first=100)
+        assert other.writer.flush(60)
+        wait_for(lambda: of_model(database, new) == (31, 31))
+        assert recalled(other, 4)[0] is None
+        wait_for(lambda: "the database holds vectors of new, this process uses old" in str(recalled(other, 4)[1]))
+        saved = (
+            run(behind, "settings", "set", "embed_model", "new"),
+            run(behind, "settings", "set", "embed_url", new.url),
+        )
+        assert [each.code for each in saved] == [0, 0]
+        wait_for(lambda: recalled(other, 4)[0] is not None)
+    finally:
+        release(other)
+
+
+class Traffic:
+    """A process that stores turns, and recalls by an agent in this process, both until the block ends."""
+
+    def __init__(self, agent: Agent, runtime: Runtime, asked: int) -> None:
+        self.taken, self.answers = 0, list[tuple[float | None, tuple[str, ...], str, int]]()
+        self._agent, self._runtime, self._asked = agent, runtime, asked
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in (self._write, self._recall)]
+
+    def __enter__(self) -> Traffic:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _write(self) -> None:
+        while not self._stop.wait(0.05):
+            self._agent.take(2)
+            self.taken += 2
+
+    def _recall(self) -> None:
+        while not self._stop.wait(0.01):
+            number = 1 + len(self.answers) % self._asked
+            self.answers.append((*recalled(self._runtime, number), number))
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_under_live_writes_and_after_a_kill_nothing_is_lost_no_recall_fails_and_no_models_mix(
+    home: Path, runtime: Runtime, database: str, models: Callable[..., Model], count: int
+) -> None:
+    fill(runtime, database, count)
+    new = models("new", 768)
+    new.delay_per_text_s = 0.05
+    arguments = ["--home", str(home), "reembed", "--model", "new", "--url", new.url, "--batch", "8", "--yes"]
+    values = json.loads((home / "pgvector" / "config.json").read_text())
+    agent = Agent(home, **values)
+    with Traffic(agent, runtime, 6) as traffic:
+        wait_for(lambda: traffic.taken > 4 and len(traffic.answers) > 4)
+        command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", *arguments]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/") as killed:
+            begun = "select count(*) from hermes_pgvector_settings where name = 'reembed'"
+            wait_for(lambda: rows(database, begun) == [(1,)])
+            wait_for(lambda: rows(database, "select count(embedding_next) > 8 from conversations") == [(True,)])
+            killed.send_signal(signal.SIGKILL)
+        new.delay_per_text_s = 0.0
+        again = hermes_pgvector(*arguments, "--json")
+        assert again.code == 0, again.shown
+        assert again.document["plan"]["lacking"] < again.document["plan"]["rows"], "what was done before the kill stays"
+        switched = len(traffic.answers)
+        wait_for(lambda: any(answer[0] is not None for answer in traffic.answers[switched:]))
+    agent.end()
+    assert runtime.writer.flush(60)
+    wait_for(lambda: rows(database, LACKING) == [(0,)])
+    said = rows(
+        database, "select content, count(*) from conversations where content like 'question %' group by content"
+    )
+    assert dict(said) == {f"question {number} of one": 1 for number in range(traffic.taken)}
+    stored, ours = of_model(database, new)
+    assert stored == ours == 2 * (count + traffic.taken) + 1
+    for similarity, degraded, content, number in traffic.answers:
+        assert f"kelp{number}" in content, degraded
+        assert similarity is None or similarity > 0.25, "a vector was compared with one of the other model"
+        assert (similarity is None) == any("words" in reason for reason in degraded), degraded
