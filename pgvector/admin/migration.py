@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..errors import SettingsError
 from ..settings import load
+from ..store import clients
 from ..store.connection.dsn import describe
-from ..store.schema import verification
+from ..store.schema import migrations, verification
 from ..store.schema.preflight import admin_connection
 from .console import Console
 from .database import administrators_dsn, apply_missing
 
 
 def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Apply the missing migrations and grant `--runtime-role` what agents need. Returns 0."""
+    """Apply the missing migrations and grant `--runtime-role` what agents need. Returns 0.
+
+    Raises SettingsError when agents of an earlier release are connected to a database that lacks migrations.
+    """
     settings = load(home)
     target, embedded = administrators_dsn(settings, home, console, args.dsn, create=True)
+    if not args.force:
+        _check_older(target, console)
     applied = apply_missing(target, settings, console, role=args.runtime_role, dimensions=args.dimensions)
     with admin_connection(target) as connection:
         stored = verification.verify(connection).dimensions
@@ -34,3 +41,14 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
             "for another number create an empty database, run migrate on it, and set dsn to it"
         )
     return 0
+
+
+def _check_older(dsn: str, console: Console) -> None:
+    with admin_connection(dsn) as connection:
+        pending, older = migrations.pending(connection), clients.older(connection)
+    if pending and older:
+        console.say(clients.listed(older))
+        raise SettingsError(
+            "agents of an earlier release use this database: upgrade or end them, then run migrate again; "
+            "or go on with --force, when CHANGELOG.md says that they can go on beside the new schema"
+        )

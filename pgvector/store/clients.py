@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
@@ -10,6 +11,8 @@ from psycopg.rows import dict_row
 from .queries import QUERIES
 from .schema.preflight import Connection
 from .schema.verification import APPLICATION
+
+PLACES_MAX = 10
 
 
 class Client(NamedTuple):
@@ -38,6 +41,13 @@ def older(connection: Connection) -> list[OldConnection]:
     number = _number(APPLICATION)
     rows = _rows(connection, "connected_clients")
     return [OldConnection(row["role"], row["host"]) for row in rows if _number(row["name"]) < number]
+
+
+def listed(found: Sequence[OldConnection]) -> str:
+    """One sentence about these connections: how many there are, and from where."""
+    places = sorted({f"{each.role} from {each.host or 'this machine'}" for each in found})
+    number = f"{len(found)} connection{'s' if len(found) > 1 else ''}"
+    return f"{number} of earlier releases ({', '.join(places[:PLACES_MAX])})"
 
 
 def _number(application: str) -> int:

@@ -120,8 +120,8 @@ def fill(runtime: Runtime, dsn: str, count: int) -> None:
     say(runtime, count)
     runtime.accept(Add(theme="ops", target="memory", content="The moorings are checked on Fridays."))
     runtime.accept(FactWritten(theme="ops", target="db.id", content="UUID", kind="C"))
-    assert runtime.writer.flush(60)
-    wait_for(lambda: rows(dsn, LACKING) == [(0,)])
+    assert runtime.writer.flush(600)
+    wait_for(lambda: rows(dsn, LACKING) == [(0,)], 600)
 
 
 def recalled(runtime: Runtime, number: int) -> tuple[float | None, tuple[str, ...], str]:
@@ -259,6 +259,22 @@ def test_an_agent_that_names_the_old_model_recalls_by_words_and_others_heal_its_
         release(other)
 
 
+def test_migrate_refuses_beside_agents_of_an_earlier_release_and_while_a_change_is_unfinished(
+    home: Path, empty_database: str, database: str
+) -> None:
+    with psycopg.connect(empty_database, application_name="hermes-pgvector"):
+        refused = run(home, "migrate", "--dsn", empty_database)
+        assert (refused.code, "1 connection of earlier releases" in refused.err) == (1, True), refused.shown
+        assert rows(empty_database, "select to_regclass('conversations')") == [(None,)]
+        assert run(home, "migrate", "--dsn", empty_database, "--dimensions", "384", "--force").code == 0
+    with psycopg.connect(database) as connection:
+        connection.execute("delete from hermes_pgvector_migrations where version > 11")
+        connection.execute("insert into hermes_pgvector_settings values ('reembed', '{}')")
+    unfinished = run(home, "migrate")
+    assert unfinished.code == 1
+    assert "a change of the embedding model is unfinished" in unfinished.err
+
+
 class Traffic:
     """A process that stores turns, and recalls by an agent in this process, both until the block ends."""
 
@@ -289,7 +305,8 @@ class Traffic:
             self.answers.append((*recalled(self._runtime, number), number))
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", [40, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_under_live_writes_and_after_a_kill_nothing_is_lost_no_recall_fails_and_no_models_mix(
     home: Path, runtime: Runtime, database: str, models: Callable[..., Model], count: int
 ) -> None:

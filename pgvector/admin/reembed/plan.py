@@ -16,7 +16,7 @@ from ...store import clients, second_column, upkeep
 from ...store.clients import Client, OldConnection
 from ...store.schema.preflight import Connection
 from ...store.schema.verification import Origin, SchemaState
-from ..console import Console, counted, duration, facts_table
+from ..console import Console, duration, facts_table
 
 SAMPLE_TEXTS = 16
 SHOWN_MAX = 10
@@ -89,10 +89,9 @@ def show(console: Console, plan: Plan) -> None:
             f"change until embed_model is {plan.model} in the settings of that home; it need not be restarted"
         )
     if plan.older:
-        places = sorted({f"{each.role} from {each.host or 'this machine'}" for each in plan.older})
         console.say(
-            f"{counted(len(plan.older), 'connection')} of earlier releases ({', '.join(places[:SHOWN_MAX])}): they do "
-            "not notice the change, and would mix the vectors of both models; end or upgrade these agents"
+            f"{clients.listed(plan.older)}: they do not notice the change, and would mix the vectors of both models; "
+            "end or upgrade these agents"
         )
 
 
