@@ -155,8 +155,8 @@ def move(
 ) -> int:
     """Move up to `limit` rows of each table from a theme to another, of one account if it is named.
 
-    The default limit is ROWS_MAX. Returns how many rows were moved; call it in transactions of its own until it returns 0. `mark` is the
-    account that the rows are marked with at their destination. Ids, vectors, times and history stay.
+    The default limit is ROWS_MAX. Returns how many rows were moved; call it in transactions of its own until it returns
+    0. `mark` is the account that the rows are marked with at their destination. Ids, vectors, times and history stay.
     """
     values: dict[str, Any] = {
         "source": source, "destination": destination, "account": account, "limit": limit or ROWS_MAX,
