@@ -56,6 +56,11 @@ def shared(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
     return places(connection, themes)
 
 
+def shared_theme(connection: Connection, theme: str) -> str:
+    """As `person_of`, until the end of the transaction. Call it first in the transaction."""
+    return shared(connection, [theme]).get(theme, Place(theme, "")).theme
+
+
 def places(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
     """The places of those of the themes that are linked to a person or have another name, by theme."""
     found = connection.execute(QUERIES["find_places"], {"themes": list(themes)})

@@ -159,7 +159,7 @@ def _stored_turns(connection: Connection, event: SessionEnded) -> dict[tuple[str
 
 def missing_of_session(connection: Connection, event: SessionEnded) -> list[tuple[str, str]]:
     """The turns of a past session that are not stored, until the end of the transaction. Some may have no answer."""
-    person = person_links.shared(connection, [event.theme]).get(event.theme, event.theme)
+    person = person_links.shared_theme(connection, event.theme)
     event = replace(event, theme=person)
     out_of_order.lock(connection, [event])
     stored = _stored_turns(connection, event)

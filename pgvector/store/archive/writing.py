@@ -104,7 +104,7 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
         connection.execute(QUERIES["lock_links"])
         theme = asked
     else:
-        theme = person_links.shared(connection, [asked]).get(asked, asked)
+        theme = person_links.shared_theme(connection, asked)
         batch = replace(batch, lines=_not_erased(connection, theme, batch, to))
         if not batch.lines:
             return 0
