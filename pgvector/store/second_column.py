@@ -46,7 +46,7 @@ _EXACT = {
 
 
 class Progress(NamedTuple):
-    """The rows of all kinds, and those that lack a vector in the second column."""
+    """The rows of all kinds, and those that lack a vector."""
 
     rows: int
     lacking: int
@@ -151,21 +151,18 @@ def build(connection: Connection, index: Index) -> None:
     _run(connection, index.definition)
 
 
-def progress(connection: Connection, *, begun: bool) -> Progress:
-    """How far the second column is filled, of the rows that are recalled; without it, all rows lack their vector."""
-    if begun:
-        return Progress(**_rows(connection, QUERIES["second_column_progress"])[0])
-    totals = _rows(connection, QUERIES["row_totals"])[0]
-    rows = totals["entries"] + totals["turns"] + totals["facts"]
-    return Progress(rows, rows)
+def progress(connection: Connection, *, second: bool) -> Progress:
+    """The rows that are recalled, and how many of them lack a vector in one of the columns."""
+    (totals,) = _rows(connection, query("row_totals", second=second))
+    return Progress(sum(totals[kind] for kind in KINDS), sum(totals[f"{kind}_without_vector"] for kind in KINDS))
 
 
 def sample(connection: Connection, limit: int) -> list[Sampled]:
-    """Some rows with vectors in both columns, of all kinds."""
+    """Some rows with vectors in the second column, of all kinds."""
     found = [
         Sampled(kind, *row.values())
         for kind in KINDS
-        for row in _rows(connection, QUERIES[f"sample_reembedded_{kind}"], {"limit": limit})
+        for row in _rows(connection, query(f"sample_embedded_{kind}", second=True), {"limit": limit})
     ]
     return found[:: max(1, len(found) // limit)][:limit]
 
@@ -173,7 +170,7 @@ def sample(connection: Connection, limit: int) -> list[Sampled]:
 def is_near(connection: Connection, row: Sampled, vector: Vector, limit: int) -> bool:
     """Whether a row is among the `limit` nearest to a vector, or as near as they are, by the second column."""
     parameters = {"vector": half(vector), "theme": row.theme, "id": row.id, "limit": limit}
-    return bool(_rows(connection, QUERIES[f"is_near_{row.kind}"], parameters)[0]["near"])
+    return bool(_rows(connection, query(f"is_near_{row.kind}", second=True), parameters)[0]["near"])
 
 
 def neighbours(connection: Connection, row: Sampled, limit: int, *, second: bool) -> set[tuple[str, int]]:

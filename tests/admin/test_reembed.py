@@ -295,7 +295,7 @@ class Traffic:
             thread.join()
 
     def _write(self) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(0.3):
             self._agent.take(2)
             self.taken += 2
 
@@ -313,12 +313,12 @@ def test_under_live_writes_and_after_a_kill_nothing_is_lost_no_recall_fails_and_
     fill(runtime, database, count)
     new = models("new", 768)
     new.delay_per_text_s = 0.05
-    arguments = ["--home", str(home), "reembed", "--model", "new", "--url", new.url, "--batch", "8", "--yes"]
+    arguments = ["--home", str(home), "reembed", "--model", "new", "--url", new.url, "--yes"]
     values = json.loads((home / "pgvector" / "config.json").read_text())
     agent = Agent(home, **values)
     with Traffic(agent, runtime, 6) as traffic:
         wait_for(lambda: traffic.taken > 4 and len(traffic.answers) > 4)
-        command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", *arguments]
+        command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", *arguments, "--batch", "8"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/") as killed:
             begun = "select count(*) from hermes_pgvector_settings where name = 'reembed'"
             wait_for(lambda: rows(database, begun) == [(1,)])

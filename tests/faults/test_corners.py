@@ -155,7 +155,7 @@ def connected(dsn: str) -> int:
     with psycopg.connect(dsn) as connection:
         row = connection.execute(
             "select count(*) from pg_stat_activity where datname = current_database() "
-            "and application_name like 'hermes-pgvector%%'"
+            "and starts_with(application_name, 'hermes-pgvector')"
         ).fetchone()
     return int(row[0]) if row else 0
 

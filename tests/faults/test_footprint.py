@@ -52,7 +52,7 @@ def ours(dsn: str, state: str = "%") -> int:
     with psycopg.connect(dsn) as connection:
         row = connection.execute(
             "select count(*) from pg_stat_activity where datname = current_database() "
-            "and application_name like 'hermes-pgvector%%' and state like %s",
+            "and starts_with(application_name, 'hermes-pgvector') and state like %s",
             [state],
         ).fetchone()
     return int(row[0]) if row else 0

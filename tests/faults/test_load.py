@@ -59,7 +59,7 @@ def connections(dsn: str, seen: list[int], ended: Callable[[], bool]) -> None:
         while not ended():
             row = connection.execute(
                 "select count(*) from pg_stat_activity"
-                " where datname = current_database() and application_name like 'hermes-pgvector%%'"
+                " where datname = current_database() and starts_with(application_name, 'hermes-pgvector')"
             ).fetchone()
             seen.append(int(row[0]) if row else 0)
             time.sleep(0.01)

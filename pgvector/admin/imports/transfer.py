@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...embedding import factory
-from ...errors import BadEvent, SettingsError
+from ...errors import BadEvent, ModelChanged, SettingsError
 from ...settings import Settings
 from ...store.archive import reading, writing
 from ...store.archive.lines import Line
 from ...store.archive.writing import Batch, Destination
 from ...store.connection.database import Database
+from ...store.schema.verification import Origin
 from ..console import Console
 
 BATCH_S_MAX = 120.0
@@ -45,12 +46,18 @@ class Transfer:
 
     def _store(self, batch: Batch) -> bool:
         """Store a batch; one that is refused in halves. Returns whether other processes use the database."""
+        vectors = Origin(self.to.model, self.to.dimensions) if self.to.dimensions else None
+        limits = self.settings.connect_timeout_s, BATCH_S_MAX
         try:
-            with self.database.transaction(self.settings.connect_timeout_s, BATCH_S_MAX) as connection:
+            with self.database.transaction(*limits, vectors=vectors) as connection:
                 new = writing.store(connection, batch, self.to)
                 others = writing.others_work(connection)
                 if self.to.dry_run:
                     connection.execute("rollback")
+        except ModelChanged:
+            # Agents add the vectors of the new model.
+            self.to.dimensions = 0
+            return self._store(batch)
         except BadEvent as error:
             if len(batch.lines) == 1:
                 self.found[batch.kind] += 1
@@ -78,7 +85,7 @@ def destination(database: Database, settings: Settings, manifest: Mapping[str, A
         held = state.embedding_model or _model(settings, str(model))
         if held == model and not to.dry_run:
             held = database.claim_model(str(model))
-        to.dimensions = state.dimensions if held == model else 0
+        to.dimensions, to.model = (state.dimensions if held == model else 0), str(model)
     return to
 
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from ...embedding import factory
 from ...embedding.protocol import Embedder
-from ...errors import EmbedderMismatch, PgvectorError, SettingsError
+from ...errors import EmbedderMismatch, EmbedderUnavailable, PgvectorError, SettingsError
 from ...settings import Settings, load
 from ...store import clients, second_column
 from ...store.connection.database import Database
@@ -28,7 +28,8 @@ from .comparison import Comparison, compare
 from .filling import Filling, build_indexes
 from .plan import Plan
 
-LEFT_ROUNDS_MAX = 5
+# Rows that come while the columns are exchanged get their vectors afterwards. So may as many that came just before.
+LEFT_ROWS_MAX, ROUNDS_MAX = 100, 20
 
 
 @dataclass
@@ -122,16 +123,24 @@ class _Run:
         try:
             filling.run(console, self._plan.lacking)
             build_indexes(connection, origin, console)
-            for _ in range(LEFT_ROUNDS_MAX):
-                lacking = second_column.progress(connection, begun=True).lacking
-                if lacking <= len(filling.refused):
-                    break
-                filling.run(console, lacking)
+            self._fill_newest(filling)
         finally:
             self._outcome.embedded += filling.rows_done
             self._outcome.refused = [
                 {"kind": kind, "id": row, "reason": reason} for (kind, row), reason in filling.refused.items()
             ]
+
+    def _fill_newest(self, filling: Filling) -> None:
+        """Fill what agents have stored meanwhile, until little is left. Raises EmbedderUnavailable when it grows."""
+        for _ in range(ROUNDS_MAX):
+            lacking = second_column.progress(self._connection, second=True).lacking
+            if lacking > len(filling.refused):
+                filling.run(self._console, lacking)
+            if lacking <= LEFT_ROWS_MAX + len(filling.refused):
+                return
+        raise EmbedderUnavailable(
+            f"agents store rows faster than {self._origin.model} embeds them; run the command again at a quieter time"
+        )
 
     def _compare(self, *, force: bool) -> None:
         with self._console.busy("comparing recalls"):
@@ -162,7 +171,7 @@ class _Run:
         """Add the vectors of the rows that came while the columns were exchanged. Agents do it, too."""
         filling = Filling(database, self._embedder, self._settings, second=False)
         try:
-            filling.run(self._console, 0)
+            filling.run(self._console, second_column.progress(self._connection, second=False).lacking)
         except PgvectorError as error:
             self._console.say(f"agents add the vectors of the newest rows: {error}")
         self._outcome.embedded += filling.rows_done

@@ -38,8 +38,9 @@ class Filling:
         return self._vectors.rows_done
 
     def run(self, console: Console, total: int) -> None:
-        """Work until no row lacks a vector; finished parts stay when it is interrupted.
+        """Work until `total` rows got a vector, or no row lacks one; finished parts stay when it is interrupted.
 
+        Agents may store rows as fast as this embeds them, so it does not wait for the last one.
         Raises EmbedderUnavailable, EmbedderMismatch and DatabaseUnavailable.
         """
         started = said = time.monotonic()
@@ -48,7 +49,8 @@ class Filling:
         try:
             with console.progress() as progress:
                 task = progress.add_task("vectors", total=total)
-                while self._step():
+                done = 0
+                while self._step() and done + len(self.refused) < total:
                     done, took_s = self.rows_done - before, time.monotonic() - started
                     pace = done / max(took_s, 0.1)
                     progress.update(

@@ -53,7 +53,7 @@ def make(
 ) -> Plan:
     """The plan for this model, run from a home. Embeds a few texts. Raises the errors of the embedder."""
     begun = second_column.begun(connection) is not None
-    rows, lacking = second_column.progress(connection, begun=begun)
+    rows, lacking = second_column.progress(connection, second=begun)
     per_row_s = _seconds_a_row(connection, embedder, settings)
     others = [each for each in clients.live(connection) if each.model not in ("", origin.model)]
     return Plan(
@@ -63,10 +63,10 @@ def make(
         from_dimensions=stored.dimensions,
         begun=begun,
         rows=rows,
-        lacking=lacking,
+        lacking=lacking if begun else rows,
         # Each vector is in its row, in the graph index and, if it is short, in the index for exact search.
         bytes=2 * origin.dimensions * rows * (3 if origin.dimensions <= second_column.EXACT_DIMENSIONS_MAX else 2),
-        seconds=None if per_row_s is None else per_row_s * lacking,
+        seconds=None if per_row_s is None else per_row_s * (lacking if begun else rows),
         others=tuple(each for each in others if (each.host, each.home) != (gethostname(), str(home))),
         older=tuple(clients.older(connection)),
     )

@@ -59,7 +59,9 @@ class Batch:
 
 @dataclass(slots=True)
 class Destination:
-    """Where an archive goes. `dimensions` is 0 where its vectors are not taken, `origin` is empty in its own database.
+    """Where an archive goes. `dimensions` is 0 where its vectors, of `model`, are not taken.
+
+    `origin` is empty in its own database.
 
     `ids` are the ids of entries that the archive has, by their themes and ids there. `erased` counts the rows that were
     left out because they were erased here for good.
@@ -67,6 +69,7 @@ class Destination:
 
     theme: str = ""
     dimensions: int = 0
+    model: str = ""
     origin: str = ""
     dry_run: bool = False
     ids: dict[tuple[str, int], int] = field(default_factory=dict)
