@@ -21,7 +21,7 @@ from ...runtime import Runtime
 from ...store.connection.database import Connection
 from ...store.erasure import marks
 from ...store.erasure.selection import Selection
-from ...store.person_links import of_themes
+from ...store.person_links import person_of
 from ..console import counted
 from .receipt import Holder
 
@@ -101,8 +101,7 @@ class HomeFiles:
         named: Event = event
         with suppress(BadEvent):
             named = self._runtime.context.person_key.renamed(event)
-        persons = of_themes(self._connection, [named.theme])
-        named = replace(named, theme=persons.get(named.theme, named.theme))
+        named = replace(named, theme=person_of(self._connection, named.theme))
         selection = self._selection
         in_theme = selection.themes is None or named.theme in selection.themes
         if selection.text and in_theme and _contains(asdict(event), selection.text):
@@ -120,7 +119,7 @@ class HomeFiles:
         selection = self._selection
         writes, cleared = pending_writes(self._home.state, self._runtime.settings), 0
         for write in writes.all():
-            theme = of_themes(self._connection, [write.theme]).get(write.theme, write.theme)
+            theme = person_of(self._connection, write.theme)
             in_theme = selection.themes is None or theme in selection.themes
             if not in_theme or selection.ids is not None:
                 continue
