@@ -26,7 +26,7 @@ TIME_HELP = "a date, a time (ISO; local unless it names a time zone) or an age (
 def add_commands(parser: Parser) -> None:
     """Add the options of all commands, and the commands, to a parser."""
     # The prefix keeps the names apart from those of the host.
-    parser.set_defaults(pgvector_job=None, pgvector_home=None, pgvector_json=False)
+    parser.set_defaults(pgvector_job=None, pgvector_home=None, pgvector_json=False, pgvector_parser=parser)
     _add_common(parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _add_installation(commands)

@@ -33,6 +33,10 @@ def add_commands(
     text = "let this old name be a theme of its own again; the rows stay"
     remap.add_argument("--release", default="", metavar="OLD", help=text)
     add_consent(remap)
+    completion = add(
+        "completion", "print a script by which a shell completes commands and options", "mend.completion:completion"
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell")
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:
