@@ -51,7 +51,7 @@ def listed(found: Sequence[OldConnection]) -> str:
 
 
 def _number(application: str) -> int:
-    number = application.rpartition("schema-")[2]
+    number = application.rpartition("/")[2]
     return int(number) if number.isdecimal() else 0
 
 

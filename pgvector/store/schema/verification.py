@@ -13,7 +13,7 @@ from .preflight import Connection, fetch, migrate_command
 LATEST = 14
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
-APPLICATION = f"hermes-pgvector schema-{LATEST}"
+APPLICATION = f"hermes-pgvector/{LATEST}"
 """The name of a client's connections; that of release 2.0.0 has no number."""
 
 TABLES = (
