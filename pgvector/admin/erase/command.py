@@ -9,17 +9,18 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ...errors import BadArgument, PgvectorError
+from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
 from ...runtime import Runtime
 from ...settings import Settings, load
 from ...store.connection.database import Connection, Database
 from ...store.erasure import marks, selection, traces
-from ...store.erasure.selection import Group, Selection
+from ...store.erasure.selection import Group, Run, Selection
 from ...store.person_links import themes_of
 from ...store.queries import Kind
 from ...store.schema.preflight import ADMINISTRATOR, admin_connection
@@ -32,14 +33,14 @@ from . import receipt
 from .home_files import HomeFiles
 from .receipt import NAMES, Holder
 
-T = TypeVar("T")
-
 TEXT_CHARS_MIN = 3
 SHOWN_ROWS, SHOWN_CHARS = 5, 100
 LISTED_MAX, HOMES_MAX = 1000, 100
 STORE_S = 20.0
-# How long to rest after a batch, as a share of its time.
-REST = 2.0
+# How long to rest after a batch, as a multiple of its time.
+REST, REST_S_MAX = 2.0, 1.0
+# A page of rows with a text may have to be looked for in all rows.
+STATEMENT_S, TRIES = 120.0, 5
 
 
 def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -70,8 +71,8 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
             if not (args.yes or console.confirm("Erase this for good?", default=False)):
                 console.say("nothing is changed")
                 return 1
-            files = HomeFiles(runtime, reading, chosen)
-            removed = _erase(console, reading, chosen, groups, files, links=args.person or _is_person(chosen))
+            files, run = HomeFiles(runtime, reading, chosen), _in_transactions(runtime.database, settings)
+            removed = _erase(console, run, chosen, groups, files, links=args.person or _is_person(chosen))
             of_server = _clear_server(home, console, args, settings)
             runtime.writer.flush(STORE_S, orphans=True)
             holders = [*of_server, *files.holders(), *receipt.of_homes(homes, runtime.home.known_id)]
@@ -134,7 +135,7 @@ def _show_plan(console: Console, reading: Connection, chosen: Selection, groups:
 
 
 def _erase(
-    console: Console, writing: Connection, chosen: Selection, groups: Sequence[Group], files: HomeFiles, *, links: bool
+    console: Console, run: Run, chosen: Selection, groups: Sequence[Group], files: HomeFiles, *, links: bool
 ) -> Counter[str]:
     """Mark, and then delete: in the home first, because the rows tell what to look for when this is run again."""
     removed = Counter[str]()
@@ -142,35 +143,43 @@ def _erase(
     try:
         with console.progress() as bar:
             marking = bar.add_task("marking", total=None)
-            with writing.transaction():
-                chosen = selection.begin(writing, chosen)
-            for _ in _steps(writing, selection.mark(writing, chosen)):
+            chosen = run(partial(selection.begin, selection=chosen))
+            for _ in selection.mark(run, chosen):
                 bar.advance(marking, selection.BATCH_ROWS)
             bar.remove_task(marking)
             removed += files.clear()
             deleting = bar.add_task("deleting", total=total)
-            for deleted in _steps(writing, selection.delete(writing, chosen)):
+            for deleted in selection.delete(run, chosen):
                 removed += deleted
                 bar.advance(deleting, sum(deleted[kind] for kind in chosen.kinds))
-        with writing.transaction():
-            removed += selection.settle(writing, chosen, links=links)
+        removed += run(partial(selection.settle, selection=chosen, links=links))
     except (KeyboardInterrupt, PgvectorError):
         console.say(f"interrupted; erased: {receipt.removed_text(removed)}; run the same command again to continue")
         raise
     return removed
 
 
-def _steps(writing: Connection, steps: Iterator[T]) -> Iterator[T]:
-    """The results of the steps, each in a transaction of its own, with a rest after it, in which agents go on."""
-    end: list[T] = []
-    while True:
-        started = time.monotonic()
-        with writing.transaction():
-            result = next(steps, end)
-        if result is end:
-            return
-        yield result  # type: ignore[misc]
-        time.sleep(REST * (time.monotonic() - started))
+def _in_transactions(database: Database, settings: Settings) -> Run:
+    """Runs each function in a transaction, and rests after it, so that agents go on.
+
+    Agents that add vectors to the same rows may lock them in another order: then the transaction is tried again.
+    """
+
+    def run(work: Callable[[Connection], Any]) -> Any:
+        for left in reversed(range(TRIES)):
+            started = time.monotonic()
+            try:
+                with database.transaction(settings.connect_timeout_s, STATEMENT_S) as connection:
+                    result = work(connection)
+                break
+            except DatabaseUnavailable:
+                if not left:
+                    raise
+            finally:
+                time.sleep(REST * min(REST_S_MAX, time.monotonic() - started))
+        return result
+
+    return run
 
 
 def _clear_server_alone(home: Path, console: Console, args: argparse.Namespace) -> int:

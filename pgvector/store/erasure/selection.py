@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +17,8 @@ from . import marks
 BATCH_ROWS = 500
 # A bigint of Postgres.
 _BIGINT_MAX = (1 << 63) - 1
+# Runs a function in a transaction of its own, and once more when that was undone.
+Run: TypeAlias = Callable[[Callable[[Connection], Any]], Any]
 Found: TypeAlias = Literal[Kind, "history"]
 # What goes with a theme or a session, and is not listed.
 _BESIDE = ("edges", "agents", "scopes", "withdrawals", "pruned", "tombstones")
@@ -125,43 +128,60 @@ def begin(connection: Connection, selection: Selection) -> Selection:
     return replace(selection, last=last)
 
 
-def mark(connection: Connection, selection: Selection) -> Iterator[None]:
-    """Mark all of the selection before anything is deleted; each step is to be in a transaction of its own.
+def mark(run: Run, selection: Selection) -> Iterator[None]:
+    """Mark all of the selection in batches, before anything is deleted.
 
     Without the marks an event of another home could bring a deleted text back.
     """
     if selection.whole or selection.session:
-        yield from _mark_sessions(connection, selection)
+        place = "", ""
+        while found := run(partial(_mark_sessions, selection=selection, after=place)):
+            place = found
+            yield
     for kind in ("entries", "history") if selection.whole else selection.kinds:
-        after = Row(kind, "", 0, "")
-        while page := _page(connection, selection, kind, after):
-            kind_of_mark = "entries" if kind == "history" else kind
-            marks.add(connection, [(row.theme, kind_of_mark, row.text) for row in page])
-            after = page[-1]
+        row = Row(kind, "", 0, "")
+        while marked := run(partial(_mark_rows, selection=selection, after=row)):
+            row = marked
             yield
 
 
-def _mark_sessions(connection: Connection, selection: Selection) -> Iterator[None]:
-    values = {**selection.parameters, "after_theme": "", "after_session": ""}
-    while page := connection.execute(QUERIES["erasable_sessions"], values).fetchall():
+def _mark_sessions(connection: Connection, selection: Selection, after: tuple[str, str]) -> tuple[str, str] | None:
+    values = {**selection.parameters, "after_theme": after[0], "after_session": after[1]}
+    page = connection.execute(QUERIES["erasable_sessions"], values).fetchall()
+    if page:
         marks.add(connection, [(row["theme"], "session", row["session"]) for row in page if row["session"]])
-        values |= {"after_theme": page[-1]["theme"], "after_session": page[-1]["session"]}
-        yield
+    return (page[-1]["theme"], page[-1]["session"]) if page else None
 
 
-def delete(connection: Connection, selection: Selection) -> Iterator[Counter[str]]:
-    """Delete all of the selection and yield how many rows of which kind; each step as in `mark`."""
+def _mark_rows(connection: Connection, selection: Selection, after: Row) -> Row | None:
+    page = _page(connection, selection, after.kind, after)
+    kind = "entries" if after.kind == "history" else after.kind
+    if page:
+        marks.add(connection, [(row.theme, kind, row.text) for row in page])
+    return page[-1] if page else None
+
+
+def delete(run: Run, selection: Selection) -> Iterator[Counter[str]]:
+    """Delete all of the selection in batches; yields how many rows of which kind."""
     for kind in selection.kinds:
-        after = Row(kind, "", 0, "")
-        while page := _page(connection, selection, kind, after):
-            deleted = Counter[str]()
-            for theme, rows in groupby(page, key=lambda row: row.theme):
-                deleted += _delete_rows(connection, kind, theme, list(rows))
-            after = page[-1]
+        row: Row | None = Row(kind, "", 0, "")
+        while row is not None:
+            row, deleted = run(partial(_delete_page, selection=selection, after=row))
             yield deleted
     for name in _BESIDE if selection.kind is None else ():
-        while (rows_deleted := connection.execute(QUERIES[f"erase_{name}"], selection.parameters).rowcount) > 0:
-            yield Counter({name: rows_deleted})
+        while deleted := run(partial(_delete_beside, selection=selection, name=name)):
+            yield deleted
+
+
+def _delete_page(connection: Connection, selection: Selection, after: Row) -> tuple[Row | None, Counter[str]]:
+    page, deleted = _page(connection, selection, after.kind, after), Counter[str]()
+    for theme, rows in groupby(page, key=lambda row: row.theme):
+        deleted += _delete_rows(connection, after.kind, theme, list(rows))
+    return page[-1] if page else None, deleted
+
+
+def _delete_beside(connection: Connection, selection: Selection, name: str) -> Counter[str]:
+    return +Counter({name: connection.execute(QUERIES[f"erase_{name}"], selection.parameters).rowcount})
 
 
 def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row]) -> Counter[str]:

@@ -62,7 +62,7 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
         with connect(dsn) as connection:
             yield connection
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise DatabaseUnavailable(f"Postgres gave up: {first_line(error)}; run migrate again") from error
+        raise DatabaseUnavailable(f"Postgres gave up: {first_line(error)}; run the command again") from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise SchemaNotApplied(
             f"Postgres refused: {first_line(error)}; run it as an administrator: --dsn {ADMINISTRATOR}"

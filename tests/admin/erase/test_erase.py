@@ -113,6 +113,13 @@ def run(tmp_path: Path, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
+def run_fast(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """As `run`, without vectors for the rows."""
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_ON_WRITE", "false")
+    return run
+
+
+@pytest.fixture
 def agent(tmp_path: Path, run: Callable[..., Outcome]) -> Iterator[Agent]:
     started = Agent(tmp_path / "one")
     yield started
@@ -270,8 +277,9 @@ def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
 
 
 ROWS = """
-    insert into conversations (agent_identity, session_id, role, content)
-    select %s, 'session-' || n %% 7, case n %% 2 when 0 then 'user' else 'assistant' end, 'row number ' || n
+    insert into conversations (agent_identity, session_id, role, content, search)
+    select %s, 'session-' || n %% 7, case n %% 2 when 0 then 'user' else 'assistant' end, 'row number ' || n,
+           to_tsvector('english', 'row number ' || n)
     from generate_series(1, %s) as n"""
 
 
@@ -288,25 +296,25 @@ def learn(dsn: str, theme: str, *texts: str, session: str = "") -> list[int]:
 
 
 def test_an_entry_is_erased_with_its_earlier_texts_and_the_others_stay(
-    run: Callable[..., Outcome], database: str
+    run_fast: Callable[..., Outcome], database: str
 ) -> None:
     number, other = learn(database, "ops", "The first text of it", "Another entry, which stays")
     sql(database, "update memory_entries set content = 'The second text of it' where id = %s", number)
-    shown = run(str(number), typed="n\n")
+    shown = run_fast(str(number), typed="n\n")
     assert shown.code == 1
     assert "The second text of it" in shown.out
     assert "nothing is changed" in shown.err
     assert len(contents(database, "memory_entries")) == 2
-    done = run(str(number), "--yes", "--vacuum", "--json")
+    done = run_fast(str(number), "--yes", "--vacuum", "--json")
     assert done.code == 0, done.shown
     assert done.document["removed"] == {"history": 1, "entries": 1}
     assert contents(database, "memory_entries") == {"Another entry, which stays"}
     assert contents(database, "memory_history") == set()
-    assert run(str(other), "--turn", "--yes").code == 3
+    assert run_fast(str(other), "--turn", "--yes").code == 3
     assert contents(database, "memory_entries") == {"Another entry, which stays"}
 
 
-def test_what_is_asked_for_is_all_that_is_erased(run: Callable[..., Outcome], database: str) -> None:
+def test_what_is_asked_for_is_all_that_is_erased(run_fast: Callable[..., Outcome], database: str) -> None:
     sql(database, ROWS, "ops", 100)
     sql(database, ROWS, "lab", 10)
     learn(database, "ops", "100% of row number 5 is _here_", "Row 100, and nothing else", session="session-3")
@@ -314,20 +322,20 @@ def test_what_is_asked_for_is_all_that_is_erased(run: Callable[..., Outcome], da
         "insert into facts (agent_identity, kind, target, content, session_id) values ('ops', 'V', %s, %s, 'session-4')"
     )
     sql(database, facts, "row.number", "5")
-    assert run("--text", "ROW NUMBER 5", "--theme", "ops", "--yes", "--json").document["removed"] == {
+    assert run_fast("--text", "ROW NUMBER 5", "--theme", "ops", "--yes", "--json").document["removed"] == {
         "turns": 11, "entries": 1
     }  # fmt: skip
     assert "row number 5" in contents(database)  # that of the other theme
-    gone = run("--text", "-", "--yes", "--json", typed="row number 6\n").document["removed"]
+    gone = run_fast("--text", "-", "--yes", "--json", typed="row number 6\n").document["removed"]
     assert gone == {"turns": 12}
-    assert run("--text", "% of", "--yes", "--json").document["removed"] == {}
-    gone = run("--session", "session-3", "--theme", "ops", "--yes", "--json").document["removed"]
+    assert run_fast("--text", "% of", "--yes", "--json").document["removed"] == {}
+    gone = run_fast("--session", "session-3", "--theme", "ops", "--yes", "--json").document["removed"]
     assert set(gone) == {"turns", "entries"}
-    gone = run("--session", "session-4", "--yes", "--json").document
+    gone = run_fast("--session", "session-4", "--yes", "--json").document
     assert gone["themes"] == ["lab", "ops"]
     assert gone["removed"]["facts"] == 1
     assert not sql(database, "select from conversations where session_id = 'session-4'")
-    assert run("--theme", "ops", "--yes", "--json").document["removed"]["turns"] > 0
+    assert run_fast("--theme", "ops", "--yes", "--json").document["removed"]["turns"] > 0
     assert sql(database, "select distinct agent_identity from conversations") == [("lab",)]
     assert contents(database, "memory_entries") == contents(database, "facts") == contents(database, "memory_history")
 
@@ -347,17 +355,17 @@ def test_what_is_asked_for_is_all_that_is_erased(run: Callable[..., Outcome], da
     ],
 )
 def test_misuse_changes_nothing_and_says_what_to_do(
-    run: Callable[..., Outcome], database: str, arguments: tuple[str, ...], said: str
+    run_fast: Callable[..., Outcome], database: str, arguments: tuple[str, ...], said: str
 ) -> None:
     learn(database, "ops", "It stays")
-    refused = run(*arguments)
+    refused = run_fast(*arguments)
     assert refused.code == 2, refused.shown
     assert said in refused.err
     assert contents(database, "memory_entries") == {"It stays"}
 
 
 def test_an_erasure_that_was_killed_half_way_is_run_again(
-    run: Callable[..., Outcome], database: str, tmp_path: Path
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
     sql(database, ROWS, "ops", 2500)
     command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path / "one"), "erase"]
@@ -369,7 +377,7 @@ def test_an_erasure_that_was_killed_half_way_is_run_again(
         process.kill()
         assert process.wait(20) < 0
     # What was accepted before is dropped already.
-    early = acquire(Settings(dsn=database), tmp_path / "two")  # type: ignore[arg-type]
+    early = acquire(Settings(dsn=database, embed_on_write=False), tmp_path / "two")  # type: ignore[arg-type]
     try:
         at = sql(database, "select at - interval '1 second' from memory_erasures where kind = 'theme'")[0][0]
         early.accept(TurnTaken(theme="ops", session_id="s", user="It comes late", assistant="", at=at))
@@ -377,28 +385,28 @@ def test_an_erasure_that_was_killed_half_way_is_run_again(
     finally:
         release(early)
     assert "It comes late" not in contents(database)
-    done = run("--theme", "ops", "--yes", "--json")
+    done = run_fast("--theme", "ops", "--yes", "--json")
     assert done.document["removed"]["turns"] >= 1000
     assert contents(database) == set()
 
 
 def test_a_transaction_that_still_reads_the_rows_is_named_and_the_tables_are_not_said_to_be_clean(
-    run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+    run_fast: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes_memory_pgvector.store.erasure.traces.OLD_TRANSACTIONS_WAIT_S", 0.1)
     learn(database, "ops", "It is erased")
     with psycopg.connect(database, application_name="a long report") as reading:
         reading.execute("set transaction isolation level repeatable read")
         reading.execute("select from memory_entries")
-        done = run("--theme", "ops", "--yes", "--vacuum", "--json")
+        done = run_fast("--theme", "ops", "--yes", "--vacuum", "--json")
     assert done.code == 3
     (tables,) = (holder for holder in done.document["holds"] if holder["where"] == "tables")
     assert "(a long report)" in tables["what"]
-    assert run("--theme", "ops", "--yes", "--vacuum", "--json").code == 0
+    assert run_fast("--theme", "ops", "--yes", "--vacuum", "--json").code == 0
 
 
 def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_do(
-    run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+    run_fast: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role = f"erasing_{secrets.token_hex(4)}"
     learn(database, "ops", "It is erased")
@@ -406,7 +414,7 @@ def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_d
     try:
         sql(database, f"grant select, insert, update, delete on all tables in schema public to {role}")
         monkeypatch.setenv("HERMES_PGVECTOR_DSN", f"{database} user={role}")
-        done = run("--theme", "ops", "--yes", "--vacuum", "--json")
+        done = run_fast("--theme", "ops", "--yes", "--vacuum", "--json")
         assert done.code == 3, done.shown
         assert f"role {role} may not rewrite the tables" in done.err
         holders = {holder["where"]: holder for holder in done.document["holds"]}
@@ -415,8 +423,8 @@ def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_d
         assert role in holders["planner statistics"]["what"]
         assert contents(database, "memory_entries") == set()
         assert "memory_entries" in places(database, ["It is erased"])
-        assert run("--vacuum", typed="n\n").code == 1
-        done = run("--vacuum", "--dsn", database, typed="y\n")
+        assert run_fast("--vacuum", typed="n\n").code == 1
+        done = run_fast("--vacuum", "--dsn", database, typed="y\n")
         assert done.code == 0, done.shown
         assert set(places(database, ["It is erased"])) <= {"pg_wal"}
     finally:
@@ -425,7 +433,7 @@ def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_d
 
 
 def test_with_a_linked_account_go_all_accounts_of_the_person_and_their_links(
-    run: Callable[..., Outcome], database: str, tmp_path: Path
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
     person, telegram, discord = (
         "dm-person-0123456789abcdef",
@@ -435,12 +443,12 @@ def test_with_a_linked_account_go_all_accounts_of_the_person_and_their_links(
     sql(database, "insert into memory_person_links values (%s, %s), (%s, %s)", telegram, person, discord, person)
     for theme in (person, telegram, "ops"):
         sql(database, ROWS, theme, 5)
-    done = run("--theme", discord, "--yes", "--json")
+    done = run_fast("--theme", discord, "--yes", "--json")
     assert set(done.document["themes"]) == {person, telegram, discord}
     assert {name: done.document["removed"][name] for name in ("turns", "links")} == {"turns": 10, "links": 2}
     assert sql(database, "select distinct agent_identity from conversations") == [("ops",)]
     [(at,)] = sql(database, "select min(at) from memory_erasures")
-    early = acquire(Settings(dsn=database), tmp_path / "two")  # type: ignore[arg-type]
+    early = acquire(Settings(dsn=database, embed_on_write=False), tmp_path / "two")  # type: ignore[arg-type]
     try:
         for theme in (telegram, discord, person):
             early.accept(TurnTaken(theme=theme, session_id="s", user="It comes late", assistant="", at=at))
@@ -451,11 +459,11 @@ def test_with_a_linked_account_go_all_accounts_of_the_person_and_their_links(
 
 
 def test_what_is_said_while_a_theme_is_erased_is_kept(
-    run: Callable[..., Outcome], database: str, tmp_path: Path
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
     sql(database, ROWS, "ops", 1200)
     command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path / "one"), "erase"]
-    talking = acquire(Settings(dsn=database), tmp_path / "two")  # type: ignore[arg-type]
+    talking = acquire(Settings(dsn=database, embed_on_write=False), tmp_path / "two")  # type: ignore[arg-type]
     try:
         with psycopg.connect(database) as blocking:
             blocking.execute("select from conversations where content = 'row number 1100' for update")
