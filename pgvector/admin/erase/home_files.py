@@ -101,13 +101,23 @@ class HomeFiles:
         named: Event = event
         with suppress(BadEvent):
             named = self._runtime.context.person_key.renamed(event)
-        named = replace(named, theme=person_of(self._connection, named.theme))
-        selection = self._selection
-        in_theme = selection.themes is None or named.theme in selection.themes
-        if selection.text and in_theme and _contains(asdict(event), selection.text):
+        places = self._places(named.theme)
+        if self._selects(places) and _contains(asdict(event), self._selection.text):
             return None
-        [rest] = marks.remaining(self._connection, [named])
-        return event if rest is named else rest and replace(rest, theme=event.theme)
+        rest: Event | None = event
+        for place in places:
+            placed = rest and replace(rest, theme=place)
+            [left] = marks.remaining(self._connection, [placed]) if placed else [None]
+            rest = rest if left is placed else left and replace(left, theme=event.theme)
+        return rest
+
+    def _places(self, theme: str) -> tuple[str, ...]:
+        """A theme, and the one that its events are stored under: of a person, or with another name."""
+        return tuple(dict.fromkeys((theme, person_of(self._connection, theme))))
+
+    def _selects(self, places: tuple[str, ...]) -> bool:
+        themes = self._selection.themes
+        return themes is None or any(place in themes for place in places)
 
     def _in_damaged(self, raw: str) -> bool:
         """Whether the text of an event that cannot be read may be of what is erased."""
@@ -119,9 +129,7 @@ class HomeFiles:
         selection = self._selection
         writes, cleared = pending_writes(self._home.state, self._runtime.settings), 0
         for write in writes.all():
-            theme = person_of(self._connection, write.theme)
-            in_theme = selection.themes is None or theme in selection.themes
-            if not in_theme or selection.ids is not None:
+            if selection.ids is not None or not self._selects(self._places(write.theme)):
                 continue
             said = [write.preview, dict(write.arguments)]
             if selection.whole or write.session_id == selection.session or _contains(said, selection.text):

@@ -475,3 +475,23 @@ def test_what_is_said_while_a_theme_is_erased_is_kept(
     finally:
         release(talking)
     assert contents(database) == {"It is said meanwhile"}
+
+
+def test_a_dead_letter_keeps_what_was_not_erased_of_it_and_is_found_by_the_old_name_of_its_theme(
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    sql(database, "insert into memory_renames values ('old', 'ops')")
+    sql(database, ROWS, "ops", 3)
+    letters = DeadLetters(tmp_path / "one" / "pgvector")
+    for number, theme in enumerate(("old", "ops", "lab")):
+        event = TurnTaken(id=f"{number:032}", theme=theme, user="row number 1", assistant="An answer")
+        letters.keep(event.id, "a reason", encode(event).decode("ascii"))
+    letters.keep("damaged-1", "a reason", '{"theme": "ops", "user": "row nu')
+    (number,) = [number for (number,) in sql(database, "select id from conversations where content = 'row number 1'")]
+    done = run_fast(str(number), "--turn", "--yes", "--json")
+    assert done.document["removed"] == {"turns": 1, "dead_letters": 2}
+    kept = {letter.event.theme: letter.event.user for letter in letters if isinstance(letter.event, TurnTaken)}
+    assert kept == {"old": "", "ops": "", "lab": "row number 1"}
+    done = run_fast("--theme", "ops", "--yes", "--json")
+    assert done.document["removed"]["dead_letters"] == 3
+    assert [letter.event.theme for letter in letters if letter.event] == ["lab"]
