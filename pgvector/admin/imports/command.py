@@ -28,7 +28,6 @@ from .transfer import Transfer, destination
 Source = Callable[[Database, Rules, Console, argparse.Namespace], dict[str, Any]]
 Read = Callable[[str, Rules], Iterator[tuple[int, str, dict[str, Any]]]]
 SHOWN_MAX = 20
-SQLITE = b"SQLite format 3\0"
 REASON_CHARS_MAX = 160
 
 
@@ -54,9 +53,6 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
     """Bring an archive, or plain JSON lines."""
     with _opened(args.path) as stream:
         if stream.seekable():
-            if stream.read(len(SQLITE)) == SQLITE:
-                raise BadArgument(f"{args.path} is a SQLite database; name the package that it is of with --from")
-            stream.seek(0)
             with console.busy("checking"):
                 _check(stream)
         reader = Reader(stream)

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import vector
+from waiting import wait_for
 
 from hermes_memory_pgvector.text.tokenizer import document
 
@@ -212,6 +213,41 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     missing = at(source, "export", str(tmp_path / "other.jsonl"), "--theme", "nobody")
     assert "nothing is stored of theme nobody" in missing.err
     assert list(tmp_path.glob("*other*")) == []
+
+
+def test_an_import_that_was_killed_goes_on_when_it_is_run_again(
+    source: str, database: str, archive: Path, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    lines = archive.read_bytes().splitlines(keepends=True)
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path), "import", "-"]
+    environment = {**os.environ, "HERMES_PGVECTOR_DSN": database}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdin
+        process.stdin.write(b"".join(lines[:300]))
+        process.stdin.flush()
+        wait_for(lambda: run(database, "select 1 from conversations limit 1"), timeout_s=60)
+        process.kill()
+    ((stored,),) = run(database, "select count(*) from conversations")
+    assert 0 < stored < 300
+    done = at(database, "import", str(archive))
+    assert done.code == 0, done.err
+    assert content(database) == content(source)
+
+
+def test_a_stream_is_stored_up_to_the_line_that_is_wrong(
+    database: str, archive: Path, tmp_path: Path, at: Callable[..., Outcome]
+) -> None:
+    lines = archive.read_bytes().splitlines(keepends=True)
+    lines[200] = lines[200].replace(b"Turn number", b"Turn Number")
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path), "import", "-"]
+    environment = {**os.environ, "HERMES_PGVECTOR_DSN": database}
+    sent = b"".join(lines)
+    done = subprocess.run(command, env=environment, input=sent, capture_output=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 1
+    assert b"line 201: its checksum is wrong" in done.stderr
+    assert b"rows before it are stored" in done.stderr
+    ((stored,),) = run(database, "select count(*) from conversations")
+    assert 0 < stored < 200
 
 
 PLAIN = [
