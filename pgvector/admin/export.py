@@ -35,7 +35,7 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     try:
         start_server(database)
         with database.connection(settings.connect_timeout_s) as connection:
-            state = database.verify(connection)
+            database.verify(connection)
             themes = sorted({theme_named(connection, name, settings) for name in args.theme}) or None
         with (
             _target(args.path) as out,
@@ -46,7 +46,7 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
                 transaction_read_only="on",
             ) as connection,
         ):
-            told = reading.manifest(connection, state, themes, vectors=args.vectors and bool(state.embedding_model))
+            told = reading.manifest(connection, database.verify, themes, vectors=args.vectors)
             _check_themes(told, themes)
             written = _write(reading.lines(connection, told, Writer()), told, out, console)
     finally:

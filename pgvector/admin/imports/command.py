@@ -72,7 +72,7 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
     if manifest and reader.wrong:
         number, reason = reader.wrong[0]
         raise Refused(f"line {number}: {reason}; the rows before it are stored")
-    vectors = "none" if not manifest.get("vectors") else "taken" if to.dimensions else "other model"
+    vectors = "none" if not manifest.get("vectors") else "taken" if to.vectors else "other model"
     return _told(transfer, [*reader.wrong, *transfer.wrong], vectors)
 
 

@@ -46,17 +46,16 @@ class Transfer:
 
     def _store(self, batch: Batch) -> bool:
         """Store a batch; one that is refused in halves. Returns whether other processes use the database."""
-        vectors = Origin(self.to.model, self.to.dimensions) if self.to.dimensions else None
-        limits = self.settings.connect_timeout_s, BATCH_S_MAX
         try:
-            with self.database.transaction(*limits, vectors=vectors) as connection:
+            limits = self.settings.connect_timeout_s, BATCH_S_MAX
+            with self.database.transaction(*limits, vectors=None if self.to.dry_run else self.to.vectors) as connection:
                 new = writing.store(connection, batch, self.to)
                 others = writing.others_work(connection)
                 if self.to.dry_run:
                     connection.execute("rollback")
         except ModelChanged:
-            # Agents add the vectors of the new model.
-            self.to.dimensions = 0
+            # The rest goes without vectors, which agents compute.
+            self.to.vectors = None
             return self._store(batch)
         except BadEvent as error:
             if len(batch.lines) == 1:
@@ -85,7 +84,7 @@ def destination(database: Database, settings: Settings, manifest: Mapping[str, A
         held = state.embedding_model or _model(settings, str(model))
         if held == model and not to.dry_run:
             held = database.claim_model(str(model))
-        to.dimensions, to.model = (state.dimensions if held == model else 0), str(model)
+        to.vectors = Origin(str(model), state.dimensions) if held == model else None
     return to
 
 

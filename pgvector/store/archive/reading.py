@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,15 +26,24 @@ def origin(connection: Connection) -> str:
 
 
 def manifest(
-    connection: Connection, state: SchemaState, themes: Sequence[str] | None, *, vectors: bool
+    connection: Connection,
+    verify: Callable[[Connection], SchemaState],
+    themes: Sequence[str] | None,
+    *,
+    vectors: bool,
 ) -> dict[str, Any]:
-    """What an archive says about itself: the model and dimensions of its vectors, the numbers of its rows."""
+    """What an archive says about itself: the model and dimensions of its vectors, the numbers of its rows.
+
+    The counts lock all tables against a change of the model, until the end of the transaction.
+    """
     rows = connection.execute(QUERIES["export_counts"], {"themes": themes})
     counts = Counter({row["kind"]: row["rows"] for row in rows})
+    state = verify(connection)
     return {
         "exported_at": now().isoformat(), "release": __version__, "schema": state.version,
         "database": origin(connection), "model": state.embedding_model, "dimensions": state.dimensions,
-        "vectors": vectors, "themes": themes, "rows": {kind: counts[kind] for kind in KINDS},
+        "vectors": vectors and bool(state.embedding_model), "themes": themes,
+        "rows": {kind: counts[kind] for kind in KINDS},
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from .. import person_links
 from ..connection.database import Connection
 from ..erasure import marks
 from ..queries import QUERIES
+from ..schema.verification import Origin
 from . import facts
 from .facts import ImportedFact, add_chunks
 from .lines import Line
@@ -59,17 +60,15 @@ class Batch:
 
 @dataclass(slots=True)
 class Destination:
-    """Where an archive goes. `dimensions` is 0 where its vectors, of `model`, are not taken.
+    """Where an archive goes. `vectors` are what its vectors are of, None where they are not taken.
 
-    `origin` is empty in its own database.
-
-    `ids` are the ids of entries that the archive has, by their themes and ids there. `erased` counts the rows that were
-    left out because they were erased here for good.
+    `origin` identifies the database that the archive is from; it is empty in that database. `ids` are the ids of entries
+    that the archive has, by their themes and ids there. `erased` counts the rows that were left out because they were
+    erased here for good.
     """
 
     theme: str = ""
-    dimensions: int = 0
-    model: str = ""
+    vectors: Origin | None = None
     origin: str = ""
     dry_run: bool = False
     ids: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -139,7 +138,7 @@ def others_work(connection: Connection) -> bool:
 
 
 def _add_rows(connection: Connection, theme: str, batch: Batch, to: Destination) -> int:
-    vectors = [_vectors(line, to.dimensions) for line in batch.lines]
+    vectors = [_vectors(line, to.vectors) for line in batch.lines]
     values: dict[str, Any] = {
         "theme": theme, "dry": to.dry_run, "rows": [line.text for line in batch.lines],
         "vectors": [own[0] if own else None for own in vectors],
@@ -170,7 +169,7 @@ def _withdraw(connection: Connection, theme: str, turns: Sequence[Mapping[str, A
 
 
 def _add_facts(connection: Connection, theme: str, lines: Sequence[Line], to: Destination) -> int:
-    found = facts.merged(connection, theme, [_fact(line, to.dimensions) for line in lines])
+    found = facts.merged(connection, theme, [_fact(line, to.vectors) for line in lines])
     if not to.dry_run:
         facts.add(connection, theme, found, (), origin="", account=theme)
         pairs = [(line.row["event_id"], line.row["successor"]) for line in lines if line.row["successor"]]
@@ -179,13 +178,13 @@ def _add_facts(connection: Connection, theme: str, lines: Sequence[Line], to: De
     return len(found.fresh)
 
 
-def _fact(line: Line, dimensions: int) -> ImportedFact:
+def _fact(line: Line, of: Origin | None) -> ImportedFact:
     row = line.row
     return ImportedFact(
         event_id=UUID(row["event_id"]).hex, kind=row["kind"], target=row["target"], scope=row["scope"],
         content=row["content"], status=row["status"], written_at=_time(row["written_at"]),
         changed_at=_time(row["changed_at"]), used_at=_time(row["used_at"]) if row["used_at"] else None,
-        uses=row["uses"], session_id=row["session_id"], metadata=row["metadata"], vectors=_vectors(line, dimensions),
+        uses=row["uses"], session_id=row["session_id"], metadata=row["metadata"], vectors=_vectors(line, of),
     )  # fmt: skip
 
 
@@ -197,9 +196,9 @@ def _time(text: str) -> datetime:
         return now()
 
 
-def _vectors(line: Line, dimensions: int) -> tuple[HalfVector, ...]:
+def _vectors(line: Line, of: Origin | None) -> tuple[HalfVector, ...]:
     """The vectors of a row; none where they are not taken."""
-    if not dimensions:
+    if of is None:
         return ()
     found = tuple(HalfVector.from_binary(base64.b64decode(text)) for text in line.vectors)
-    return found if all(vector.dimensions() == dimensions for vector in found) else ()
+    return found if all(vector.dimensions() == of.dimensions for vector in found) else ()
