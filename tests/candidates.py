@@ -21,7 +21,7 @@ class Candidate:
     previous: Any = None
 
 
-def as_arrays(candidates: Iterable[Candidate]) -> Candidates:
+def as_arrays(candidates: Iterable[Candidate], reachable: float = 0.0) -> Candidates:
     """The candidates as they stand in their sessions."""
     left = {candidate.key: candidate for candidate in candidates}
     after = {candidate.previous: candidate.key for candidate in left.values()}
@@ -38,4 +38,5 @@ def as_arrays(candidates: Iterable[Candidate]) -> Candidates:
     words = sorted({word for row in rows for word in row.words})
     worths = np.array([[row.words.get(word, 0.0) for word in words] for row in rows]).reshape(len(rows), len(words))
     similarities = np.array([row.similarity for row in rows], dtype=float)
-    return Candidates([row.key for row in rows], np.array(positions, dtype=np.int64), similarities, worths, words)
+    places = np.array(positions, dtype=np.int64)
+    return Candidates([row.key for row in rows], places, similarities, worths, words, reachable)

@@ -1,7 +1,9 @@
 """Fusion: the results of both searches become one order. Pure.
 
 Scores are fused and not ranks, which would lose how much better the first row is than the second. A cosine is scaled to
-the range of the vector search, a word score to the highest of any row; the weighted sum of both is the score of a row.
+the range of the vector search, a word score to the geometric mean of the highest of any row and of what the question
+can reach: where no row holds much of the question, its words count little. The weighted sum of both is the score of a
+row.
 
 Neighbours in the session help a row in two ways. A word that the row lacks and a neighbour has counts in part. Then a
 part of the neighbours' scores is added. Both parts halve with each step of distance.
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VECTOR_WEIGHT = 0.4
-NEIGHBOUR_SHARE = 0.3
+VECTOR_WEIGHT = 0.3
+NEIGHBOUR_SHARE = 0.15
 CONTEXT_SHARE = 0.4
 STEPS = 3
 
@@ -33,7 +35,7 @@ class Candidates:
 
     Two `positions` differ by 1 only where a row directly follows another one of its session. `similarities` are
     cosines, NaN for a row without a vector. `word_scores` (rows × words) is what each of `words` adds to the BM25 score
-    of a row.
+    of a row, and `reachable` the score of one that holds all of them.
     """
 
     keys: Sequence[Key]
@@ -41,6 +43,7 @@ class Candidates:
     similarities: NDArray[np.float64]
     word_scores: NDArray[np.float64]
     words: Sequence[str]
+    reachable: float = 0.0
 
 
 def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float], matches: WordMatches) -> Candidates:
@@ -75,7 +78,7 @@ def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float],
     positions = np.arange(len(order)) + np.cumsum(~follows)
     chosen = order[kept]
     keys = [rows.keys[place] for place in chosen.tolist()]
-    return Candidates(keys, positions[kept], similarities[chosen], scores[chosen], matches.words)
+    return Candidates(keys, positions[kept], similarities[chosen], scores[chosen], matches.words, matches.reachable)
 
 
 def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[Key, float]:
@@ -88,7 +91,9 @@ def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[
     joined = {away: found.positions[away:] - found.positions[:-away] == away for away in range(1, STEPS + 1)}
     by_words = _with_context(found.word_scores, joined).sum(axis=1)
     by_vector = _scaled(found.similarities, span)
-    own = VECTOR_WEIGHT * by_vector + (1 - VECTOR_WEIGHT) * by_words / (by_words.max(initial=0.0) or 1.0)
+    best = by_words.max(initial=0.0)
+    by_words /= math.sqrt(best * max(best, found.reachable)) or 1.0
+    own = VECTOR_WEIGHT * by_vector + (1 - VECTOR_WEIGHT) * by_words
     total = own.copy()
     for away, together in joined.items():
         share = NEIGHBOUR_SHARE * _decay(away) * together

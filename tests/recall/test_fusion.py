@@ -19,8 +19,10 @@ words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
 MOST = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**step for step in range(STEPS))
 
 
-def fuse(rows: Iterable[Candidate], span: tuple[float, float] | None = None) -> dict[Any, float]:
-    return fusion.fuse(as_arrays(rows), span=span)
+def fuse(
+    rows: Iterable[Candidate], span: tuple[float, float] | None = None, reachable: float = 0.0
+) -> dict[Any, float]:
+    return fusion.fuse(as_arrays(rows, reachable), span=span)
 
 
 @st.composite
@@ -36,11 +38,11 @@ def sessions(draw: st.DrawFn) -> list[Candidate]:
     return rows
 
 
-@given(sessions(), st.none() | st.tuples(st.floats(-1, 0.3), st.floats(0.3, 1)))
+@given(sessions(), st.none() | st.tuples(st.floats(-1, 0.3), st.floats(0.3, 1)), st.floats(0, 200))
 def test_scores_are_between_nothing_and_one_and_in_order(
-    rows: list[Candidate], span: tuple[float, float] | None
+    rows: list[Candidate], span: tuple[float, float] | None, reachable: float
 ) -> None:
-    scores = fuse(rows, span=span)
+    scores = fuse(rows, span=span, reachable=reachable)
     assert set(scores) == {row.key for row in rows}
     assert all(0 <= score <= 1 for score in scores.values())
     assert all(first >= second for first, second in pairwise(scores.values()))
@@ -99,6 +101,19 @@ def test_without_words_the_meaning_decides() -> None:
     assert list(scores) == ["b", "c", "a", "d"]
     assert scores["c"] == pytest.approx(scores["b"] / 2)
     assert scores["d"] == 0
+
+
+def test_a_row_with_all_the_words_comes_before_the_nearest_and_one_with_a_weak_word_does_not() -> None:
+    nearest, worded = Candidate("nearest", 0.9), Candidate("worded", 0.5, {"office": 10.0})
+    assert list(fuse([nearest, worded], reachable=10.0)) == ["worded", "nearest"]
+    assert list(fuse([nearest, worded], reachable=100.0)) == ["nearest", "worded"]
+
+
+@given(st.floats(0.1, 50), st.floats(1, 100))
+def test_words_count_by_the_root_of_what_the_best_row_holds_of_the_question(held: float, times: float) -> None:
+    scores = fuse([Candidate("a", None, {"x": held}), Candidate("b", None, {"x": held / 2})], reachable=times * held)
+    assert scores["a"] == pytest.approx((1 - VECTOR_WEIGHT) / math.sqrt(times) / MOST)
+    assert scores["b"] == pytest.approx(scores["a"] / 2)
 
 
 def session(*rows: tuple[float, dict[str, float]]) -> list[Candidate]:

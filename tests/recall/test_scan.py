@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall.fusion import candidates_of, fuse
 from hermes_memory_pgvector.recall.vector_search import nearest_of
-from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1, WordMatches, bm25
+from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1, FUNCTION_SHARE, WordMatches, bm25
 from hermes_memory_pgvector.store.retrieval import Key, RelatedRows, ScannedRows
 
 WORDS = [f"word{n}" for n in range(70)]
@@ -140,11 +140,21 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
         if found & {row.key, *(other.key for other in beside)}:
             family[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
             beside_found.append((row, previous))
-    wanted = pytest.approx(fuse(as_arrays(family.values()), span=(0, 1)))
+    wanted = pytest.approx(fuse(as_arrays(family.values(), matches.reachable), span=(0, 1)))
     near[("a", 99)] = 1.0  # a row that is gone
     assert fuse(candidates_of(scan_of(rows), near, matches), span=(0, 1)) == wanted
     # Found by two searches and then read with their neighbours, they are the same.
     assert fuse(candidates_of(related(beside_found), near, matches), span=(0, 1)) == wanted
+
+
+def test_function_words_of_the_questions_language_count_little_and_limit_what_it_can_reach() -> None:
+    rows = [Row(("a", number), 0, 0.0, None, 3, frozenset({number % 3})) for number in range(60)]
+    scan = scan_of(rows)
+    found = bm25(scan._replace(words=["wann", "ist", "umzug", *scan.words[3:]]), 60, total=60)
+    content, function = found.scores[:, 2].max(), found.scores[:, :2].max(axis=0)
+    assert function == pytest.approx(FUNCTION_SHARE * content)
+    plain = bm25(scan, 60, total=60)
+    assert found.reachable == pytest.approx(plain.reachable - (1 - FUNCTION_SHARE) * 2 * content)
 
 
 def test_of_rows_that_are_equally_good_the_first_are_found() -> None:
