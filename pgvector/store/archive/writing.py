@@ -62,7 +62,7 @@ class Batch:
 class Destination:
     """Where an archive goes. `vectors` are what its vectors are of, None where they are not taken.
 
-    `origin` identifies the database that the archive is from; it is empty in that database. `ids` are the ids of entries
+    `origin` is the database that the archive is from; it is empty in that database. `ids` are the ids of entries
     that the archive has, by their themes and ids there. `erased` counts the rows that were left out because they were
     erased here for good.
     """
