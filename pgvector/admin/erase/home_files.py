@@ -132,7 +132,8 @@ class HomeFiles:
             if selection.ids is not None or not self._selects(self._places(write.theme)):
                 continue
             said = [write.preview, dict(write.arguments)]
-            if selection.whole or write.session_id == selection.session or _contains(said, selection.text):
+            in_session = selection.session and write.session_id == selection.session
+            if selection.whole or in_session or _contains(said, selection.text):
                 writes.remove(write)
                 cleared += 1
         return cleared

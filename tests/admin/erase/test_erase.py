@@ -495,3 +495,14 @@ def test_a_dead_letter_keeps_what_was_not_erased_of_it_and_is_found_by_the_old_n
     done = run_fast("--theme", "ops", "--yes", "--json")
     assert done.document["removed"]["dead_letters"] == 3
     assert [letter.event.theme for letter in letters if letter.event] == ["lab"]
+
+
+def test_a_waiting_write_without_a_session_stays_when_a_text_is_erased_that_it_has_not(
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    writes = pending_writes(tmp_path / "one" / "pgvector", Settings())
+    for text in ("It says row number 1", "It says something else"):
+        writes.add("remember", {"content": text}, theme="ops", session_id="", marks={}, preview=text)
+    done = run_fast("--text", "row number 1", "--yes", "--json")
+    assert done.document["removed"] == {"waiting_writes": 1}
+    assert [write.preview for write in writes.all()] == ["It says something else"]
