@@ -14,7 +14,7 @@ LATEST = 14
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 APPLICATION = f"hermes-pgvector/{LATEST}"
-"""The name of a client's connections; that of release 2.0.0 has no number."""
+"""The name of a client's connections, with the schema that it knows; that of release 2.0.0 has no number."""
 
 TABLES = (
     "memory_entry_pieces",
