@@ -1,4 +1,4 @@
-"""A bounded, read-only look at the database of a home, for `status` and `doctor`."""
+"""A bounded, read-only look at a home's database and outbox, for `status`, `doctor`, metrics and the page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 from rich.filesize import decimal as size
 
 from ..errors import PgvectorError, explained
+from ..mirror.home import Home
+from ..outbox.dead_letters import DeadLetters
+from ..outbox.inspection import Backlog, Process, processes, total
+from ..outbox.pending_writes import pending_writes
 from ..settings import Settings
 from ..store import statistics
 from ..store.connection.database import Database
@@ -51,6 +55,37 @@ class Overview:
         if self.totals.facts:
             kinds.append(counted(self.totals.facts, "fact"))
         return f"{', '.join(kinds[:-1])} and {kinds[-1]} in {counted(self.totals.themes, 'theme')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The state of a home: its database, its processes, and what waits in its files.
+
+    `pending` are writes that wait for approval.
+    """
+
+    home: Home
+    database: Overview
+    processes: list[Process]
+    waiting: Backlog
+    dead_letters: int
+    pending: int
+    stuck_after_s: float
+
+
+def observed(settings: Settings, home: Path, *, themes_max: int) -> Observation:
+    """The state of a home now. Raises SettingsError when the home has no database."""
+    here = Home(home, settings.spool_dir)
+    running = processes(here.spool)
+    return Observation(
+        home=here,
+        database=overview(settings, here.path, themes_max=themes_max),
+        processes=running,
+        waiting=total(process.waiting for process in running),
+        dead_letters=len(DeadLetters(here.state).ids()),
+        pending=len(pending_writes(here.state, settings).ids()),
+        stuck_after_s=settings.stuck_after_s,
+    )
 
 
 def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:

@@ -9,17 +9,12 @@ from typing import Any
 
 from rich.filesize import decimal as size
 
-from ..mirror.home import Home
-from ..outbox.dead_letters import DeadLetters
-from ..outbox.inspection import Backlog, Process, total
-from ..outbox.inspection import processes as processes_of
-from ..outbox.pending_writes import pending_writes
 from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
 from . import processes
 from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
-from .overview import Overview, overview, quota_line
+from .overview import Observation, observed, quota_line
 
 THEME_CHARS_MAX = 40
 
@@ -30,18 +25,11 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     Returns ATTENTION when a process fails, an embedder keeps rows waiting, or there are dead letters.
     """
     settings = load(home)
-    here = Home(home, settings.spool_dir)
-    running, dead_letters = processes_of(here.spool), len(DeadLetters(here.state).ids())
-    pending = len(pending_writes(here.state, settings).ids())
     with console.busy("counting"):
-        found = overview(settings, here.path, themes_max=args.themes)
-    backlog, stuck_after_s = total(process.waiting for process in running), settings.stuck_after_s
-    document = {**_document(found, settings, here.path, backlog, dead_letters), "pending": pending}
-    console.data({**document, **processes.document(running, stuck_after_s)})
-    facts = _facts(found, running, backlog, dead_letters)
-    if pending:
-        facts.append(("Approval", f"{counted(pending, 'write')} to approve; see: hermes-pgvector pending list"))
-    console.show(facts_table([*facts, ("Processes", processes.summary(running))]))
+        seen = observed(settings, home, themes_max=args.themes)
+    found, running, stuck_after_s = seen.database, seen.processes, seen.stuck_after_s
+    console.data({**_document(seen, settings), **processes.document(running, stuck_after_s)})
+    console.show(facts_table(facts(seen)))
     alive = [processes.row(process, stuck_after_s) for process in running if process.alive]
     for rows in (alive, [_theme(theme) for theme in found.themes]):
         if rows:
@@ -51,15 +39,17 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.say(f"hermes-pgvector: {problem}")
     if found.problem or any(check.verdict == "problem" for check in troubled):
         return 1
-    return ATTENTION if troubled or dead_letters or processes.embedder_problem(running) else 0
+    return ATTENTION if troubled or seen.dead_letters or processes.embedder_problem(running) else 0
 
 
-def _facts(found: Overview, running: list[Process], waiting: Backlog, dead_letters: int) -> list[tuple[str, str]]:
+def facts(seen: Observation) -> list[tuple[str, str]]:
+    """The state of a home as names and values."""
+    found, running, waiting = seen.database, seen.processes, seen.waiting
     lines = [("Database", found.where)]
     if found.facts:
-        facts = found.facts
-        version = f"pgvector {facts.pgvector_version}" if facts.pgvector_version else "no pgvector"
-        lines.append(("Server", f"Postgres {facts.server_version}, {version}, {size(facts.database_bytes)}"))
+        server = found.facts
+        version = f"pgvector {server.pgvector_version}" if server.pgvector_version else "no pgvector"
+        lines.append(("Server", f"Postgres {server.server_version}, {version}, {size(server.database_bytes)}"))
     else:
         state = "not reachable" if found.server is None else "stopped" if found.server.account else "not created yet"
         lines.append(("Server", state))
@@ -75,8 +65,12 @@ def _facts(found: Overview, running: list[Process], waiting: Backlog, dead_lette
     lines += [("Quota", quota_line(quota)) for quota in found.quotas if quota.full]
     lines.append(("Spool", processes.waiting_line(waiting)))
     see = "; see: hermes-pgvector spool list"
-    lines.append(("Dead letters", f"{counted(dead_letters, 'event')}{see}" if dead_letters else "none"))
-    return lines
+    letters = seen.dead_letters
+    lines.append(("Dead letters", f"{counted(letters, 'event')}{see}" if letters else "none"))
+    if seen.pending:
+        line = f"{counted(seen.pending, 'write')} to approve; see: hermes-pgvector pending list"
+        lines.append(("Approval", line))
+    return [*lines, ("Processes", processes.summary(running))]
 
 
 def _theme(theme: ThemeTotals) -> dict[str, Cell]:
@@ -90,25 +84,27 @@ def _theme(theme: ThemeTotals) -> dict[str, Cell]:
     }
 
 
-def _document(found: Overview, settings: Settings, home: Path, waiting: Backlog, dead_letters: int) -> dict[str, Any]:
-    facts, state = found.facts, found.schema
+def _document(seen: Observation, settings: Settings) -> dict[str, Any]:
+    found = seen.database
+    server, state = found.facts, found.schema
     return {
-        "home": str(home),
+        "home": str(seen.home.path),
         "database": {
             "where": found.where,
             "embedded": not settings.dsn.get_secret_value(),
             "reachable": found.seconds is not None,
             "problem": found.problem,
             "connect_s": found.seconds,
-            "server_version": facts and facts.server_version,
-            "pgvector_version": facts and facts.pgvector_version,
-            "bytes": facts and facts.database_bytes,
+            "server_version": server and server.server_version,
+            "pgvector_version": server and server.pgvector_version,
+            "bytes": server and server.database_bytes,
             "schema_version": state and state.version,
         },
         "vectors": {"dimensions": state and state.dimensions, "model": state and state.embedding_model},
         "rows": found.totals and asdict(found.totals),
         "themes": [asdict(theme) for theme in found.themes],
         "quotas": [{**asdict(quota), "full": quota.full} for quota in found.quotas],
-        "spool": waiting._asdict(),
-        "set_aside": dead_letters,
+        "spool": seen.waiting._asdict(),
+        "set_aside": seen.dead_letters,
+        "pending": seen.pending,
     }

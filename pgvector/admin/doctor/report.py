@@ -29,7 +29,7 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 def doctor(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the result of every check. Returns 1 when there is a problem; a warning is none."""
     with console.busy("checking"):
-        found = _checks(home, with_canary=args.canary)
+        found = checks(home, with_canary=args.canary)
     problems = sum(check.verdict == "problem" for check in found)
     warnings = sum(check.verdict == "warning" for check in found)
     console.data({"ok": not problems, "checks": [asdict(check) for check in found]})
@@ -51,7 +51,8 @@ def _table(found: list[Check]) -> Table:
     return table
 
 
-def _checks(home: Path, *, with_canary: bool) -> list[Check]:
+def checks(home: Path, *, with_canary: bool) -> list[Check]:
+    """The result of every check."""
     found = [*installation.packages(), *installation.host(home)]
     try:
         settings = load(home)

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from ...errors import BadArgument
 from ...settings import load
+from ...store.connection.database import Connection
 from ...store.listing import ID_MAX, ID_MIN, Filter, Listed, listed
 from ...store.queries import Kind
 from ...text import times
@@ -31,7 +31,6 @@ KINDS: dict[Kind, str] = {"entries": "entry", "turns": "turn"}
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print a page of the rows that match, the newest first, and the place where the next page begins. Returns 0."""
-    place = _place(args.after) if args.after else None
     since, until = times.since(args.since, "--since", zone=None), times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")
     wanted = Filter(
@@ -41,20 +40,31 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("looking"), connection(home, COUNT_S_MAX) as reading:
         if args.theme:
             wanted = replace(wanted, theme=theme_named(reading, args.theme, load(home)))
-        pages = [
-            listed(reading, kind, wanted, args.limit + 1, before=before, below=below)
-            for kind, before, below in _starts(_kinds(args), place)
-        ]
-    order = list(KINDS)
-    rows = sorted((row for page in pages for row in page), key=lambda row: (order.index(row.kind), -row.id))
-    rows.sort(key=lambda row: row.at, reverse=True)
-    shown = list(islice(rows, args.limit))
-    after = _name(shown[-1]) if len(rows) > len(shown) else None
+        shown, after = page(reading, _kinds(args), wanted, args.limit, args.after)
     console.data({"rows": [document(row) for row in shown], "after": after})
     console.show(rows_table([_cells(row) for row in shown]) if shown else "no row matches")
     if after:
         console.say(f"for the next page add: --after {after}")
     return 0
+
+
+def page(
+    reading: Connection, kinds: Sequence[Kind], wanted: Filter, limit: int, after: str = ""
+) -> tuple[list[Listed], str | None]:
+    """The newest `limit` rows that match, after the place that the page before has returned, and the next place.
+
+    Raises BadArgument when `after` is no such place.
+    """
+    place = _place(after) if after else None
+    pages = [
+        listed(reading, kind, wanted, limit + 1, before=before, below=below)
+        for kind, before, below in _starts(kinds, place)
+    ]
+    order = list(KINDS)
+    rows = sorted((row for page in pages for row in page), key=lambda row: (order.index(row.kind), -row.id))
+    rows.sort(key=lambda row: row.at, reverse=True)
+    shown = rows[:limit]
+    return shown, _name(shown[-1]) if len(rows) > len(shown) else None
 
 
 def document(row: Listed) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def shown(found: Found) -> list[Text | Table | str]:
     """A row as text and tables for a terminal."""
     parts: list[Text | Table | str] = []
     if found.row is not None and found.details is not None:
-        parts += [facts_table(_facts(found, found.row, found.details)), "", visible(found.row.content)]
+        parts += [facts_table(facts(found)), "", visible(found.row.content)]
     if found.neighbours:
         parts += ["", rows_table([_beside(neighbour, found.row) for neighbour in found.neighbours])]
     if found.history:
@@ -134,7 +134,11 @@ def _row(reading: Connection, kind: Kind, theme: str, number: int) -> tuple[List
     return next(iter(rows), None), details(reading, kind, theme, number)
 
 
-def _facts(found: Found, row: Listed, known: Details) -> list[tuple[str, str]]:
+def facts(found: Found) -> list[tuple[str, str]]:
+    """What is known of a row, as names and values; nothing of a row that is gone."""
+    row, known = found.row, found.details
+    if row is None or known is None:
+        return []
     what = f"entry {row.id} of {row.target}" if row.target else f"turn {row.id} of {row.role}"
     session = safe_line(row.session_id, NAME_CHARS_MAX)
     after = safe_line(known.parent_session_id, NAME_CHARS_MAX)

@@ -30,10 +30,10 @@ NAME_CHARS_MAX = 128
 
 def stats(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the figures and a plot of the rows by day. Returns 0, or 3 when recalls for the tokens were degraded."""
-    settings, days = load(home), _days(args.days)
+    settings, days = load(home), last_days(args.days)
     with console.busy("counting"), connection(home, COUNT_S_MAX) as reading:
         theme = theme_named(reading, args.theme, settings) if args.theme else ""
-        found = _counted(reading, days, theme, args.themes)
+        found = growth(reading, days, theme, args.themes)
         questions = listed(reading, "turns", Filter(theme=theme, role="user"), args.questions) if args.questions else []
     blocks = _blocks(settings, home, console, questions) if questions else []
     tokens, degraded = [tokens_of(block) for block in blocks], [why for block in blocks if (why := why_degraded(block))]
@@ -44,7 +44,8 @@ def stats(home: Path, console: Console, args: argparse.Namespace) -> int:
     return ATTENTION if degraded else 0
 
 
-def _counted(reading: Connection, days: Sequence[datetime], theme: str, themes_max: int) -> dict[str, Any]:
+def growth(reading: Connection, days: Sequence[datetime], theme: str, themes_max: int) -> dict[str, Any]:
+    """The rows that were added by day, by theme (of the largest) and by source, of one theme or all."""
     by_day = {int(day.key): day for day in statistics.growth_by_day(reading, days, theme)}
     totals = [] if theme else statistics.themes(reading, themes_max)
     new = statistics.growth_by_theme(reading, [total.theme for total in totals], days[0])
@@ -65,7 +66,7 @@ def _counted(reading: Connection, days: Sequence[datetime], theme: str, themes_m
     }  # fmt: skip
 
 
-def _days(count: int) -> list[datetime]:
+def last_days(count: int) -> list[datetime]:
     """When the last `count` days began in the time zone of this machine, today last."""
     today = datetime.now().astimezone().date()
     return [datetime.combine(today - timedelta(days=back), time()).astimezone() for back in range(count - 1, -1, -1)]

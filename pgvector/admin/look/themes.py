@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ...hosts import state_db
 from ...mirror.home import Home
 from ...settings import load
 from ...store import statistics
+from ...store.connection.database import Connection
 from ...store.listing import Session
 from ...store.listing import sessions as sessions_of
 from ...store.schema.verification import verify
@@ -32,20 +34,18 @@ def themes(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the largest themes with rows, estimated sizes, times and homes. Returns 0."""
     with console.busy("counting"), connection(home, COUNT_S_MAX) as reading:
         found = statistics.themes(reading, args.limit + 1)
-        shown = found[: args.limit]
-        samples = statistics.sample(reading, [theme.theme for theme in shown], SAMPLE_ROWS, HOMES_ENTRIES)
+        documents = described(reading, found[: args.limit])
         schema = verify(reading, "")
     own = Home(home).known_id
-    documents = [_document(theme, samples[theme.theme]) for theme in shown]
     console.data(
         {
             "themes": documents,
-            "more": len(found) > len(shown),
+            "more": len(found) > len(documents),
             "home": own,
             "vectors": {"dimensions": schema.dimensions, "model": schema.embedding_model},
         }
     )
-    if not shown:
+    if not documents:
         console.show("no theme has rows")
         return 0
     rows = [_row(document, own) for document in documents]
@@ -56,9 +56,15 @@ def themes(home: Path, console: Console, args: argparse.Namespace) -> int:
     console.say(
         f"vectors: {schema.dimensions} dimensions, {model}; sizes are estimated from the newest rows of a theme"
     )
-    if len(found) > len(shown):
-        console.say(f"these are the largest {len(shown)}; for more: --limit")
+    if len(found) > len(documents):
+        console.say(f"these are the largest {len(documents)}; for more: --limit")
     return 0
+
+
+def described(reading: Connection, shown: Sequence[ThemeTotals]) -> list[dict[str, Any]]:
+    """These themes with estimated sizes and homes, as `--json` prints them."""
+    samples = statistics.sample(reading, [theme.theme for theme in shown], SAMPLE_ROWS, HOMES_ENTRIES)
+    return [_document(theme, samples[theme.theme]) for theme in shown]
 
 
 def _document(theme: ThemeTotals, sample: ThemeSample) -> dict[str, Any]:
