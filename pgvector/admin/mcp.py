@@ -64,10 +64,10 @@ def _serve_stdio(runtime: Runtime, home: Path, _: Console, args: argparse.Namesp
 
 
 def _serve_http(runtime: Runtime, home: Path, console: Console, args: argparse.Namespace) -> None:
-    from ..serve import handlers, http
+    from ..serve import handlers, http, listener
 
     tokens = Tokens(Home(home).state)
-    opened = http.listening(args.host, args.port)
+    opened = listener.listening(args.host, args.port)
     if not tokens.all():
         console.say("no client has a token yet; add one: hermes-pgvector mcp token add --theme T")
     http.serve(handlers.Handlers(runtime, http.access), tokens, runtime.settings, opened)

@@ -6,25 +6,22 @@ The server keeps nothing of a session: the id that it gives to a client proves b
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 import logging
 import secrets
-import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import anyio
 
-from ..errors import BadArgument, PgvectorError, Unavailable
+from ..errors import BadArgument, PgvectorError
 from ..session.themes import aliased
 from ..settings import Settings
 from ..text.keep import Source
 from ..text.theme_names import normalise
-from . import sdk
+from . import listener, sdk
 from .access import Access, themes_of
 from .handlers import Handlers
 from .tokens import Token, Tokens
@@ -34,10 +31,7 @@ THEME_HEADER = b"x-hermes-session-key"
 SESSION_HEADER = b"mcp-session-id"
 BODY_BYTES_MAX = 8 << 20
 BODY_S_MAX = 30
-CONNECTIONS_MAX = 128
-END_S_MAX = 2
 _ACCESS = "hermes_pgvector.access"
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -177,61 +171,28 @@ async def _reject(send: Any, rejected: _Rejected) -> None:
     await send({"type": "http.response.body", "body": f"{rejected}\n".encode()})
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket on an address of this machine. Raises BadArgument for one that others can reach, and Unavailable."""
-    try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
-    except ValueError:
-        raise BadArgument(f"--host is {host[:60]!r}; give localhost or an address such as 127.0.0.1") from None
-    if not address.is_loopback:
-        raise BadArgument(
-            f"--host is {host}, which others can reach without encryption; serve on 127.0.0.1, and reach it from "
-            "other machines through ssh -L or a proxy with TLS"
-        )
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    try:
-        return socket.create_server((str(address), port), family=family)
-    except OSError as error:
-        raise Unavailable(f"port {port} of {address} cannot be used ({error.strerror}); give another --port") from None
-
-
 def serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened: socket.socket) -> None:
     """Answer clients until SIGTERM or SIGINT comes."""
     anyio.run(_serve, handlers, tokens, settings, opened)
 
 
 async def _serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened: socket.socket) -> None:
-    import uvicorn
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.server.transport_security import TransportSecuritySettings
 
     # Against DNS rebinding: a page of a browser that resolves its own name to this machine.
     local = TransportSecuritySettings(
-        allowed_hosts=[f"{name}:*" for name in _LOCAL], allowed_origins=[f"http://{name}:*" for name in _LOCAL]
+        allowed_hosts=[f"{name}:*" for name in listener.LOCAL],
+        allowed_origins=[f"http://{name}:*" for name in listener.LOCAL],
     )
     manager = StreamableHTTPSessionManager(
         handlers.server(), json_response=True, stateless=True, security_settings=local
     )
     app: Any = App(manager.handle_request, tokens, settings)
-    server: Any = uvicorn.Server(
-        uvicorn.Config(
-            app, lifespan="off", ws="none", log_config=None, access_log=False, limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=END_S_MAX, server_header=False,
-        )
-    )  # fmt: skip
-    # It would end the process by the signal, before the memory is closed.
-    server.capture_signals = nullcontext
+    server = listener.server_of(app)
     async with manager.run(), anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_by_signal, server)
+        await tasks.start(listener.end_by_signal, server)
         tasks.start_soon(handlers.wake)
-        host, port = opened.getsockname()[:2]
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        print(f"serving the memory at http://{address}{PATH}", file=sys.stderr, flush=True)
+        print(f"serving the memory at {listener.url_of(opened)}{PATH}", file=sys.stderr, flush=True)
         await server.serve(sockets=[opened])
         tasks.cancel_scope.cancel()
-
-
-async def _end_by_signal(server: Any) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            server.should_exit = True

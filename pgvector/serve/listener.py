@@ -1,0 +1,77 @@
+"""The socket of a server on this machine, its web server, and its end by a signal."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+from contextlib import nullcontext
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ..errors import BadArgument, Unavailable
+
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+CONNECTIONS_MAX = 128
+END_S_MAX = 2
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach an address. Raises BadArgument when it is none."""
+    return _address(host).is_loopback
+
+
+def listening(host: str, port: int, *, public: bool = False) -> socket.socket:
+    """A socket on an address of this machine. Raises BadArgument, and Unavailable when the port cannot be used.
+
+    Unless `public`, an address that others can reach is a BadArgument.
+    """
+    address = _address(host)
+    if not address.is_loopback and not public:
+        raise BadArgument(
+            f"--host is {host}, which others can reach without encryption; serve on 127.0.0.1, and reach it from "
+            "other machines through ssh -L or a proxy with TLS"
+        )
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        return socket.create_server((str(address), port), family=family)
+    except OSError as error:
+        raise Unavailable(f"port {port} of {address} cannot be used ({error.strerror}); give another --port") from None
+
+
+def url_of(opened: socket.socket) -> str:
+    """The address of a socket as the beginning of a URL."""
+    host, port = opened.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def server_of(app: Any) -> Any:
+    """The uvicorn server of an ASGI application; `end_by_signal` ends it."""
+    import uvicorn
+
+    server: Any = uvicorn.Server(
+        uvicorn.Config(
+            app, lifespan="off", ws="none", log_config=None, access_log=False, limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=END_S_MAX, server_header=False,
+        )
+    )  # fmt: skip
+    # It would end the process by the signal, before the memory is closed.
+    server.capture_signals = nullcontext
+    return server
+
+
+async def end_by_signal(server: Any, *, task_status: TaskStatus[None]) -> None:
+    """End a server when SIGTERM or SIGINT comes; started when it listens for them."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for _ in signals:
+            server.should_exit = True
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
+    except ValueError:
+        raise BadArgument(f"--host is {host[:60]!r}; give localhost or an address such as 127.0.0.1") from None
