@@ -1,4 +1,4 @@
-"""Tables in docs/ that are generated from the code: settings, layers and modules.
+"""Tables in docs/ that are generated from the code: settings, metrics, layers and modules.
 
 Usage: doc_tables.py [--fix]. Without `--fix` it changes nothing and exits with 1 when a table is out of date.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_memory_pgvector.hosts.config import ENV_PREFIX
+from hermes_memory_pgvector.serve.web.metrics import METRICS, PREFIX
 from hermes_memory_pgvector.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,6 +92,14 @@ def modules() -> str:
     return "\n\n".join(tables)
 
 
+def metrics() -> str:
+    """A row for each metric: its name in Prometheus, type and meaning."""
+    rows = ["| metric | type | meaning |", "|---|---|---|"]
+    for name, (kind, text) in METRICS.items():
+        rows.append(f"| `{PREFIX}{name}{'_total' * (kind == 'counter')}` | {kind} | {text} |")
+    return "\n".join(rows)
+
+
 def first_line(path: Path) -> str:
     """The first line of the docstring of a module, or of the `__init__.py` of a folder."""
     module = ast.parse((path / "__init__.py" if path.is_dir() else path).read_text(encoding="utf-8"))
@@ -99,6 +108,7 @@ def first_line(path: Path) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/configuration.md", settings),
+    "metrics": ("docs/monitoring.md", metrics),
     "layers": ("docs/architecture.md", layers),
     "modules": ("docs/architecture.md", modules),
 }

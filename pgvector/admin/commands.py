@@ -15,6 +15,7 @@ from .look.arguments import add_commands as add_looks
 from .mend.arguments import add_commands as add_mends
 from .reembed.arguments import add_commands as add_reembed
 from .settings.arguments import add_commands as add_settings
+from .web.arguments import add_commands as add_web
 
 Parser: TypeAlias = argparse.ArgumentParser
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -52,6 +53,7 @@ def add_commands(parser: Parser) -> None:
     add_erase(partial(_add, commands), _number)
     _add_person(commands)
     _add_mcp(commands)
+    add_web(partial(_add, commands), _number)
     _add(commands, "version", "show the version", "console:version")
 
 

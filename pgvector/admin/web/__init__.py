@@ -1,0 +1,1 @@
+"""serve, metrics: the page and the metrics of a memory, over HTTP and as a text file."""
