@@ -164,7 +164,8 @@ def test_what_the_package_imports_it_depends_on() -> None:
     with PROJECT.open("rb") as file:
         project = tomllib.load(file)["project"]
     extras = project["optional-dependencies"]
-    texts = [*project["dependencies"], *extras["embedded"], *extras["mcp"], *extras["completion"]]
+    optional = ("embedded", "mcp", "completion", "web")
+    texts = [*project["dependencies"], *(text for extra in optional for text in extras[extra])]
     declared = {requirement(text)[0] for text in texts}
     distributions = packages_distributions()
     imported = {name for path in PACKAGE.rglob("*.py") for name in imports(path)}
