@@ -16,7 +16,7 @@ PLACES_MAX = 10
 
 
 class Client(NamedTuple):
-    """A live process: where it runs, and the embedding model that its settings name, empty when they name none."""
+    """A live process: its machine, a key of its home, and the embedding model that its settings name, if they do."""
 
     host: str
     home: str

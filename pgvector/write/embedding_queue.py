@@ -134,9 +134,9 @@ class EmbeddingQueue:
             vectors = self._embed(embedder, [item.text for item in request])
         except (Refused, ValueError, EmbedderFailed) as error:
             if len(request) == 1:
-                _fail(request, self._cause(embedder, error))
+                self._refuse(embedder, request[0], error)
             elif isinstance(error, TextRefused):
-                _fail([request[error.index]], self._cause(embedder, error))
+                self._refuse(embedder, request[error.index], error)
                 self._settle(embedder, request[: error.index] + request[error.index + 1 :])
             else:
                 half = len(request) // 2
@@ -186,6 +186,20 @@ class EmbeddingQueue:
                 self._chars_max = max(1, min(chars, self._chars_max) // 2) if answered else 1
             elif answered and seconds < REQUEST_S / 2 and 2 * chars > self._chars_max:
                 self._chars_max = min(CHARS_MAX, 2 * max(chars, self._chars_max))
+
+    def _refuse(self, embedder: Embedder, item: _Item, error: Exception) -> None:
+        """Fail a text that was refused, unless the embedder takes it now: it may work since a moment ago only."""
+        cause = self._cause(embedder, error)
+        if isinstance(cause, Refused):
+            try:
+                item.vector.set_result(self._embed(embedder, [item.text])[0])
+            except (Refused, ValueError, EmbedderFailed):
+                pass
+            except PgvectorError as unavailable:
+                cause = unavailable
+            else:
+                return
+        _fail([item], cause)
 
     def _cause(self, embedder: Embedder, error: Exception) -> Exception:
         """Why a text has no vector: it is refused, unless the embedder refuses the probe as well."""

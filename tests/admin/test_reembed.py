@@ -22,6 +22,7 @@ from waiting import wait_for
 from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import load
+from hermes_memory_pgvector.store.connection.held_vectors import home_key
 
 SCHEMA = """
     select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) from pg_index i
@@ -239,7 +240,8 @@ def test_an_agent_that_names_the_old_model_recalls_by_words_and_others_heal_its_
         new = models("new")
         outcome = run(home, "reembed", "--model", "new", "--url", new.url, "--yes", "--json")
         assert outcome.code == 3, outcome.shown
-        assert [each["home"] for each in outcome.document["plan"]["others"]] == [str(behind)]
+        assert [each["home"] for each in outcome.document["plan"]["others"]] == [home_key(behind)]
+        assert str(behind) not in outcome.shown
         similarity, degraded, content = recalled(other, 4)
         assert similarity is None
         assert "kelp4" in content

@@ -175,6 +175,16 @@ def test_texts_wait_for_an_embedder_that_refuses_everything() -> None:
     assert all(isinstance(each, EmbedderUnavailable) for each in found), "a retry may help; the texts are not at fault"
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_texts_that_were_refused_just_before_the_embedder_worked_again_are_not_at_fault(count: int) -> None:
+    def answer(texts: Sequence[str]) -> None:
+        if not embedder.probes:
+            raise TextRefused("the endpoint answered 400", 0)
+
+    embedder, texts = Scripted(answer), [f"text {number}" for number in range(count)]
+    assert settled(made().submit(embedder, texts)) == [[float(len(text))] for text in texts]
+
+
 def test_after_a_failure_a_probe_goes_before_the_next_request() -> None:
     queue, embedder = made(), Scripted()
     embedder.away = True

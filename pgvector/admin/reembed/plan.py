@@ -14,6 +14,7 @@ from ...embedding.protocol import Embedder
 from ...settings import Settings
 from ...store import clients, second_column, upkeep
 from ...store.clients import Client, OldConnection
+from ...store.connection.held_vectors import home_key
 from ...store.schema.preflight import Connection
 from ...store.schema.verification import Origin, SchemaState
 from ..console import Console, duration, facts_table
@@ -67,7 +68,7 @@ def make(
         # Each vector is in its row, in the graph index and, if it is short, in the index for exact search.
         bytes=2 * origin.dimensions * rows * (3 if origin.dimensions <= second_column.EXACT_DIMENSIONS_MAX else 2),
         seconds=None if per_row_s is None else per_row_s * (lacking if begun else rows),
-        others=tuple(each for each in others if (each.host, each.home) != (gethostname(), str(home))),
+        others=tuple(each for each in others if (each.host, each.home) != (gethostname(), home_key(home))),
         older=tuple(clients.older(connection)),
     )
 
@@ -85,7 +86,7 @@ def show(console: Console, plan: Plan) -> None:
     console.say(console.rendered(facts_table(rows)).rstrip())
     for other in plan.others[:SHOWN_MAX]:
         console.say(
-            f"process {other.pid} of {other.home} on {other.host} uses {other.model}: it recalls by words after the "
+            f"process {other.pid} on {other.host} uses {other.model}: it recalls by words after the "
             f"change until embed_model is {plan.model} in the settings of that home; it need not be restarted"
         )
     if plan.older:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -36,7 +37,7 @@ class HeldVectors:
     def look(self, connection: psycopg.Connection[DictRow]) -> None:
         """Note whether the vectors are of another model by now, and tell administrators that this process is there."""
         self._compare(connection.execute(QUERIES["held_vectors"]).fetchone())
-        holder = {"host": gethostname(), "home": str(self._home), "pid": os.getpid(), "model": self.names}
+        holder = {"host": gethostname(), "home": home_key(self._home), "pid": os.getpid(), "model": self.names}
         seconds = LIVE_INTERVALS * self._interval_s
         parameters = {"name": self._client, "holder": json.dumps(holder), "seconds": seconds}
         connection.execute(QUERIES["appear"], parameters)
@@ -63,3 +64,8 @@ class HeldVectors:
         if state is not None and held != (state.embedding_model or held.model, state.dimensions):
             self.outdated = True
         return held
+
+
+def home_key(home: Path) -> str:
+    """A key of a home on this machine. Its path, which may name a person, is not told."""
+    return hashlib.sha256(f"{gethostname()}:{home}".encode()).hexdigest()[:12]
