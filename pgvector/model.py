@@ -251,7 +251,8 @@ class RecallRequest:
 class Hit:
     """A recalled row with its provenance and its scores.
 
-    `score` in [0, 1] orders the hits of one recall; scores of different recalls cannot be compared. `similarity` is the
+    `score` in [0, 1] orders the hits of one recall; scores of different recalls cannot be compared. `relevance` is the
+    score of the re-ranker as it is, None without one. `similarity` is the
     cosine of the vectors of question and row, None when either has none. `words` is the BM25 score of the row, and
     `matched` are the words of the question in it, the rarest first. `target` is set for entries and facts, `role` and
     `session_id` for turns; `metadata` of a fact have its kind, scope, content and status under `fact`. `said` counts
@@ -265,6 +266,7 @@ class Hit:
     at: datetime
     score: float = 0.0
     similarity: float | None = None
+    relevance: float | None = None
     words: float = 0.0
     matched: tuple[str, ...] = ()
     target: str = ""

@@ -32,7 +32,7 @@ from .text.theme_names import is_bench
 if TYPE_CHECKING:
     from .embedding.compatibility import EmbedderCompatibility
     from .outbox.dead_letters import DeadLetters
-    from .recall.recaller import Recaller
+    from .recall.reranking import Recalling
     from .session.conversation import Conversation
     from .store.connection.database import Database
     from .store.queries import Kind
@@ -61,7 +61,7 @@ class Runtime:
     writer: AsyncWriter
     _batches: BatchProcessor
     _readiness: Readiness
-    _recaller: Recaller
+    _recaller: Recalling
 
     def __init__(self, settings: Settings, hermes_home: str | os.PathLike[str]) -> None:
         # Hosts execute this module also when no session uses this memory.
@@ -111,7 +111,7 @@ class Runtime:
                 return
             from .embedding.compatibility import EmbedderCompatibility
             from .outbox.dead_letters import DeadLetters
-            from .recall.recaller import Recaller
+            from .recall import recaller
             from .store.connection.database import Database
             from .write.batches import BatchProcessor
             from .write.readiness import Readiness
@@ -122,7 +122,7 @@ class Runtime:
             self.database = database = Database(settings, self.home.path)
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database, self.home.path)
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
-            self._recaller = Recaller(database, fit.usable, settings)
+            self._recaller = recaller.build(database, fit.usable, settings)
             changes = Changes(self.persons, self._batches.empty_caches, self._recaller.empty_caches)
             look, refile = changes.refresh, partial(key.refile, letters, self.accept)
             self._readiness = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
@@ -255,9 +255,8 @@ class Runtime:
         left_s = max(0.0, until - time.monotonic())
         # While Postgres is known to be away, waiting for it only delays the person's prompt.
         self.writer.stop(min(left_s, AWAY_DRAIN_S) if self.writer.health.problem else left_s)
-        self._spool.close()
-        self.database.close()
-        self.compatibility.close()
+        for part in (self._spool, self.database, self.compatibility, self._recaller):
+            part.close()
 
     def abandon(self) -> None:
         """Start again in a forked child: files, sockets and threads belong to the parent."""

@@ -72,6 +72,14 @@ class Settings(BaseModel):
     )
     embed_on_write: bool = Field(True, description="false: only `hermes-pgvector backfill` adds vectors")
 
+    rerank_url: Annotated[str, AfterValidator(http_url)] = Field(
+        "", description="Endpoint that orders the first hits of a recall anew, e.g. http://127.0.0.1:8080; empty: none"
+    )
+    rerank_model: str = Field("", description="Re-ranking model to ask for; empty: the one that the endpoint serves")
+    rerank_key_env: str = Field("", description="Environment variable that holds the re-ranker's bearer key")
+    rerank_hits_max: int = Field(50, ge=2, le=200, description="Most hits of one recall that are re-ranked")
+    rerank_chars_max: int = Field(2000, ge=100, le=100_000, description="Most characters of a hit that are re-ranked")
+
     scope_default: Literal["current", "session", "all"] = Field(
         "current", description="Scope of the tools when none is named"
     )

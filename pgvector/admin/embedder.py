@@ -6,6 +6,7 @@ import time
 
 from ..embedding import factory
 from ..embedding.protocol import Embedder
+from ..embedding.reranker import Reranker
 from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
 from ..settings import Settings
 from ..store.schema.verification import SchemaState
@@ -20,6 +21,15 @@ def response_ms(embedder: Embedder, timeout_s: float) -> float:
     embedder.embed_query(PROBE, timeout_s)
     started = time.monotonic()
     embedder.embed_query(PROBE, timeout_s)
+    return 1000 * (time.monotonic() - started)
+
+
+def relevance_ms(reranker: Reranker, timeout_s: float) -> float:
+    """Milliseconds that the scores of two texts take, after a first request. Raises what the re-ranker raises."""
+    texts = ["The notes of last week are in the wiki.", "The car is red."]
+    reranker.scores(PROBE, texts, timeout_s)
+    started = time.monotonic()
+    reranker.scores(PROBE, texts, timeout_s)
     return 1000 * (time.monotonic() - started)
 
 

@@ -105,7 +105,8 @@ def _described(hit: Hit, explain: bool) -> Text:
     if explain:
         similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
         words = f"BM25 {hit.words:.2f} ({safe_line(' '.join(hit.matched), 80)})" if hit.matched else "no words"
-        why += f"  {similarity}, {words}"
+        relevance = "" if hit.relevance is None else f", relevance {hit.relevance:.3f}"
+        why += f"  {similarity}, {words}{relevance}"
     provenance = f"{safe_line(hit.theme, 40)}, {local_time(hit.at)}, {source}{why}\n"
     text = Text.assemble((provenance, "dim"), safe_line(hit.content, TEXT_CHARS_MAX))
     for neighbour in hit.context:

@@ -1,4 +1,4 @@
-"""Circuit breaker around an embedder that is down or misconfigured."""
+"""Circuit breaker around a service that is down or misconfigured, such as an embedder."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ OPEN_S_FIRST, OPEN_S_MAX = 0.5, 2.5
 REFUSED_S = 5.0
 
 
-class Breaker:
-    """A circuit breaker: fails at once while the inner embedder is known not to work. Safe for any thread.
+class CircuitBreaker:
+    """Fails at once while a service is known not to work. Safe for any thread.
 
-    While it is closed, it passes every call on. `FAILURES_MAX` consecutive calls that end in EmbedderUnavailable open
-    it for `OPEN_S_FIRST` seconds; one refused call opens it for `REFUSED_S`, because an operator has to act. After that
-    time it passes one call on as a trial. If the trial succeeds, the breaker closes; if not, it stays open twice as
-    long, up to `OPEN_S_MAX`. Queries and passages count together. While it is open, every call raises
-    EmbedderUnavailable with the cause and the seconds until the next trial.
+    While it is closed, it admits every call. `FAILURES_MAX` consecutive calls that end in EmbedderUnavailable open it
+    for `OPEN_S_FIRST` seconds; one refused call opens it for `REFUSED_S`, because an operator has to act. After that
+    time it admits one call as a trial. If the trial succeeds, the breaker closes; if not, it stays open twice as long,
+    up to `OPEN_S_MAX`. While it is open, `guarded` raises EmbedderUnavailable with the cause and the seconds until the
+    next trial.
     """
 
-    def __init__(self, inner: Embedder, clock: Callable[[], float] = time.monotonic) -> None:
-        self._inner, self._clock = inner, clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._failures = 0
         self._wait_s = 0.0
@@ -39,31 +39,12 @@ class Breaker:
 
     @property
     def condition(self) -> Condition:
-        """Whether the last call that reached the inner embedder succeeded, else since when calls fail."""
+        """Whether the last call that reached the service succeeded, else since when calls fail."""
         return self._condition
 
-    @property
-    def model(self) -> str:
-        return self._inner.model
-
-    @property
-    def dimensions(self) -> int | None:
-        return self._inner.dimensions
-
-    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
-        with self._guarded():
-            return self._inner.embed_passages(texts, timeout_s)
-
-    def embed_query(self, text: str, timeout_s: float) -> Vector:
-        with self._guarded():
-            return self._inner.embed_query(text, timeout_s)
-
-    def close(self) -> None:
-        """Close the inner embedder; safe to call twice."""
-        self._inner.close()
-
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
+        """Make a call in the block, if it is admitted, and note how it ends."""
         trial = self._admit()
         try:
             yield
@@ -120,3 +101,31 @@ class Breaker:
         """Open for `wait_s` seconds from now. The caller holds the lock."""
         self._cause, self._wait_s = cause, wait_s
         self._open_until = self._clock() + wait_s
+
+
+class Breaker(CircuitBreaker):
+    """An embedder inside a circuit breaker. Queries and passages count together. Safe for any thread."""
+
+    def __init__(self, inner: Embedder, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._inner = inner
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    @property
+    def dimensions(self) -> int | None:
+        return self._inner.dimensions
+
+    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+        with self.guarded():
+            return self._inner.embed_passages(texts, timeout_s)
+
+    def embed_query(self, text: str, timeout_s: float) -> Vector:
+        with self.guarded():
+            return self._inner.embed_query(text, timeout_s)
+
+    def close(self) -> None:
+        """Close the inner embedder; safe to call twice."""
+        self._inner.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from ..background import importing
@@ -14,6 +15,11 @@ from ..settings import Settings
 from . import models
 from .breaker import Breaker
 from .protocol import Embedder
+
+if TYPE_CHECKING:
+    from .reranker import Reranker
+
+T = TypeVar("T")
 
 
 def bundled_available(model: str = models.BUNDLED) -> bool:
@@ -67,40 +73,51 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None, *, held:
     return Breaker(LocalEmbedder(model, chars_max=settings.embed_chars_max))
 
 
+def build_reranker(settings: Settings, environ: Mapping[str, str] | None = None) -> Reranker:
+    """The re-ranker of `rerank_url`. It sends nothing before its first call. Raises SettingsError."""
+    key = _key("rerank_key_env", settings.rerank_key_env, os.environ if environ is None else environ)
+    with importing():
+        from .reranker import Reranker
+    return _at_address("rerank_url", settings.rerank_url, lambda: Reranker(settings, key))
+
+
 def _missing(model: str) -> list[str]:
     return [name for name in models.BUNDLED_MODULES[model] if importlib.util.find_spec(name) is None]
 
 
 def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
-    key = _key(settings.embed_key_env, environ)
+    key = _key("embed_key_env", settings.embed_key_env, environ)
     # The first client imports further modules, and loads certificates under a lock of OpenSSL.
+    with importing():
+        from .http_embedder import HttpEmbedder
+    return _at_address("embed_url", settings.embed_url, lambda: HttpEmbedder(settings, key))
+
+
+def _at_address(setting: str, url: str, client: Callable[[], T]) -> T:
+    """What `client` makes. Raises SettingsError when the URL is not an address."""
     with importing():
         import httpx
 
-        from .http_embedder import HttpEmbedder
-
         try:
-            address = urlsplit(settings.embed_url)
+            address = urlsplit(url)
             if not address.hostname or address.port == 0:
                 raise ValueError
-            return HttpEmbedder(settings, key)
+            return client()
         except (httpx.InvalidURL, ValueError):
             # The address may contain a password, so the message repeats no part of it.
             raise SettingsError(
-                "embed_url is not an address; use one like http://127.0.0.1:11434 or https://host/v1"
+                f"{setting} is not an address; use one like http://127.0.0.1:11434 or https://host/v1"
             ) from None
 
 
-def _key(variable: str, environ: Mapping[str, str]) -> str:
+def _key(setting: str, variable: str, environ: Mapping[str, str]) -> str:
     if not variable:
         return ""
     key = environ.get(variable, "").strip()
     if not key:
-        raise SettingsError(
-            f"embed_key_env names {variable}, which is not set; export {variable} or clear embed_key_env"
-        )
+        raise SettingsError(f"{setting} names {variable}, which is not set; export {variable} or clear {setting}")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise SettingsError(
-            f"{variable}, named by embed_key_env, has characters that a bearer key cannot have; set it again"
+            f"{variable}, named by {setting}, has characters that a bearer key cannot have; set it again"
         )
     return key

@@ -84,11 +84,20 @@ class HttpClient:
     """Sends requests to one endpoint, through the proxy that the environment names for it. Safe for any thread.
 
     `key` is sent as a bearer token; without a key, the user and password of the address are sent. Error messages and
-    logs contain neither, nor the path, the query or the payload. `transport` replaces the network in tests. Raises
-    SettingsError for a proxy or certificates of the environment that cannot be used.
+    logs contain neither, nor the path, the query or the payload; they name the `setting` of the address. `transport`
+    replaces the network in tests. Raises SettingsError for a proxy or certificates of the environment that cannot be
+    used.
     """
 
-    def __init__(self, address: httpx.URL, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        address: httpx.URL,
+        key: str = "",
+        transport: httpx.BaseTransport | None = None,
+        *,
+        setting: str = "embed_url",
+    ) -> None:
+        self._setting = setting
         self.host = f"{address.host}:{address.port}" if address.port else address.host
         headers = {
             "Accept": "application/json",
@@ -137,7 +146,7 @@ class HttpClient:
         if len(body) <= bytes_max:
             body = self._decompressed(body, response.headers.get("Content-Encoding", ""), bytes_max)
         if len(body) > bytes_max:
-            raise EmbedderMismatch(f"{self.host} answered more than {bytes_max} bytes; check embed_url")
+            raise EmbedderMismatch(f"{self.host} answered more than {bytes_max} bytes; check {self._setting}")
         return response.status_code, body
 
     def close(self) -> None:
@@ -187,9 +196,9 @@ class HttpClient:
         except (httpx.InvalidURL, ValueError, ImportError) as error:
             # The proxy's address may contain a password, so the message repeats no part of it.
             raise SettingsError(
-                f"the proxy that the environment names for embed_url cannot be used ({type(error).__name__}): correct "
-                f"{PROXY_VARIABLES}, or name the host of embed_url in NO_PROXY; a socks5:// proxy needs the "
-                "package socksio"
+                f"the proxy that the environment names for {self._setting} cannot be used ({type(error).__name__}): "
+                f"correct {PROXY_VARIABLES}, or name the host of {self._setting} in NO_PROXY; a socks5:// proxy needs "
+                "the package socksio"
             ) from None
 
     def _decompressed(self, body: bytes, encoding: str, bytes_max: int) -> bytes:

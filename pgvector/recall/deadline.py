@@ -17,6 +17,8 @@ CONTEXT_SHARE = 0.25
 FACTS_SHARE = 0.5
 # Share of the time left that a recall waits for its turn, while others use the connections.
 TURN_SHARE = 0.7
+# Share of the time left for the re-ranker.
+RERANKING_SHARE = 0.8
 # Share of the time left for one search. It leaves some for the next search and for reading the hits.
 SEARCH_SHARE = 0.6
 # No step gets less than this, so a recall can end a little after its deadline, but never without an attempt.
@@ -50,6 +52,11 @@ class Deadline:
     def context_s(self) -> float:
         """How long the host's record may be read."""
         return CONTEXT_SHARE * self.left_s
+
+    @property
+    def reranking_s(self) -> float:
+        """How long the re-ranker may take."""
+        return RERANKING_SHARE * self.left_s
 
     @property
     def facts_s(self) -> float:

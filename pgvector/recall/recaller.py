@@ -32,6 +32,7 @@ from ..text import tokenizer
 from . import vector_search
 from .deadline import EMBEDDING_SHARE, Deadline
 from .fusion import Candidates, candidates_of, fuse
+from .reranking import Recalling, RerankingRecaller
 from .selection import select
 from .vector_search import SERIAL, Nearest
 from .word_search import bm25
@@ -84,6 +85,9 @@ class Recaller:
         with self._lock:
             self._vectors.clear()
             self._sizes.clear()
+
+    def close(self) -> None:
+        """Nothing to do: the database and the embedder belong to others."""
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The rows of a kind that answer the request. A service that is down degrades the recall and never raises."""
@@ -237,6 +241,12 @@ class Recaller:
             with self._lock:
                 self._sizes[kind, scope] = size
         return size
+
+
+def build(database: Database, embedder: Callable[[], Embedder | str], settings: Settings) -> Recalling:
+    """The recaller of these settings, with a re-ranker where they name one; see `Recaller` for the arguments."""
+    plain = Recaller(database, embedder, settings)
+    return RerankingRecaller(plain, settings) if settings.rerank_url else plain
 
 
 def _hits(connection: Connection, question: _Question, nearest: Nearest, found: Candidates) -> tuple[Hit, ...]:

@@ -159,6 +159,7 @@ def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str,
         "score": round(hit.score, 3),
         "why": {
             "similarity": None if hit.similarity is None else round(hit.similarity, 3),
+            **({} if hit.relevance is None else {"relevance": round(hit.relevance, 3)}),
             "words": [line(word, 40) for word in hit.matched[:_MATCHED_MAX]],
         },
     }

@@ -14,7 +14,7 @@ from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_comm
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
 from ..check import Check
-from ..embedder import MISMATCH_REMEDY, mismatch, response_ms
+from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
 from ..overview import Overview, quota_line
 from .files import disk
 
@@ -93,6 +93,25 @@ def embedder(settings: Settings, found: Overview) -> Iterator[Check]:
     except PgvectorError as error:
         remedy = "start it, or correct embed_url and embed_model; until then recall searches by words only"
         yield Check("embedder", "problem", f"{chosen.model}: {error}", remedy)
+    finally:
+        chosen.close()
+
+
+def reranker(settings: Settings) -> Iterator[Check]:
+    """Whether the re-ranker answers, where there is one."""
+    if not settings.rerank_url:
+        return
+    try:
+        chosen = factory.build_reranker(settings)
+    except PgvectorError as error:
+        yield Check("re-ranker", "problem", "hits keep the order of the search", str(error))
+        return
+    try:
+        took_ms = relevance_ms(chosen, settings.embed_timeout_s)
+        yield Check("re-ranker", "ok", f"answers in {took_ms:.0f} ms")
+    except PgvectorError as error:
+        remedy = "start it, or correct rerank_url and rerank_model; until then hits keep the order of the search"
+        yield Check("re-ranker", "problem", str(error), remedy)
     finally:
         chosen.close()
 

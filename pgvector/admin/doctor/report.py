@@ -67,6 +67,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
         found += server.server(settings, here.path)
     found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)
+    found += database.reranker(settings)
     if with_canary and seen.schema:
         found += server.canary(settings, here.path)
     return found

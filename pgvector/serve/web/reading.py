@@ -18,7 +18,7 @@ from ...embedding import factory
 from ...embedding.protocol import Embedder
 from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
 from ...model import WORDS_ONLY, Recall, RecallRequest
-from ...recall.recaller import Recaller
+from ...recall import recaller
 from ...session.persons import Persons
 from ...session.themes import allowed, scope_of
 from ...settings import Settings
@@ -78,7 +78,7 @@ class Reader:
         """Raises SettingsError when the home has no database."""
         self.settings, self.home, self.persons = settings, home, persons
         self._database = ReadOnlyDatabase(settings, home)
-        self._recaller = Recaller(self._database, self._usable, settings)
+        self._recaller = recaller.build(self._database, self._usable, settings)
         self._lock, self._links = threading.Lock(), Persons()
         self._embedder: Embedder | None = None
         self._schema: SchemaState | None = None
@@ -123,6 +123,7 @@ class Reader:
     def close(self) -> None:
         """Close connections and embedder."""
         self._database.close()
+        self._recaller.close()
         if self._embedder is not None:
             self._embedder.close()
 

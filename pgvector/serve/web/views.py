@@ -98,6 +98,8 @@ def why(hit: Hit) -> list[str]:
     reasons = []
     if hit.similarity is not None:
         reasons.append(f"meaning: similarity {hit.similarity:.2f}")
+    if hit.relevance is not None:
+        reasons.append(f"relevance for the re-ranker: {hit.relevance:.2f}")
     if hit.matched:
         reasons.append(f"words: {safe_line(' '.join(hit.matched), NAME_CHARS_MAX)} (BM25 {hit.words:.1f})")
     if hit.said > 1:

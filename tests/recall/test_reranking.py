@@ -1,0 +1,121 @@
+"""Recall with a re-ranker: a server process orders the hits anew, or is left out with a word about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rerankers import Server, serving
+from waiting import wait_for
+
+from hermes_memory_pgvector.model import Add, Event, Hit, RecallRequest, Scope, TurnTaken, now
+from hermes_memory_pgvector.recall.recaller import Recaller, build
+from hermes_memory_pgvector.recall.reranking import best, scored
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store import rows
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.tools import answers
+
+TEXTS = [
+    "the pump in the cellar is loud, says the plumber 0",
+    "pump, loud 1",
+    "a loud pump ! was sold 2",
+    "the cat sleeps 3",
+]
+OPS = Scope("ops", ("ops",))
+
+
+@pytest.fixture
+def start(database: str, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, Server]]]:
+    said: list[Event] = [TurnTaken(theme="ops", session_id=text, user=text, assistant="") for text in TEXTS]
+    saved: list[Event] = [Add(theme="ops", home="home", target="memory", content=text) for text in TEXTS]
+    with closing(Database(Settings(dsn=database), tmp_path)) as store, store.transaction(20, 60) as connection:
+        rows.apply(connection, [prepare(event) for event in said + saved])
+    with ExitStack() as ending:
+
+        def begin(**changed: Any) -> tuple[Any, Server]:
+            server = ending.enter_context(serving("vllm"))
+            settings = Settings(dsn=database, **{"rerank_url": server.url, "rerank_model": "m", **changed})
+            store = Database(settings, tmp_path)
+            ending.callback(store.close)
+            made = build(store, lambda: "no embedder", settings)
+            ending.callback(made.close)
+            return made, server
+
+        yield begin
+
+
+def asked(limit: int = 3, budget_s: float = 20) -> RecallRequest:
+    return RecallRequest(query="which pump is loud", scope=OPS, limit=limit, budget_s=budget_s)
+
+
+def numbers(hits: tuple[Hit, ...]) -> list[int]:
+    return [int(hit.content.split()[-1]) for hit in hits]
+
+
+def test_the_re_ranker_orders_the_hits_and_the_answer_shows_its_scores(start: Callable[..., Any]) -> None:
+    memory, _ = start()
+    plain = memory._recaller.recall("turns", asked())
+    for recall in memory.recall_each(("entries", "turns"), asked()):
+        assert numbers(recall.hits) == [2, 0, 1]
+        assert numbers(recall.hits) != numbers(plain.hits)
+        assert [hit.score for hit in recall.hits] == sorted((hit.score for hit in recall.hits), reverse=True)
+        assert all(hit.relevance is not None for hit in recall.hits)
+        assert recall.degraded == ("no embedder",)
+    # More hits are re-ranked than are asked for.
+    assert numbers(memory.recall("turns", asked(limit=1)).hits) == [2]
+    answer = answers.of_recall(memory.recall("turns", asked()), query="pump", scope="current", chars_max=20_000)
+    assert answer["hits"][0]["why"]["relevance"] > answer["hits"][1]["why"]["relevance"]
+
+
+@pytest.mark.parametrize("mode", ["hang", "503"])
+def test_a_re_ranker_that_does_not_work_leaves_the_order_and_is_named(start: Callable[..., Any], mode: str) -> None:
+    memory, server = start()
+    plain = memory._recaller.recall("turns", asked(2))
+    server.tell(mode)
+    recall = memory.recall("turns", asked(2, budget_s=1))
+    assert recall.hits == plain.hits
+    assert recall.degraded[-1].startswith("not re-ranked: ")
+
+
+def test_a_re_ranker_that_is_down_is_not_asked_for_a_while_and_then_again(start: Callable[..., Any]) -> None:
+    memory, server = start()
+    memory.recall("turns", asked())
+    server.tell("503")
+    while "no request is sent" not in memory.recall("turns", asked()).degraded[-1]:
+        pass
+    assert len(server.tell("well")) <= 3
+    wait_for(lambda: numbers(memory.recall("turns", asked()).hits) == [2, 0, 1])
+
+
+def test_a_wrong_setting_degrades_each_recall_and_raises_nothing(start: Callable[..., Any]) -> None:
+    memory, _ = start(rerank_key_env="NO_SUCH_VARIABLE")
+    for _ in range(2):
+        recall = memory.recall("turns", asked(2))
+        assert len(recall.hits) == 2
+        assert "NO_SUCH_VARIABLE" in recall.degraded[-1]
+
+
+def test_without_an_address_nothing_is_re_ranked(database: str, tmp_path: Path) -> None:
+    settings = Settings(dsn=database)
+    store = Database(settings, tmp_path)
+    assert isinstance(build(store, lambda: "no embedder", settings), Recaller)
+    store.close()
+
+
+hits = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20)
+
+
+@given(hits, st.integers(1, 20))
+def test_the_best_relevances_come_first_and_equal_ones_keep_their_order(relevances: list[float], limit: int) -> None:
+    given_hits = [Hit(id=number, theme="t", content="c", at=now()) for number in range(len(relevances))]
+    found = best(scored(given_hits, relevances), limit)
+    wanted = sorted(range(len(relevances)), key=lambda place: -relevances[place])[:limit]
+    assert [hit.relevance for hit in found] == [relevances[place] for place in wanted]
+    assert all(0 <= hit.score <= 1 for hit in found)
