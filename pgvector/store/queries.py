@@ -1,12 +1,12 @@
 """The SQL statements, loaded from `sql/`: one file a statement, named by its file.
 
 A file of `sql/each/` is a template: it becomes one statement for each kind of rows, whose name replaces `kind` in the
-name of the file. In its text `$table`, `$pieces`, `$time`, `$session`, `$kind`, `$text`, which is embedded,
-`$searched`, where an operator looks for a text, `$written_in`, the session that wrote it, and `$current`, the rows that
-are recalled, are those of the kind. Other names after `$` are files of `sql/parts/`, the text that several statements
-share: above all `$scope`, the themes that a recall may see, and `$narrow`, the further
-conditions of a question, which name parts themselves; a count takes `$counted` instead. `$held` depends on how many
-words the question has; `for_words` fills it in.
+name of the file. In its text `$table`, `$pieces`, `$time`, `$session`, `$role`, `$kind`, `$text`, which is embedded,
+`$answers`, the text before it in its session, `$searched`, where an operator looks for a text, `$written_in`, the
+session that wrote it, and `$current`, the rows that are recalled, are those of the kind. Other names after `$` are
+files of `sql/parts/`, the text that several statements share: above all `$scope`, the themes that a recall may see, and
+`$narrow`, the further conditions of a question, which name parts themselves; a count takes `$counted` instead. `$held`
+depends on how many words the question has; `for_words` fills it in.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ Kind: TypeAlias = Literal["entries", "turns", "facts"]
 KINDS: dict[Kind, dict[str, str]] = {
     "entries": {
         "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text",
-        "text": "content", "current": "true", "written_in": "metadata ->> 'session_id'",
+        "role": "target", "text": "content", "answers": "null::text", "current": "true",
+        "written_in": "metadata ->> 'session_id'",
         "searched": "content || ' ' || coalesce(tags::text, '')",
     },
     "turns": {
         "table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id",
-        "text": "content", "current": "true", "written_in": "session_id", "searched": "content",
+        "role": "role", "text": "content", "answers": "($before_turn)", "current": "true", "written_in": "session_id",
+        "searched": "content",
     },
     "facts": {
         "table": "facts", "pieces": "fact_pieces", "time": "written_at", "session": "id::text",
-        "text": "target || ': ' || content", "current": "status in ('active', 'cold')",
+        "role": "''", "text": "target || ': ' || content", "answers": "null::text",
+        "current": "status in ('active', 'cold')",
         "written_in": "session_id", "searched": "target || ': ' || content || ' ' || scope",
     },
 }  # fmt: skip
@@ -52,7 +55,8 @@ def _load() -> dict[str, LiteralString]:
             narrow = Template(f"{parts[f'narrow_{kind}']}{tagged}")
             # A count may have rows that have expired: then it reads an index only.
             conditions = {"narrow": _filled(narrow, parts), "counted": _filled(narrow, {**parts, "live": "true"})}
-            values = {**parts, **names, "kind": kind, **conditions, "held": "$held"}
+            answers = _filled(Template(names["answers"]), parts)
+            values = {**parts, **names, "kind": kind, "answers": answers, **conditions, "held": "$held"}
             for name, text in templates.items():
                 if not tagged or "$narrow" in text or "$counted" in text:
                     statements[name.replace("kind", kind) + suffix] = Template(text).substitute(values)

@@ -19,9 +19,7 @@ from psycopg.rows import DictRow, dict_row
 from pgvector.psycopg import register_vector
 
 from ..errors import DatabaseUnavailable
-from ..model import Vector
-from .connection.database import half
-from .queries import KINDS, QUERIES, SECOND, Kind, query
+from .queries import KINDS, QUERIES, SECOND, query
 from .schema import migrations
 from .schema.preflight import Connection, fetch, set_timeouts, try_lock
 from .schema.verification import Origin
@@ -50,15 +48,6 @@ class Progress(NamedTuple):
 
     rows: int
     lacking: int
-
-
-class Sampled(NamedTuple):
-    """A row whose recall is compared."""
-
-    kind: Kind
-    theme: str
-    id: int
-    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,29 +144,6 @@ def progress(connection: Connection, *, second: bool) -> Progress:
     """The rows that are recalled, and how many of them lack a vector in one of the columns."""
     (totals,) = _rows(connection, query("row_totals", second=second))
     return Progress(sum(totals[kind] for kind in KINDS), sum(totals[f"{kind}_without_vector"] for kind in KINDS))
-
-
-def sample(connection: Connection, limit: int) -> list[Sampled]:
-    """Some rows with vectors in the second column, of all kinds."""
-    found = [
-        Sampled(kind, *row.values())
-        for kind in KINDS
-        for row in _rows(connection, query(f"sample_embedded_{kind}", second=True), {"limit": limit})
-    ]
-    return found[:: max(1, len(found) // limit)][:limit]
-
-
-def is_near(connection: Connection, row: Sampled, vector: Vector, limit: int) -> bool:
-    """Whether a row is among the `limit` nearest to a vector, or as near as they are, by the second column."""
-    parameters = {"vector": half(vector), "theme": row.theme, "id": row.id, "limit": limit}
-    return bool(_rows(connection, query(f"is_near_{row.kind}", second=True), parameters)[0]["near"])
-
-
-def neighbours(connection: Connection, row: Sampled, limit: int, *, second: bool) -> set[tuple[str, int]]:
-    """The `limit` rows nearest to a row, by one of the columns."""
-    parameters = {"theme": row.theme, "id": row.id, "limit": limit}
-    found = _rows(connection, query(f"neighbours_{row.kind}", second=second), parameters)
-    return {(each["agent_identity"], each["id"]) for each in found}
 
 
 def switch(connection: Connection, origin: Origin) -> None:

@@ -161,7 +161,8 @@ def test_a_live_agent_follows_to_the_new_model_and_the_schema_is_as_for_it(
     assert outcome.code == 0, outcome.shown
     assert outcome.document["switched"]
     compared = outcome.document["compared"]
-    assert compared["found"] >= 0.9 * compared["sampled"] > 0
+    assert compared["found"] == compared["matching"] == compared["sampled"] > 0
+    assert compared["problem"] == ""
     assert outcome.document["settings"] == {"embed_url": new.url, "embed_model": "new", "embed_dimensions": dimensions}
     assert load(home).embed_model == "new"
     stored, ours = of_model(database, new)

@@ -146,14 +146,14 @@ class _Run:
         with self._console.busy("comparing recalls"):
             self._outcome.compared = compared = compare(self._connection, self._embedder, self._settings)
         self._console.say(
-            f"compared {counted(compared.sampled, 'row')}: {compared.found} found by their own words with the new "
-            f"vectors; {compared.same_pct:g} % of the nearest rows are the same as with the old ones"
+            f"compared {counted(compared.sampled, 'row')}: {compared.matching} have the vectors of their texts, "
+            f"{compared.found} are found by them; {compared.same_pct:g} % of the nearest rows are the same as with the "
+            "old vectors"
         )
-        if not (compared.holds or force):
+        if compared.problem and not force:
             raise EmbedderMismatch(
-                f"{compared.sampled - compared.found} of {compared.sampled} rows are not found by their own words: is "
-                f"{self._origin.model} what answers? The model is not changed; to start anew: hermes-pgvector reembed "
-                "--abandon; to change all the same: --force"
+                f"{compared.problem}: was something else served as {self._origin.model} when they were made? The model "
+                "is not changed; to start anew: hermes-pgvector reembed --abandon; to change all the same: --force"
             )
 
     def _check_older(self, *, force: bool) -> None:
