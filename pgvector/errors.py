@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+DISK_FULL = "the disk of the database server is full"
+
 
 class PgvectorError(Exception):
     """Base of all errors of this package.

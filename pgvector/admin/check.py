@@ -1,4 +1,4 @@
-"""The result of a check, as `doctor` prints it."""
+"""The result of a check, as `doctor` prints it, and remedies that can be pasted."""
 
 from __future__ import annotations
 
@@ -16,3 +16,20 @@ class Check:
     verdict: Verdict
     found: str
     remedy: str = ""
+
+
+def in_psql(*statements: str) -> str:
+    """A remedy for an administrator: statements that can be pasted into psql, each on its own."""
+    return f"as an administrator, in psql: {'; '.join(statements)};"
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def place_of_setting(source: str, role: str, database: str, otherwise: str = "system") -> str:
+    """What to alter where a setting has this `pg_settings.source`."""
+    at_role, at_database = f"role {quoted(role)}", f"database {quoted(database)}"
+    places = {"database": at_database, "user": at_role, "database user": f"{at_role} in {at_database}"}
+    return places.get(source, otherwise)

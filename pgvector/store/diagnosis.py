@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
+from ..errors import PgvectorError
 from .connection.database import Connection
 from .connection.driver_errors import wrap_errors
 from .queries import QUERIES, for_words
@@ -18,6 +18,8 @@ from .schema.preflight import first_line
 from .schema.verification import TABLES
 
 DEAD_ROWS_MIN = 10_000
+COUNTED_BYTES_MIN = 1 << 20
+LOCK_S_MAX = 1.0
 _PARAMETER = re.compile(r"%\((\w+)\)[sbt]")
 
 
@@ -28,7 +30,8 @@ class Health:
     `read_only` is where transactions are made read-only, as `pg_settings.source` says it, else empty. `client` is the
     address of this client, empty on a local socket. `standbys` is the number of servers that follow,
     `synchronous_standbys` whether commits wait for one. `broken_indexes` are not used by queries; `bloated` tables have
-    more dead rows than live ones.
+    more dead rows than live ones, and the planner has no statistics of `uncounted` ones. `indexes` and `triggers` are
+    those of our tables, a trigger with its table and `D` when it is disabled.
     """
 
     standby: bool
@@ -41,26 +44,51 @@ class Health:
     clock: datetime
     broken_indexes: tuple[str, ...]
     bloated: tuple[str, ...]
+    uncounted: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+    triggers: tuple[tuple[str, str, str], ...] = ()
+
+
+class Holder(NamedTuple):
+    """A process of the server that has locked a table of ours, by its id and the name of its program."""
+
+    pid: str
+    program: str
+    table: str
+
+
+class Locked(PgvectorError):
+    """Tables of ours are locked, so that agents wait; `holders` is who has locked them."""
+
+    def __init__(self, holders: list[Holder]) -> None:
+        super().__init__("tables of the memory are locked")
+        self.holders = holders
 
 
 def health(connection: Connection) -> Health:
     """The health of the server, as far as this role may see it."""
-    values = {"tables": list(TABLES), "dead_rows": DEAD_ROWS_MIN}
+    values = {"tables": list(TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
     row = connection.execute(QUERIES["server_health"], values).fetchone() or {}
-    found: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Health(**found)
+    return Health(**{name: _frozen(value) for name, value in row.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def failing_statements(connection: Connection) -> dict[str, str]:
     """The names of the statements that this role cannot plan in this database, each with the server's reason.
 
     Each one is prepared and explained without values; none is executed. The connection is in autocommit mode. Raises
-    DatabaseUnavailable when it is lost.
+    DatabaseUnavailable when it is lost, and Locked when a table was locked for LOCK_S_MAX seconds.
     """
     failing: dict[str, str] = {}
     for name in sorted(QUERIES):
         try:
             _explain(connection, name)
+        except psycopg.errors.LockNotAvailable:
+            holders = connection.execute(QUERIES["lock_holders"], {"tables": list(TABLES)})
+            raise Locked([Holder(**row) for row in holders]) from None
         except psycopg.Error as error:
             if connection.closed:
                 with wrap_errors():
@@ -69,19 +97,33 @@ def failing_statements(connection: Connection) -> dict[str, str]:
     return failing
 
 
+def disk_is_full(connection: Connection) -> bool:
+    """Whether the server has no room for a megabyte, which is written to a temporary table and rolled back.
+
+    False, too, when this role may not make one. The connection is in autocommit mode.
+    """
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute("create temporary table doctor_disk as select generate_series(1, 30000)")
+    except psycopg.errors.DiskFull:
+        return True
+    except psycopg.errors.InsufficientPrivilege:
+        pass
+    return False
+
+
 def _explain(connection: Connection, name: str) -> None:
+    """Prepare and explain a statement, in one transaction, because a pooler may use several connections otherwise."""
     numbers: dict[str, int] = {}
     text = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", for_words(name, 1))
     nulls = f"({', '.join(['null'] * len(numbers))})" if numbers else ""
-    with _prepared(connection, text.replace("%%", "%")):
-        connection.execute(f"explain execute doctor{nulls}".encode())
-
-
-@contextmanager
-def _prepared(connection: Connection, text: str) -> Iterator[None]:
-    connection.execute(f"prepare doctor as {text}".encode())
+    opening = f"begin; set local lock_timeout = '{LOCK_S_MAX:g}s'; prepare doctor as {text.replace('%%', '%')}"
     try:
-        yield
+        connection.execute(f"{opening}; savepoint prepared; explain execute doctor{nulls}; deallocate doctor".encode())
+    except psycopg.Error:
+        with suppress(psycopg.Error):
+            connection.execute("rollback to prepared; deallocate doctor")
+        raise
     finally:
         if not connection.closed:
-            connection.execute("deallocate doctor")
+            connection.execute("rollback")

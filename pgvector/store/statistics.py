@@ -16,16 +16,22 @@ class Facts:
     """The server and the connected role. `missing` lists privileges on our tables that the role lacks.
 
     `pgvector_version` is empty when the database lacks the extension, `pgvector_available` when the server lacks it.
+    `hidden` are the schemas of the memory and of pgvector that are not on the search path, and `search_path_source` is
+    where that path is set, as `pg_settings.source` says it.
     """
 
     server_version: str
     pgvector_version: str
     pgvector_available: str
     database_bytes: int
+    database: str
     role: str
     superuser: bool
     owner: bool
     missing: tuple[str, ...]
+    search_path: str
+    search_path_source: str
+    hidden: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class SourceTotals:
 def facts(connection: Connection) -> Facts:
     """Facts about the server; works without the schema, too."""
     row = connection.execute(QUERIES["server_facts"], {"tables": list(TABLES)}).fetchone() or {}
-    return Facts(**row | {"missing": tuple(row["missing"])})
+    return Facts(**row | {name: tuple(row[name]) for name in ("missing", "hidden")})
 
 
 def totals(connection: Connection) -> Totals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from ...store.embedded import identity
 from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
-from ..check import Check
+from ..check import Check, in_psql, place_of_setting, quoted
+from ..disk import disk
 from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
 from ..overview import Overview, quota_line
-from .files import disk
+from . import refusal
 
 
 def database(found: Overview, state: Path) -> Iterator[Check]:
@@ -29,13 +31,17 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         yield Check("database", "warning", f"{what}: {found.where}", remedy)
         return
     if found.facts is None:
-        remedy = "start Postgres or correct HERMES_PGVECTOR_DSN; until it answers, events wait in the spool"
+        remedy = refusal.remedy(found.problem, state.parent)
         yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
         return
     facts = found.facts
     answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {facts.server_version}"
     yield Check("database", "ok", answered)
     yield _pgvector(facts)
+    if facts.hidden:
+        yield _hidden(facts)
+    if found.schema is None and facts.hidden:
+        return
     if found.schema is None:
         what, _, command = found.problem.partition("; run: ")
         yield Check("schema", "problem", what, command or "run doctor again")
@@ -135,6 +141,16 @@ def _pgvector(facts: Facts) -> Check:
     return Check("pgvector", "problem", found, remedy)
 
 
+def _hidden(facts: Facts) -> Check:
+    schemas = ", ".join(facts.hidden)
+    what = f"the memory or pgvector is in {schemas}, which is not on the search_path of {facts.role}"
+    # Other databases of the server are none of ours.
+    here = f"database {quoted(facts.database)}"
+    place = place_of_setting(facts.search_path_source, facts.role, facts.database, here)
+    path = ", ".join(filter(None, (facts.search_path, schemas)))
+    return Check("search_path", "problem", what, in_psql(f"alter {place} set search_path = {path}"))
+
+
 def _role(facts: Facts, *, embedded: bool) -> Check:
     if facts.missing:
         return Check(
@@ -142,7 +158,7 @@ def _role(facts: Facts, *, embedded: bool) -> Check:
         )
     if not embedded and (facts.superuser or facts.owner):
         what = "a superuser" if facts.superuser else "the owner of the tables"
-        remedy = "create a role for agents, then: hermes-pgvector migrate --runtime-role ROLE"
+        remedy = f"make a role for agents and put it into HERMES_PGVECTOR_DSN; its rights: {migrate_command()}"
         return Check("role", "warning", f"{facts.role} is {what}", remedy)
     return Check("role", "ok", f"{facts.role} may read and write rows")
 
@@ -151,4 +167,12 @@ def _model(model: str, dimensions: int | None, stored: SchemaState) -> Check:
     problem = mismatch(model, dimensions, stored)
     if not problem:
         return Check("model", "ok", f"{model} fits the database")
-    return Check("model", "problem", problem, MISMATCH_REMEDY)
+    held = stored.embedding_model
+    if dimensions != stored.dimensions or held is None:
+        return Check("model", "problem", problem, MISMATCH_REMEDY)
+    use_held, use_new = (shlex.quote(name) for name in (held, model))
+    remedy = (
+        f"to use the model of the memory: hermes-pgvector settings set embed_model {use_held}; "
+        f"to change it: hermes-pgvector reembed --model {use_new}"
+    )
+    return Check("model", "problem", problem, remedy)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-
-from rich.filesize import decimal as size
 
 from ...mirror.home import Home
 from ...model import now
@@ -20,12 +16,11 @@ from ...text.sanitize import safe_line
 from .. import processes
 from ..check import Check
 from ..console import counted
+from ..disk import disk, existing
 
 WAIT_S_MAX = 600
 REASONS_SHOWN = 3
 REASON_CHARS_MAX = 240
-FREE_BYTES_MIN = 100 << 20
-FREE_BYTES_LOW = 1 << 30
 
 
 def local_files(home: Home, settings: Settings) -> Iterator[Check]:
@@ -34,7 +29,7 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
         ("home", home.state, "give the user of the agent write permission"),
         ("spool folder", home.spool, "set spool_dir to a writable folder; until then events are held in memory only"),
     ):
-        if os.access(_existing(folder), os.W_OK | os.X_OK):
+        if os.access(existing(folder), os.W_OK | os.X_OK):
             yield Check(name, "ok", f"{folder} is writable")
         else:
             yield Check(name, "problem", f"{folder} is not writable", remedy)
@@ -44,20 +39,6 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
     yield from troubled or [Check("writer", "ok", processes.summary(running))]
     yield _dead_letters(home)
     yield disk("disk", home.spool)
-
-
-def disk(name: str, folder: Path) -> Check:
-    """Whether the disk of a folder has enough free space."""
-    try:
-        free = shutil.disk_usage(_existing(folder)).free
-    except OSError as error:
-        return Check(name, "warning", f"{folder}: {error.strerror}", "check the disk by hand")
-    found = f"{size(free)} free for {folder}"
-    if free < FREE_BYTES_MIN:
-        return Check(name, "problem", found, "free some space: events that do not fit on the disk are refused")
-    if free < FREE_BYTES_LOW:
-        return Check(name, "warning", found, "free some space")
-    return Check(name, "ok", found)
 
 
 def _spools(running: list[Process], settings: Settings) -> Check:
@@ -79,10 +60,5 @@ def _dead_letters(home: Home) -> Check:
     if not reasons:
         return Check("dead letters", "ok", "none")
     shown = "; ".join(safe_line(reason, REASON_CHARS_MAX) for reason, _ in reasons.most_common(REASONS_SHOWN))
-    remedy = "see: hermes-pgvector spool list; then fix the reason and run `spool retry ID`, or run `spool drop ID`"
+    remedy = "fix the reason, then: hermes-pgvector spool retry --all; to look at them: hermes-pgvector spool list"
     return Check("dead letters", "warning", f"{counted(reasons.total(), 'event')}: {shown}", remedy)
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or its nearest parent that exists."""
-    return next(path for path in (folder, *folder.parents) if path.exists())

@@ -64,7 +64,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
     found += files.local_files(here, settings)
     found += database.database(seen, here.state)
     if seen.schema:
-        found += server.server(settings, here.path)
+        found += server.server(settings, here.path, seen.schema)
     found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)
     found += database.reranker(settings)

@@ -7,41 +7,47 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-from ...errors import PgvectorError
+from ...errors import DISK_FULL, PgvectorError
 from ...model import now
 from ...settings import Settings
 from ...store.connection.database import Database
-from ...store.diagnosis import Health, failing_statements, health
-from ...store.schema.preflight import migrate_command
+from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health
+from ...store.schema.verification import LATEST, SchemaState
 from ...text.theme_names import normalise
-from ..check import Check
+from ..check import Check, in_psql, place_of_setting, quoted
 from ..console import counted
 from ..database import running, wait_ready
 from ..round_trip import round_trip
+from .tables import locks, statements, tables
 
 CANARY_THEME = "doctor-canary"
-ADMINISTRATOR = "as an administrator, in psql"
 CLOCK_S_MAX = 5.0
-SHOWN_MAX = 3
 
 
-def server(settings: Settings, home: Path) -> Iterator[Check]:
-    """What a server that has the schema would do to reads and writes."""
+def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Check]:
+    """What a server that has this schema would do to reads and writes."""
     database = Database(settings, home)
     try:
         with database.connection(settings.connect_timeout_s) as connection:
             asked, found, answered = now(), health(connection), now()
-            failing = failing_statements(connection)
+            full = not (found.standby or found.read_only) and disk_is_full(connection)
             role, name = connection.info.user, connection.info.dbname
+            try:
+                planned = [statements(failing_statements(connection), role)]
+            except Locked as error:
+                planned = list(locks(error.holders))
     except PgvectorError as error:
         yield Check("statements", "problem", str(error), "run doctor again")
         return
     finally:
         database.close()
     yield from _modes(found, role, name, owned=database.server is not None)
+    if full:
+        remedy = "free space on the server; meanwhile events wait in the spool, and are stored then"
+        yield Check("server's disk", "problem", DISK_FULL, remedy)
     yield _clock(asked + (answered - asked) / 2 - found.clock)
-    yield from _tables(found)
-    yield _statements(failing, role)
+    yield from tables(found, complete=schema.version == LATEST)
+    yield from planned
 
 
 def canary(settings: Settings, home: Path) -> Iterator[Check]:
@@ -68,25 +74,24 @@ def _modes(found: Health, role: str, database: str, *, owned: bool) -> Iterator[
         remedy = "connect to the primary: list all hosts in the address and add target_session_attrs=read-write"
         yield Check("writes", "problem", "this server is a standby: nothing can be stored here", remedy)
     elif found.read_only:
-        places = {"database": f"database {_quoted(database)}", "user": f"role {_quoted(role)}"}
-        remedy = f"{ADMINISTRATOR}: alter {places.get(found.read_only, 'system')} reset default_transaction_read_only"
+        place = place_of_setting(found.read_only, role, database)
+        reload = ["select pg_reload_conf()"] if place == "system" else []
+        writable = "set default_transaction_read_only = off"
+        remedy = in_psql(writable, f"alter {place} reset default_transaction_read_only", *reload)
         yield Check("writes", "problem", "transactions are read-only: nothing can be stored", remedy)
     else:
         yield Check("writes", "ok", "transactions may write")
     if found.synchronous_commit == "off":
-        remedy = f"{ADMINISTRATOR}: alter role {_quoted(role)} set synchronous_commit = on"
+        remedy = in_psql(f"alter role {quoted(role)} set synchronous_commit = on")
         what = "synchronous_commit is off: a crash of the server loses what it confirmed last"
         yield Check("durability", "warning", what, remedy)
     elif found.standbys and not found.synchronous_standbys:
         what = f"{counted(found.standbys, 'standby', 'standbys')} may lag: a failover loses what was not copied yet"
-        yield Check("durability", "warning", what, "set synchronous_standby_names on the server")
+        statement = "alter system set synchronous_standby_names = '*'"
+        yield Check("durability", "warning", what, in_psql(statement, "select pg_reload_conf()"))
     if not (owned or found.encrypted or _is_local(found.client)):
         what = f"the connection from {found.client} is not encrypted"
         yield Check("encryption", "warning", what, "add sslmode=verify-full to HERMES_PGVECTOR_DSN")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _is_local(client: str) -> bool:
@@ -100,24 +105,3 @@ def _clock(ahead: timedelta) -> Check:
     which = "ahead of" if seconds > 0 else "behind"
     what = f"the clock of this host is {abs(seconds):.0f} s {which} that of the server"
     return Check("clock", "warning", what, "set both by NTP: the order of changes follows the clocks of the hosts")
-
-
-def _tables(found: Health) -> Iterator[Check]:
-    if found.broken_indexes:
-        shown = ", ".join(found.broken_indexes[:SHOWN_MAX])
-        remedy = "; ".join(f"reindex index concurrently {name}" for name in found.broken_indexes[:SHOWN_MAX])
-        yield Check("indexes", "problem", f"not usable: {shown}", f"{ADMINISTRATOR}: {remedy}")
-    else:
-        yield Check("indexes", "ok", "all are usable")
-    if found.bloated:
-        tables = ", ".join(found.bloated[:SHOWN_MAX])
-        yield Check("bloat", "warning", f"more dead rows than live ones: {tables}", f"{ADMINISTRATOR}: vacuum {tables}")
-
-
-def _statements(failing: dict[str, str], role: str) -> Check:
-    if not failing:
-        return Check("statements", "ok", "all can be planned by this role")
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in list(failing.items())[:SHOWN_MAX])
-    found = f"{counted(len(failing), 'statement')} would fail: {reasons}"
-    remedy = f"{migrate_command(role)}; if that changes nothing, add by hand what the reason names (docs/schema.md)"
-    return Check("statements", "problem", found, remedy)

@@ -1,5 +1,6 @@
 -- What a server may do to the memory without refusing a connection. Others' details of pg_stat_replication are hidden
 -- from most roles, but not that there is a standby.
+with ours as (select to_regclass(name) as id from unnest(%(tables)s::text[]) as name)
 select pg_is_in_recovery() as standby,
        case when current_setting('default_transaction_read_only') = 'on'
             then (select source from pg_settings where name = 'default_transaction_read_only') else '' end as read_only,
@@ -11,11 +12,22 @@ select pg_is_in_recovery() as standby,
        clock_timestamp() as clock,
        array(
          select indexrelid::regclass::text from pg_index
-         where indrelid = any (select to_regclass(name) from unnest(%(tables)s::text[]) as name)
-           and not (indisvalid and indisready)
+         where indrelid in (select id from ours) and not (indisvalid and indisready)
          order by 1) as broken_indexes,
        array(
          select relname::text from pg_stat_user_tables
-         where relid = any (select to_regclass(name) from unnest(%(tables)s::text[]) as name)
-           and n_dead_tup > %(dead_rows)s and n_dead_tup > n_live_tup
-         order by 1) as bloated
+         where relid in (select id from ours) and n_dead_tup > %(dead_rows)s and n_dead_tup > n_live_tup
+         order by 1) as bloated,
+       -- Whom row security applies to does not see the statistics of a table.
+       array(
+         select oid::regclass::text from pg_class
+         where oid in (select id from ours) and pg_relation_size(oid) > %(counted_bytes)s and not row_security_active(oid)
+           and not exists (select from pg_stats where schemaname = relnamespace::regnamespace::text and tablename = relname)
+         order by 1) as uncounted,
+       array(
+         select relname::text from pg_index join pg_class on pg_class.oid = indexrelid
+         where indrelid in (select id from ours)) as indexes,
+       array(
+         select array[tgname::text, tgrelid::regclass::text, tgenabled::text] from pg_trigger
+         where tgrelid in (select id from ours) and not tgisinternal
+         order by 1) as triggers

@@ -1,0 +1,28 @@
+"""What to do when a server refuses a connection, by the words of its refusal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..check import in_psql, quoted
+
+START = "start Postgres or correct HERMES_PGVECTOR_DSN; until it answers, events wait in the spool"
+
+
+def remedy(problem: str, home: Path) -> str:
+    """The remedy for a problem of connecting, as the server or the driver words it in English."""
+    file = home / ".env"
+    if limited := re.search(r'too many connections for (role|database) "(.+)"', problem):
+        return in_psql(f"alter {limited[1]} {quoted(limited[2])} connection limit -1")
+    if barred := re.search(r'role "(.+)" is not permitted to log in', problem):
+        return in_psql(f"alter role {quoted(barred[1])} login")
+    if re.search(r"too many clients|connection slots are reserved", problem):
+        return "raise max_connections of the server, lower pool_max, or put a pooler such as PgBouncer in between"
+    if re.search(r"password authentication failed|no password supplied|PAM|LDAP|SCRAM", problem):
+        return f"write the right password into HERMES_PGVECTOR_DSN in {file}; running agents take it up"
+    if re.search(r"no encryption|SSL off|does not support SSL|certificate", problem):
+        return f"correct sslmode and sslrootcert of HERMES_PGVECTOR_DSN in {file}, or the server's TLS and pg_hba.conf"
+    if missing := re.search(r'database "(.+)" does not exist', problem):
+        return in_psql(f"create database {quoted(missing[1])}") + " then run doctor again"
+    return START

@@ -1,0 +1,33 @@
+"""The indexes and triggers of the schema, each with the statement that makes it again."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from ...errors import SchemaNotApplied
+from .migrations import migration_files
+
+# What a block makes, which is indented, depends on the length of the vectors.
+_STATEMENT = re.compile(
+    r"^(?:CREATE (?:UNIQUE )?(?:INDEX|TRIGGER)(?: CONCURRENTLY)?(?: IF NOT EXISTS)? (?P<made>\w+)"
+    r"|DROP (?:INDEX|TRIGGER)(?: CONCURRENTLY)?(?: IF EXISTS)? (?P<dropped>\w+))\b[^;]*",
+    re.MULTILINE,
+)
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """Statements by the names of indexes and triggers; empty where the files of the migrations are missing."""
+    try:
+        texts = [migration.text for migration in migration_files()]
+    except SchemaNotApplied:
+        return {}
+    found: dict[str, str] = {}
+    for statement in _STATEMENT.finditer("\n".join(texts)):
+        found.pop(statement["dropped"] or statement["made"], None)
+        if statement["made"]:
+            text = " ".join(statement[0].split())
+            # Agents go on while an index is built.
+            found[statement["made"]] = re.sub(r" INDEX (?!CONCURRENTLY)", " INDEX CONCURRENTLY ", text, count=1)
+    return found
