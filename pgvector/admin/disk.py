@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.filesize import decimal as size
 
+from ..outbox.spool import DISK_FULL
 from .check import Check
 
 FREE_BYTES_FULL = 64 << 10
@@ -22,7 +23,7 @@ def disk(name: str, folder: Path) -> Check:
         return Check(name, "warning", f"{folder}: {error.strerror}", "check the disk by hand")
     found = f"{size(free)} free for {folder}"
     if free < FREE_BYTES_FULL:
-        found = f"the disk of this host is full: {found}"
+        found = f"{DISK_FULL}: {found}"
     if free < FREE_BYTES_MIN:
         return Check(name, "problem", found, "free some space: events that do not fit on the disk are refused")
     if free < FREE_BYTES_LOW:

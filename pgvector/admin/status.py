@@ -14,13 +14,15 @@ from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
 from . import processes
 from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
+from .disk import disk
 from .overview import Observation, observed, quota_line
 
 THEME_CHARS_MAX = 40
 
 
 def status(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Print the state of a home's memory. Returns 1 when the database cannot be used, or a process is stuck.
+    """Print the state of a home's memory. Returns 1 when the database cannot be used, a process is stuck, or there is
+    hardly any room on the disk of the outbox.
 
     Returns ATTENTION when a process fails, an embedder keeps rows waiting, or there are dead letters.
     """
@@ -28,16 +30,19 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("counting"):
         seen = observed(settings, home, themes_max=args.themes)
     found, running, stuck_after_s = seen.database, seen.processes, seen.stuck_after_s
-    console.data({**_document(seen, settings), **processes.document(running, stuck_after_s)})
+    room = disk("disk", seen.home.spool)
+    full = room.found if room.verdict == "problem" else ""
+    document = {**_document(seen, settings), "disk_problem": full}
+    console.data({**document, **processes.document(running, stuck_after_s)})
     console.show(facts_table(facts(seen)))
     alive = [processes.row(process, stuck_after_s) for process in running if process.alive]
     for rows in (alive, [_theme(theme) for theme in found.themes]):
         if rows:
             console.show("", rows_table(rows))
     troubled = processes.troubled(running, stuck_after_s)
-    for problem in filter(None, (found.problem, *(check.found for check in troubled))):
+    for problem in filter(None, (found.problem, full, *(check.found for check in troubled))):
         console.say(f"hermes-pgvector: {problem}")
-    if found.problem or any(check.verdict == "problem" for check in troubled):
+    if found.problem or full or any(check.verdict == "problem" for check in troubled):
         return 1
     return ATTENTION if troubled or seen.dead_letters or processes.embedder_problem(running) else 0
 

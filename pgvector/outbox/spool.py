@@ -40,6 +40,7 @@ log = logging.getLogger("hermes.pgvector")
 SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
 REFUSALS_LOGGED_EVERY_S = 60.0
+DISK_FULL = "the disk of this host is full"
 
 
 class Spool:
@@ -90,8 +91,7 @@ class Spool:
             except OSError as error:
                 if time.monotonic() >= self._log_at:
                     self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
-                    reason = error.strerror or type(error).__name__
-                    log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", reason)
+                    log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", _reason(error))
                 return False
             waiting = len(self._held) - self._taken
             if self._on_disk == 0 and waiting < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
@@ -229,7 +229,7 @@ class Spool:
             self._begin()
         waiting = sum(self._closed_segments.values()) + self._end.offset - self._acknowledged.offset
         if waiting + len(record) > self._bytes_max:
-            raise OSError(errno.ENOSPC, "spool_max_mb is reached, because Postgres does not take them")
+            raise OSError(errno.ENOBUFS, "spool_max_mb is reached, because Postgres does not take them")
         if self._end.offset >= SEGMENT_BYTES_MAX:
             self._open_next_segment()
         try:
@@ -263,7 +263,7 @@ class Spool:
         start = self._end.offset
         try:
             if os.write(self._fd, record) != len(record):
-                raise OSError(errno.ENOSPC, "short write, the disk is full")
+                raise OSError(errno.ENOSPC, DISK_FULL)
             if self._fsync:
                 os.fsync(self._fd)
         except OSError:
@@ -279,6 +279,10 @@ class Spool:
         for number, path in segments(self.folder) if self.folder else ():
             if number < self._acknowledged.segment:
                 path.unlink(missing_ok=True)
+
+
+def _reason(error: OSError) -> str:
+    return DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
 
 
 class MemoryQueue(Spool):

@@ -16,10 +16,10 @@ from hermes_memory_pgvector.store.schema.migrations import migrate
 
 
 @contextmanager
-def own_postgres() -> Iterator[EmbeddedServer]:
-    """A migrated server for vectors of 384 numbers; connecting does not start it."""
+def own_postgres(disk: Path | None = None) -> Iterator[EmbeddedServer]:
+    """A migrated server for vectors of 384 numbers, with its files on this disk; connecting does not start it."""
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="hpf", dir=memory if os.access(memory, os.W_OK) else "/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hpf", dir=disk or (memory if os.access(memory, os.W_OK) else "/tmp")))
     folder.chmod(0o711)
     server = EmbeddedServer(folder / "home", str(folder / "server"))
     try:

@@ -59,11 +59,12 @@ def command_line(
 class HookAgent:
     """One agent process of a home, with several sessions. Threads may call it; it runs one hook at a time."""
 
-    def __init__(self, path: Path | None, home: Path, values: Mapping[str, str]) -> None:
+    def __init__(self, path: Path | None, home: Path, values: Mapping[str, str], log: Path | None = None) -> None:
         self._home, self._lock = home, threading.Lock()
+        self._log = log.open("wb") if log else None
         self.process = subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("hook_agent.py"))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd="/",
             env={**environment(path, values), "HERMES_HOME": str(home)},
         )  # fmt: skip
 
@@ -88,10 +89,12 @@ class HookAgent:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
-        for stream in (self.process.stdin, self.process.stdout):
+        for stream in (self.process.stdin, self.process.stdout, self._log):
             if stream:
                 stream.close()
 
     def end(self) -> None:
         """End it as a host does; what is pending stays in its spool when that takes too long."""
         self.process.communicate(timeout=30)
+        if self._log:
+            self._log.close()

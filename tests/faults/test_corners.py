@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from faultrig.agent import Agents
+from faultrig.disk import small_disk
 from faultrig.memory import QUICK, bare_rows, entries
 from faultrig.postgres import freeze, thaw
 from loopback import Endpoint
@@ -161,17 +162,10 @@ def connected(dsn: str) -> int:
 
 
 @pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+def tiny_disk() -> Iterator[Path]:
     """A file system of 256 KiB."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("needs root, to mount a tiny disk")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with small_disk("256k") as folder:
+        yield folder
 
 
 def test_a_full_disk_refuses_and_counts_and_loses_nothing(

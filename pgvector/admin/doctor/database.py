@@ -29,6 +29,9 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
     if found.server and not found.server.running:
         what, _, remedy = found.problem.partition("; ")
         yield Check("database", "warning", f"{what}: {found.where}", remedy)
+        room = disk("server's disk", found.server.data_dir)
+        if room.verdict == "problem":
+            yield room
         return
     if found.facts is None:
         remedy = refusal.remedy(found.problem, state.parent)

@@ -30,7 +30,9 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     try:
         with database.connection(settings.connect_timeout_s) as connection:
             asked, found, answered = now(), health(connection), now()
-            full = not (found.standby or found.read_only) and disk_is_full(connection)
+            # The disk of a private server is looked at as a disk of this host.
+            owned = database.server is not None
+            full = not (owned or found.standby or found.read_only) and disk_is_full(connection)
             role, name = connection.info.user, connection.info.dbname
             try:
                 planned = [statements(failing_statements(connection), role)]
@@ -41,7 +43,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
         return
     finally:
         database.close()
-    yield from _modes(found, role, name, owned=database.server is not None)
+    yield from _modes(found, role, name, owned=owned)
     if full:
         remedy = "free space on the server; meanwhile events wait in the spool, and are stored then"
         yield Check("server's disk", "problem", DISK_FULL, remedy)
