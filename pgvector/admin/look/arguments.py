@@ -28,6 +28,8 @@ def add_commands(
     stats.add_argument("--days", type=number(1, 366), default=30, metavar="N", help="the last N days (default 30)")
     stats.add_argument("--theme", default="", metavar="T", help="only this theme (default: all)")
     stats.add_argument("--themes", type=number(1, 100), default=10, metavar="N", help="list the N largest (default 10)")
+    text = "show the plot alone, or with FILE write it there as a PNG (needs the extra `plot`)"
+    stats.add_argument("--plot", nargs="?", const="", metavar="FILE", help=text)
     text = "recall for the newest N questions, and count the tokens (default 10; 0: none)"
     stats.add_argument("--questions", type=number(0, 100), default=10, metavar="N", help=text)
 

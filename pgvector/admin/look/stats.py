@@ -7,10 +7,13 @@ import statistics as mathematics
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, time, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ...errors import BadArgument, SettingsError
 from ...facts.tokens import tokens_of
+from ...hosts.installation import pip_install
 from ...settings import Settings, load
 from ...store import statistics
 from ...store.connection.database import Connection
@@ -29,8 +32,13 @@ NAME_CHARS_MAX = 128
 
 
 def stats(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Print the figures and a plot of the rows by day. Returns 0, or 3 when recalls for the tokens were degraded."""
+    """Print the figures and a plot of the rows by day, or the plot alone. With a file, the plot is a picture there.
+
+    Returns 0, or 3 when recalls for the tokens were degraded.
+    """
     settings, days = load(home), last_days(args.days)
+    if args.plot is not None:
+        return _plot(home, console, args, settings, days)
     with console.busy("counting"), connection(home, COUNT_S_MAX) as reading:
         theme = theme_named(reading, args.theme, settings) if args.theme else ""
         found = growth(reading, days, theme, args.themes)
@@ -42,6 +50,26 @@ def stats(home: Path, console: Console, args: argparse.Namespace) -> int:
     if degraded:
         console.say(f"degraded: {counted(len(degraded), 'recall')} of {len(blocks)}; the first: {degraded[0]}")
     return ATTENTION if degraded else 0
+
+
+def _plot(home: Path, console: Console, args: argparse.Namespace, settings: Settings, days: Sequence[datetime]) -> int:
+    if args.plot and find_spec("matplotlib") is None:
+        raise SettingsError(f"a picture needs matplotlib; to get it: {pip_install('plot')}")
+    with console.busy("counting"), connection(home, COUNT_S_MAX) as reading:
+        theme = theme_named(reading, args.theme, settings) if args.theme else ""
+        found = {**growth(reading, days, theme, args.themes), "theme": theme}
+    console.data({**found, "file": args.plot})
+    if not args.plot:
+        _show_days(console, found)
+        return 0
+    from .picture import png
+
+    try:
+        Path(args.plot).write_bytes(png(found))
+    except OSError as error:
+        raise BadArgument(f"{args.plot} cannot be written: {error.strerror}") from None
+    console.show(f"wrote {args.plot}")
+    return 0
 
 
 def growth(reading: Connection, days: Sequence[datetime], theme: str, themes_max: int) -> dict[str, Any]:
@@ -81,13 +109,17 @@ def _blocks(settings: Settings, home: Path, console: Console, questions: Sequenc
         ]
 
 
-def _show(console: Console, found: dict[str, Any], tokens: Sequence[int]) -> None:
+def _show_days(console: Console, found: dict[str, Any]) -> None:
     days = found["days"]
     entries, turns = (sum(day[kind] for day in days) for kind in ("entries", "turns"))
     title = f"{counted(entries, 'new entry', 'new entries')} and {counted(turns, 'new turn')} in {len(days)} days"
     rows = [day["entries"] + day["turns"] for day in days]
     plot = bars(rows, days[0]["day"], days[-1]["day"], width=console.width)
     console.show(title, *(["", plot] if any(rows) else []))
+
+
+def _show(console: Console, found: dict[str, Any], tokens: Sequence[int]) -> None:
+    _show_days(console, found)
     if found["themes"]:
         console.show("", rows_table([_theme(theme) for theme in found["themes"]]))
     if found["sources"]:
