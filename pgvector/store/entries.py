@@ -225,13 +225,20 @@ def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[st
 
 
 def delete(
-    connection: Connection, theme: str, number: int, *, session_id: str, at: datetime, replaced_by: str | None = None
+    connection: Connection,
+    theme: str,
+    number: int,
+    *,
+    session_id: str,
+    at: datetime,
+    replaced_by: str | None = None,
+    how: str = "",
 ) -> Entry | None:
     """Delete an entry in the caller's transaction and return it; None when the theme has no such id.
 
-    The history keeps it, with the session, the time and the new text that are given.
+    The history keeps it, with the session, the time, the new text and `how` that are given.
     """
-    how = "removed" if replaced_by is None else "replaced"
+    how = how or ("removed" if replaced_by is None else "replaced")
     values = {
         "theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by
     }  # fmt: skip

@@ -15,14 +15,15 @@ Kind: TypeAlias = Literal["turns", "entries"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prunable:
-    """Which rows may go: older than `before`, of a `role`, with more than `chars` characters; None, "" and 0 match all.
+    """Which rows may go: older than `before`, of a `role`, with more than `chars` characters, with one of the `ids`.
 
-    A role matches turns only.
+    None, "" and 0 match all. A role and ids match turns only.
     """
 
     before: datetime | None = None
     role: str = ""
     chars: int = 0
+    ids: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

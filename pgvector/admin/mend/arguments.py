@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 ROLES = ("user", "assistant", "system", "tool")
 CHARS_MAX = 1_000_000
+GROUPS_MAX = 100_000
+SIMILARITY = 0.9
 
 
 def add_commands(
@@ -24,6 +26,7 @@ def add_commands(
     kinds.add_argument("--entries", action="store_true", help="entries, too; the history keeps them")
     kinds.add_argument("--entries-only", action="store_true", help="entries and no turns")
     add_consent(prune)
+    _add_dedupe(add, number)
     remap = add(
         "remap", "rename a theme, or join it to another; without names, list renamed themes", "mend.remap:remap"
     )
@@ -37,6 +40,34 @@ def add_commands(
         "completion", "print a script by which a shell completes commands and options", "mend.completion:completion"
     )
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell")
+
+
+def _add_dedupe(
+    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
+) -> None:
+    dedupe = add("dedupe", "find entries that say the same, and merge them, after a plan", "mend.dedupe:dedupe")
+    text = "only in this theme, or in themes like this pattern (ops-*); give it again for others"
+    dedupe.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    text = "entries (default), or turns: the same question with the same answer, deleted for good"
+    dedupe.add_argument("--kind", choices=("entries", "turns"), default="entries", help=text)
+    text = f"how similar entries of other words are at least, from 0.5 to 1 (default {SIMILARITY})"
+    dedupe.add_argument("--similarity", type=_similarity, default=SIMILARITY, metavar="X", help=text)
+    text = "find at most N groups (default 1000)"
+    dedupe.add_argument("--limit", type=number(1, GROUPS_MAX), default=1000, metavar="N", help=text)
+    text = "with --yes: merge entries of other words, too"
+    dedupe.add_argument("--reworded", action="store_true", help=text)
+    add_consent(dedupe)
+
+
+def _similarity(text: str) -> float:
+    """A cosine in its bounds."""
+    try:
+        given = float(text)
+    except ValueError:
+        given = 0.0
+    if not 0.5 <= given <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0.5 to 1")
+    return given
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:

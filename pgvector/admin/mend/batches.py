@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import TypeVar
 
 from ...errors import BadArgument
 from ...settings import Settings, load
+from ...store import pruning
 from ...store.connection.database import Connection, Database
+from ...text.theme_names import covers
 from ..console import Console
-from ..database import start_server
+from ..database import start_server, theme_named
 
 T = TypeVar("T")
 # A batch that takes longer than this is halved the next time; a faster one is doubled.
@@ -26,7 +28,7 @@ REST_SHARE, REST_S_MAX = 1.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part of the work: `batch` changes up to so many rows, `total` in all, and returns how many; 0 ends it."""
+    """A part of the work: `batch` does up to so many rows, `total` in all, and returns how many; 0 ends it."""
 
     name: str
     total: int
@@ -35,7 +37,7 @@ class Task:
 
 @dataclass
 class Done:
-    """How many rows were changed, and whether Ctrl-C came before the end."""
+    """How many rows were done, and whether Ctrl-C came before the end."""
 
     rows: int = 0
     interrupted: bool = False
@@ -75,6 +77,15 @@ class Memory:
 
     def _batch(self, task: Task, rows: int) -> int:
         return self.change(lambda connection: task.batch(connection, rows))
+
+
+def themes_named(connection: Connection, names: Sequence[str], settings: Settings) -> list[str]:
+    """The themes with rows that are named, also by patterns; all without a name."""
+    every = pruning.themes(connection)
+    if not names:
+        return every
+    patterns = [name if "*" in name or "?" in name else theme_named(connection, name, settings) for name in names]
+    return [theme for theme in every if any(theme == name or covers(name, theme) for name in patterns)]
 
 
 @contextmanager

@@ -17,11 +17,10 @@ from ...store.pruning import Count, Kind, Prunable, Pruning
 from ...store.upkeep import count_words
 from ...text import times
 from ...text.sanitize import safe_line
-from ...text.theme_names import covers, hidden_pattern
+from ...text.theme_names import hidden_pattern
 from ..console import ATTENTION, Cell, Console, counted, local_time, rows_table
-from ..database import theme_named
 from ..overview import COUNT_S_MAX
-from .batches import Memory, Task, agreed, check_consent, opened
+from .batches import Memory, Task, agreed, check_consent, opened, themes_named
 
 SHOWN_MAX = 50
 
@@ -65,20 +64,11 @@ def prune(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def _matching(memory: Memory, args: argparse.Namespace, wanted: Prunable) -> list[Count]:
     def read(connection: Connection) -> list[Count]:
-        themes = _themes(connection, args.theme, memory.settings)
+        themes = themes_named(connection, args.theme, memory.settings)
         kinds = {"turns": not args.entries_only, "entries": args.entries or args.entries_only}
         return pruning.count(connection, themes, wanted, **kinds)
 
     return memory.change(read, COUNT_S_MAX)
-
-
-def _themes(connection: Connection, names: Sequence[str], settings: Settings) -> list[str]:
-    """The themes that are named, also by patterns; all without a name."""
-    every = pruning.themes(connection)
-    if not names:
-        return every
-    patterns = [name if "*" in name or "?" in name else theme_named(connection, name, settings) for name in names]
-    return [theme for theme in every if any(theme == name or covers(name, theme) for name in patterns)]
 
 
 def _tasks(plan: Sequence[Count], wanted: Prunable) -> Iterator[Task]:

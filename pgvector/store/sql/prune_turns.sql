@@ -6,6 +6,7 @@ with chosen as materialized (
     and (%(before)s::timestamptz is null or ts < %(before)s)
     and (%(role)s = '' or role = %(role)s)
     and (%(chars)s::int = 0 or length(content) > %(chars)s)
+    and (%(ids)s::bigint[] is null or id = any (%(ids)s::bigint[]))
     and (ts, id) > (%(after)s::timestamptz, %(after_id)s::bigint)
   order by ts, id
   limit %(limit)s
