@@ -13,6 +13,7 @@ from ..settings import load
 from ..store import statistics
 from ..store.connection.database import Database
 from ..store.embedded import dump, identity
+from ..store.embedded.cluster import AGENT
 from ..store.embedded.server import EmbeddedServer
 from ..store.statistics import Totals
 from .console import Console, counted
@@ -54,7 +55,7 @@ def restore(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("restoring"):
         server.ensure_running()
         dump.restore(server, path, args.wait)
-        apply_missing(server.dsn, settings, console)
+        apply_missing(server.dsn, settings, console, role=AGENT)
     state = Home(home).state
     (state / identity.FILE).unlink(missing_ok=True)
     identity.note(state, server.paths.data)

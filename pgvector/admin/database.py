@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from ..errors import DatabaseUnavailable
 from ..runtime import Runtime, acquire, release
 from ..session.themes import aliased
@@ -83,8 +85,8 @@ def administrators_dsn(
 ) -> tuple[str, bool]:
     """The connection string for an administrator's command, and whether it is that of an embedded server.
 
-    It is `dsn`, else HERMES_PGVECTOR_ADMIN_DSN, else that of the settings. An embedded server is started as
-    `start_server` does. Raises SettingsError when the string is not a DSN.
+    It is `dsn`, else HERMES_PGVECTOR_ADMIN_DSN, else that of the settings, or of the owner of an embedded server, which
+    is started as `start_server` does. Raises SettingsError when the string is not a DSN.
     """
     given = dsn or os.environ.get(ADMIN_DSN, "")
     if given:
@@ -94,13 +96,32 @@ def administrators_dsn(
     if database.server is not None:
         with console.busy("starting the embedded server"):
             start_server(database, create=create)
-    return database.dsn, database.server is not None
+        return database.server.dsn, True
+    return database.dsn, False
+
+
+@contextmanager
+def administrators_database(settings: Settings, home: Path, console: Console, dsn: str) -> Iterator[Database]:
+    """The database of a home, over the connection string of `administrators_dsn`."""
+    target, _ = administrators_dsn(settings, home, console, dsn)
+    database = Database(settings.model_copy(update={"dsn": SecretStr(target)}), home)
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def apply_missing(
-    dsn: str, settings: Settings, console: Console, *, role: str | None = None, dimensions: int | None = None
+    dsn: str,
+    settings: Settings,
+    console: Console,
+    *,
+    role: str | None = None,
+    narrow: bool = True,
+    dimensions: int | None = None,
 ) -> list[str]:
-    """Apply the migrations that a database lacks, and return their names. `role` is granted what agents need.
+    """Apply the migrations that a database lacks, and return their names. `role` is granted what agents need, and with
+    `narrow` loses what is more.
 
     New tables get vectors of `dimensions`, else as the embedder of the settings makes them. Raises as `migrate` does,
     and EmbedderUnavailable when only the embedder knows the number and does not answer.
@@ -112,4 +133,4 @@ def apply_missing(
             dimensions = vector_length(settings)
         if dimensions is not None:
             console.say(f"vectors get {dimensions} dimensions, as the embedder of this home makes them")
-    return migrations.migrate(dsn, runtime_role=role, dimensions=dimensions, progress=console.say)
+    return migrations.migrate(dsn, runtime_role=role, narrow=narrow, dimensions=dimensions, progress=console.say)

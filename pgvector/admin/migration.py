@@ -9,6 +9,7 @@ from ..errors import SettingsError
 from ..settings import load
 from ..store import clients
 from ..store.connection.dsn import describe
+from ..store.embedded.cluster import AGENT
 from ..store.schema import migrations, verification
 from ..store.schema.preflight import admin_connection
 from .console import Console
@@ -22,9 +23,15 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     settings = load(home)
     target, embedded = administrators_dsn(settings, home, console, args.dsn, create=True)
-    if not args.force:
-        _check_older(target, console)
-    applied = apply_missing(target, settings, console, role=args.runtime_role, dimensions=args.dimensions)
+    older = _older(target, console, force=args.force)
+    role = args.runtime_role or (AGENT if embedded else None)
+    narrow = embedded or not any(client.role == role for client in older)
+    applied = apply_missing(target, settings, console, role=role, narrow=narrow, dimensions=args.dimensions)
+    if not narrow:
+        console.say(
+            f"agents of an earlier release connect as {role}, so it keeps the right to change the history and the "
+            "settings; run migrate --runtime-role again when they have ended"
+        )
     with admin_connection(target) as connection:
         stored = verification.verify(connection).dimensions
     where = "the embedded server" if embedded else describe(target)
@@ -43,12 +50,14 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_older(dsn: str, console: Console) -> None:
+def _older(dsn: str, console: Console, *, force: bool) -> list[clients.OldConnection]:
+    """The connections of earlier releases. Raises SettingsError for them when migrations are missing."""
     with admin_connection(dsn) as connection:
         pending, older = migrations.pending(connection), clients.older(connection)
-    if pending and older:
+    if pending and older and not force:
         console.say(clients.listed(older))
         raise SettingsError(
             "agents of an earlier release use this database: upgrade or end them, then run migrate again; "
             "or go on with --force, when CHANGELOG.md says that they can go on beside the new schema"
         )
+    return older

@@ -25,6 +25,9 @@ from .console import counted
 
 COUNT_S_MAX = 30.0
 STOPPED = "the embedded server is stopped; the next session starts it, or: hermes-pgvector server start"
+EARLIER = (
+    "an earlier release started the embedded server; the next session lets agents in, or: hermes-pgvector server start"
+)
 ABSENT = "no embedded server yet; the first session creates it, or: hermes-pgvector server start"
 
 
@@ -100,6 +103,9 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
             found.server = database.server.status()
             if not found.server.running:
                 found.problem = STOPPED if found.server.account else ABSENT
+                return found
+            if not database.server.admits_agents:
+                found.problem = EARLIER
                 return found
         found.seconds = answer_seconds(database.dsn, settings.connect_timeout_s)
         with database.connection(settings.connect_timeout_s) as connection:

@@ -14,6 +14,8 @@ STORED_S_MAX = 15.0
 VECTOR_S_MAX = 10.0
 RECALL_S_MAX = 5.0
 PAUSE_S = 0.2
+# The function `forget_memory_trial` of the database knows this text.
+TRIAL = "The set-up tried out the memory of this agent and called it {mark}."
 
 
 def round_trip(runtime: Runtime, theme: str) -> tuple[str, float]:
@@ -23,7 +25,7 @@ def round_trip(runtime: Runtime, theme: str) -> tuple[str, float]:
     """
     mark = uuid.uuid4().hex
     common = {"theme": theme, "home": runtime.home.id, "metadata": {"origin": "setup"}}
-    content = f"The set-up tried out the memory of this agent and called it {mark}."
+    content = TRIAL.format(mark=mark)
     added = Add(target="memory", content=content, **common)  # type: ignore[arg-type]
     removed = Remove(target="memory", previous=content, **common)  # type: ignore[arg-type]
     try:
@@ -39,7 +41,7 @@ def round_trip(runtime: Runtime, theme: str) -> tuple[str, float]:
         if _flushed(runtime):
             with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
                 rows.forget(connection, theme, [added.id, removed.id])
-                entries.erase(connection, theme, content)
+                entries.forget_trial(connection, theme, content)
 
 
 def _flushed(runtime: Runtime) -> bool:

@@ -11,6 +11,7 @@ from rich.filesize import decimal as size
 from ..errors import SettingsError
 from ..settings import load
 from ..store.connection.database import Database
+from ..store.embedded.cluster import AGENT
 from ..store.embedded.server import EmbeddedServer
 from .console import Console, facts_table
 from .database import apply_missing
@@ -50,7 +51,7 @@ def _start(home: Path, console: Console) -> int:
         raise SettingsError(f"dsn is set, so this home uses {database.label}; remove dsn to use the embedded server")
     with console.busy("starting the embedded server"):
         started = server.ensure_running()
-        apply_missing(server.dsn, settings, console)
+        apply_missing(server.dsn, settings, console, role=AGENT)
     console.data({"started": started, "data_dir": server.paths.data})
     console.show("started" if started else "already running")
     return 0

@@ -255,7 +255,7 @@ def _complete_history(connection: Connection, deleted: Iterable[DictRow], values
         connection.execute(QUERIES["complete_history"], {**values, "theme": row["theme"], "id": row["id"]})
 
 
-def erase(connection: Connection, theme: str, content: str) -> None:
-    """Delete a removed content of a theme from the history and from the tombstones."""
-    for statement in ("erase_history", "erase_tombstone"):
+def forget_trial(connection: Connection, theme: str, content: str) -> None:
+    """Delete the removed entry that tried out the memory from the history and from the tombstones."""
+    for statement in ("forget_trial", "erase_tombstone"):
         connection.execute(QUERIES[statement], {"theme": theme, "content": content})

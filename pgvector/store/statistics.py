@@ -8,12 +8,13 @@ from datetime import datetime
 
 from .connection.database import Connection
 from .queries import QUERIES
-from .schema.verification import TABLES
+from .schema import rights
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The server and the connected role. `missing` lists privileges on our tables that the role lacks.
+    """The server and the connected role: `missing` are rights on our tables that it lacks, `excess` those that agents
+    do not need.
 
     `pgvector_version` is empty when the database lacks the extension, `pgvector_available` when the server lacks it.
     `hidden` are the schemas of the memory and of pgvector that are not on the search path, and `search_path_source` is
@@ -29,6 +30,7 @@ class Facts:
     superuser: bool
     owner: bool
     missing: tuple[str, ...]
+    excess: tuple[str, ...]
     search_path: str
     search_path_source: str
     hidden: tuple[str, ...]
@@ -100,8 +102,8 @@ class SourceTotals:
 
 def facts(connection: Connection) -> Facts:
     """Facts about the server; works without the schema, too."""
-    row = connection.execute(QUERIES["server_facts"], {"tables": list(TABLES)}).fetchone() or {}
-    return Facts(**row | {name: tuple(row[name]) for name in ("missing", "hidden")})
+    row = connection.execute(QUERIES["server_facts"]).fetchone() or {}
+    return Facts(**row | {"hidden": tuple(row["hidden"])}, **rights.held(connection)._asdict())
 
 
 def totals(connection: Connection) -> Totals:

@@ -21,8 +21,10 @@ from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint, vector
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from waiting import wait_for
 
 from hermes_memory_pgvector.embedding.probe import PROBE_S_MIN
+from hermes_memory_pgvector.store import clients
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema.migrations import migration_files
 
@@ -165,6 +167,33 @@ def test_a_runtime_role_gets_what_agents_need(
     assert run("status").code == 0
     checks = {check["name"]: check for check in run("doctor", "--json").document["checks"]}
     assert checks["role"]["verdict"] == "ok"
+
+
+def test_migrate_narrows_a_role_when_no_agent_of_an_earlier_release_uses_it(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdict() -> tuple[str, str, str]:
+        checks = {check["name"]: check for check in run("doctor", "--json").document["checks"]}
+        return checks["role"]["verdict"], checks["role"]["found"], checks["role"]["remedy"]
+
+    role = make_role()
+    agent = make_conninfo(database, user=role)
+    monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", database)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", agent)
+    assert run("migrate", "--runtime-role", role).code == 0
+    assert verdict()[0] == "ok"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("GRANT DELETE ON memory_history TO {}").format(sql.Identifier(role)))
+    found, what, remedy = verdict()
+    assert (found, remedy.endswith(f"--runtime-role {role}")) == ("warning", True)
+    assert "delete on memory_history" in what
+    with psycopg.connect(agent, application_name="hermes-pgvector/14"):
+        assert f"agents of an earlier release connect as {role}" in run("migrate", "--runtime-role", role).err
+        assert verdict()[0] == "warning"
+    with psycopg.connect(database, autocommit=True) as connection:
+        wait_for(lambda: not clients.older(connection))
+    assert run("migrate", "--runtime-role", role).err.count("earlier release") == 0
+    assert verdict()[0] == "ok"
 
 
 # status and doctor

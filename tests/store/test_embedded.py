@@ -23,12 +23,19 @@ from typing import Any
 
 import psycopg
 import pytest
+from faultrig.releases import command_line, release_2_0_0
+from loopback import Endpoint
 
-from hermes_memory_pgvector.errors import DatabaseUnavailable, PgvectorError, SettingsError
+from hermes_memory_pgvector.errors import DatabaseUnavailable, PgvectorError, SchemaNotApplied, SettingsError
+from hermes_memory_pgvector.files import overwrite
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.connection.driver_errors import wrap_errors
 from hermes_memory_pgvector.store.embedded import cluster
 from hermes_memory_pgvector.store.embedded.programs import program, wheel_folder
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.embedded.system import ACCOUNT, account_of, locked, run, runs
+from hermes_memory_pgvector.store.schema.verification import LATEST
 
 needs_wheel = pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -246,6 +253,90 @@ def test_the_agents_environment_for_libpq_does_not_lead_elsewhere(
     monkeypatch.setenv("PGPORT", "1")
     monkeypatch.setenv("PGUSER", "somebody")
     assert ask(shared, "SELECT current_user") == "hermes"
+
+
+def test_agents_connect_as_a_role_that_reads_and_writes_rows_only(server: EmbeddedServer) -> None:
+    home = server.paths.state.parent / "home"
+    database = Database(Settings(data_dir=str(server.paths.state)), home)
+    try:
+        database.prepare(384)
+        with database.connection(10) as connection:
+            connection.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'a')")
+            role = connection.execute(
+                "SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user"
+            ).fetchone()
+            assert role == {"current_user": "hermes_agent", "rolsuper": False}
+            for refused in ("DELETE FROM memory_history", "DROP TABLE conversations", "CREATE TABLE mine (id int)"):
+                with pytest.raises(SchemaNotApplied, match="may not do this"), wrap_errors():
+                    connection.execute(refused.encode())
+    finally:
+        database.close()
+    # The other databases of the server are for the owner alone.
+    with pytest.raises(psycopg.OperationalError, match="no pg_hba"):
+        psycopg.connect(server.agent_dsn, dbname="postgres", connect_timeout=10)
+
+
+def test_a_server_of_release_2_0_0_admits_agents_while_its_own_go_on(
+    server: EmbeddedServer, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    state, home = server.paths.state, server.paths.state.parent / "home"
+    values = {"data_dir": str(state), "embed_url": endpoint.url, "embed_model": "words", "embed_dimensions": "384"}
+    old = release_2_0_0(tmp_path / "release")
+
+    def start_by_old() -> None:
+        code, shown = command_line(old, home, values, "server", "start")
+        assert code == 0, shown
+
+    def prepare_new() -> list[Any]:
+        database = Database(Settings(data_dir=str(state)), home)
+        version = database.prepare(384).version
+        with database.connection(10) as connection:
+            connection.execute("INSERT INTO conversations (role, content) VALUES ('user', 'by a new agent')")
+            row = connection.execute("SELECT current_user").fetchone()
+        database.close()
+        return [version, row and row["current_user"]]
+
+    start_by_old()
+    with psycopg.connect(server.dsn, autocommit=True) as connected:
+        pid = pid_of(server)
+        assert not server.admits_agents
+        together = [Child(prepare_new) for _ in range(3)]
+        assert [child.result() for child in together] == [[LATEST, "hermes_agent"]] * 3
+        assert pid_of(server) == pid, "the server runs on"
+        connected.execute("INSERT INTO conversations (role, content) VALUES ('user', 'by an old agent')")
+    # It writes the files of authentication anew when it starts the server.
+    server.stop()
+    start_by_old()
+    assert not server.admits_agents
+    assert Child(prepare_new).result() == [LATEST, "hermes_agent"]
+    code, shown = command_line(old, home, values, "status", "--json")
+    assert code == 0, shown
+    assert '"turns": 5' in shown
+
+
+def test_a_process_that_is_killed_while_it_admits_agents_is_followed_by_one_that_does(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.ensure_running()
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"DROP ROLE {cluster.AGENT}".encode())
+    cluster.write_authentication(server.paths.state, agents=False)
+    (server.paths.state / "agents").unlink()
+
+    for last in ("pg_hba.conf", "agents"):
+
+        def write(path: Path, text: str, last: str = last) -> None:
+            if path.name == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            overwrite(path, text)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "overwrite", write)
+            os.waitpid(Child(server.ensure_running).pid, 0)
+        assert not server.admits_agents
+    assert server.ensure_running() is False
+    with psycopg.connect(server.agent_dsn, connect_timeout=10) as agent:
+        assert agent.execute("SELECT current_user").fetchone() == (cluster.AGENT,)
 
 
 @needs_proc

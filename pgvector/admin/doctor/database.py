@@ -17,7 +17,7 @@ from ...store.statistics import Facts
 from ..check import Check, in_psql, place_of_setting, quoted
 from ..disk import disk
 from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
-from ..overview import Overview, quota_line
+from ..overview import EARLIER, Overview, quota_line
 from . import refusal
 
 
@@ -26,7 +26,7 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
 
     `state` is the folder of the home for files of this package.
     """
-    if found.server and not found.server.running:
+    if found.server and (not found.server.running or found.problem == EARLIER):
         what, _, remedy = found.problem.partition("; ")
         yield Check("database", "warning", f"{what}: {found.where}", remedy)
         room = disk("server's disk", found.server.data_dir)
@@ -51,7 +51,7 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         return
     schema = found.schema
     yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions")
-    yield _role(facts, embedded=found.server is not None)
+    yield _role(facts)
     if found.totals is None:
         yield Check("rows", "problem", found.problem, "run doctor again")
     elif found.totals.without_vector:
@@ -154,16 +154,18 @@ def _hidden(facts: Facts) -> Check:
     return Check("search_path", "problem", what, in_psql(f"alter {place} set search_path = {path}"))
 
 
-def _role(facts: Facts, *, embedded: bool) -> Check:
+def _role(facts: Facts) -> Check:
+    name, role = "role", facts.role
     if facts.missing:
-        return Check(
-            "role", "problem", f"{facts.role} lacks {', '.join(facts.missing[:4])}", migrate_command(facts.role)
-        )
-    if not embedded and (facts.superuser or facts.owner):
+        return Check(name, "problem", f"{role} lacks {', '.join(facts.missing[:4])}", migrate_command(role))
+    if facts.superuser or facts.owner:
         what = "a superuser" if facts.superuser else "the owner of the tables"
         remedy = f"make a role for agents and put it into HERMES_PGVECTOR_DSN; its rights: {migrate_command()}"
-        return Check("role", "warning", f"{facts.role} is {what}", remedy)
-    return Check("role", "ok", f"{facts.role} may read and write rows")
+        return Check(name, "warning", f"{role} is {what}", remedy)
+    if facts.excess:
+        what = f"{role} may do more than agents of this release need: {', '.join(facts.excess)}"
+        return Check(name, "warning", what, migrate_command(role))
+    return Check(name, "ok", f"{role} may read and write rows, and add to the history")
 
 
 def _model(model: str, dimensions: int | None, stored: SchemaState) -> Check:

@@ -28,7 +28,15 @@ from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ..accounts import asked
 from ..console import Cell, Console, counted, local_time, rows_table
-from ..database import administrators_dsn, connection, running, start_server, theme_named, wait_ready
+from ..database import (
+    administrators_database,
+    administrators_dsn,
+    connection,
+    running,
+    start_server,
+    theme_named,
+    wait_ready,
+)
 from . import receipt
 from .home_files import HomeFiles
 from .receipt import NAMES, Holder
@@ -56,11 +64,13 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
         raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
     settings = load(home)
     start_server(Database(settings, home))
-    with running(settings, home) as runtime:
+    with running(settings, home) as runtime, administrators_database(settings, home, console, args.dsn) as deleting:
         wait_ready(runtime)
         with console.busy("storing what waits in this home"):
             runtime.writer.flush(STORE_S, orphans=True)
         with runtime.database.connection(settings.connect_timeout_s) as reading:
+            with deleting.connection(settings.connect_timeout_s) as checked:
+                selection.check_role(reading, checked)
             chosen = _chosen(runtime, reading, home, console, args)
             with console.busy("looking for rows"):
                 groups = selection.count(reading, chosen)
@@ -71,7 +81,7 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
             if not (args.yes or console.confirm("Erase this for good?", default=False)):
                 console.say("nothing is changed")
                 return 1
-            files, run = HomeFiles(runtime, reading, chosen), _in_transactions(runtime.database, settings)
+            files, run = HomeFiles(runtime, reading, chosen), _in_transactions(deleting, settings)
             removed = _erase(console, run, chosen, groups, files, links=args.person or _is_person(chosen))
             of_server = _clear_server(home, console, args, settings)
             runtime.writer.flush(STORE_S, orphans=True)

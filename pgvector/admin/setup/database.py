@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...errors import PgvectorError, SettingsError
 from ...settings import Settings
 from ...store.connection.dsn import describe, no_database, unusable
+from ...store.embedded.cluster import AGENT
 from ...store.embedded.server import EmbeddedServer
 from ...store.probe import Found, has_password, probe, with_password
 from ...store.schema import migrations
@@ -41,7 +42,7 @@ class DatabaseChoice:
             self.server.ensure_running()
         if not self.migrate:
             return []
-        role = self.found.facts.role if self.found and self.admin_dsn else None
+        role = AGENT if self.server else self.found.facts.role if self.found and self.admin_dsn else None
         target = self.server.dsn if self.server else self.admin_dsn or self.dsn
         applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
         if self.server is None:

@@ -13,7 +13,7 @@ from cachetools import TTLCache
 
 from ...admin.database import theme_named
 from ...admin.embedder import PROBE, PROBE_S_MAX, mismatch
-from ...admin.overview import STOPPED
+from ...admin.overview import EARLIER, STOPPED
 from ...embedding import factory
 from ...embedding.protocol import Embedder
 from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
@@ -89,6 +89,8 @@ class Reader:
         server = self._database.server
         if server is not None and not server.status().running:
             raise DatabaseUnavailable(STOPPED)
+        if server is not None and not server.admits_agents:
+            raise DatabaseUnavailable(EARLIER)
         with self._database.transaction(self.settings.connect_timeout_s, STATEMENT_S_MAX) as reading:
             self._schema = self._database.verify(reading)
             yield reading

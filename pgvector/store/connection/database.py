@@ -22,6 +22,7 @@ from ...errors import DatabaseUnavailable, SettingsError
 from ...model import Vector
 from ...settings import Settings
 from ..embedded import identity
+from ..embedded.cluster import AGENT
 from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
 from ..schema import migrations, verification
@@ -76,7 +77,7 @@ class Database:
         dsn = settings.dsn.get_secret_value()
         self._home = hermes_home
         self.server = None if dsn else EmbeddedServer(hermes_home, settings.data_dir)
-        self.dsn = self.server.dsn if self.server else dsn
+        self.dsn = self.server.agent_dsn if self.server else dsn
         """The connection string; it may contain a password."""
 
     @property
@@ -93,7 +94,7 @@ class Database:
             self.server.ensure_running()
         if self.state is None:
             if self.server is not None:
-                migrations.migrate(self.dsn, dimensions=dimensions)
+                migrations.migrate(self.server.dsn, runtime_role=AGENT, dimensions=dimensions)
                 identity.note(self._home / "pgvector", self.server.paths.data)
             return self.refresh()
         return self.state

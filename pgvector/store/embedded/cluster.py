@@ -7,20 +7,24 @@ import secrets
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 
 from ...errors import DatabaseUnavailable, SettingsError
 from ...files import overwrite
-from .system import Account, as_root, make_private_folder, run
+from .system import Account, account_of, as_root, make_private_folder, run
 
 DATABASE = "hermes"
+# The owner of the database, a superuser: it makes the tables. Agents connect as the other role.
 ROLE = "hermes"
+AGENT = "hermes_agent"
 PORT = 5432
 SOCKET = f".s.PGSQL.{PORT}"
 
 _TAIL_LINES, _TAIL_CHARS = 6, 1200
 _LOG_MAX_BYTES, _LOG_KEPT_BYTES = 10 * 2**20, 2**18
 _SMALL_SHM_BYTES = 2**30
+_CONNECT_S, _POLL_S = 10, 0.02
 
 _TUNING = {
     "shared_buffers": "128MB",
@@ -119,17 +123,66 @@ def start_command(data: Path, sockets: Path, state: Path, programs: Path, timeou
     return [str(programs / "pg_ctl"), "start", "--silent", "--wait", wait, f"--options={quoted}"]
 
 
-def write_authentication(state: Path, names: set[str]) -> None:
-    """Admit only these users of the operating system, which Postgres knows by the credentials of the socket."""
+# The run of the server that admits agents.
+_ADMITTING = "agents"
+_HBA = f"local all {ROLE} peer map=owner\n"
+_HBA_WITH_AGENTS = f"{_HBA}local {DATABASE} {AGENT} peer map=owner\n"
+
+
+def write_authentication(state: Path, *, agents: bool) -> None:
+    """Admit only the user of this process and root, whom Postgres knows by the credentials of the socket.
+
+    They may connect as the owner, and with `agents` as the role of agents, which must exist.
+    """
+    names, roles = {account_of(os.geteuid()).pw_name, account_of(0).pw_name}, (ROLE, AGENT)
     texts = {
-        "pg_hba.conf": f"local all {ROLE} peer map=owner\n",
-        "pg_ident.conf": "".join(f'owner "{name}" {ROLE}\n' for name in sorted(names)),
+        "pg_hba.conf": _HBA_WITH_AGENTS if agents else _HBA,
+        "pg_ident.conf": "".join(f'owner "{name}" {role}\n' for name in sorted(names) for role in roles),
     }
     for name, text in texts.items():
         overwrite(state / name, text)
         if as_root():
             # The server runs under another account.
             (state / name).chmod(0o644)
+
+
+def admits_agents(state: Path, data: Path) -> bool:
+    """Whether the running server admits the role of agents. One that an earlier release has started does not."""
+    try:
+        return (state / _ADMITTING).read_text() == _run_of(data)
+    except (OSError, UnicodeDecodeError, IndexError):
+        return False
+
+
+def admit_agents(state: Path, data: Path, owner_dsn: str, agent_dsn: str, deadline: float) -> None:
+    """Make the role of agents and have the running server admit it; connections of the owner go on.
+
+    The last step notes it, so that a process that is killed before leaves it to the next one. Raises
+    DatabaseUnavailable.
+    """
+    import psycopg
+
+    with psycopg.connect(owner_dsn, autocommit=True, connect_timeout=_CONNECT_S) as owner:
+        # Its rights come with the tables.
+        if owner.execute("SELECT FROM pg_roles WHERE rolname = %s", [AGENT]).fetchone() is None:
+            owner.execute(f"CREATE ROLE {AGENT} LOGIN".encode())
+        write_authentication(state, agents=True)
+        owner.execute("SELECT pg_reload_conf()")
+    while True:
+        try:
+            psycopg.connect(agent_dsn, connect_timeout=_CONNECT_S).close()
+            break
+        except psycopg.OperationalError as error:
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable(f"the embedded server does not admit the role {AGENT}: {error}") from error
+        time.sleep(_POLL_S)
+    overwrite(state / _ADMITTING, _run_of(data))
+
+
+def _run_of(data: Path) -> str:
+    """The process id and the time of the start of the running server."""
+    lines = (data / "postmaster.pid").read_text().splitlines()
+    return f"{lines[0]} {lines[2]}\n"
 
 
 def _small_shm() -> bool:

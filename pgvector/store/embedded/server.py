@@ -2,12 +2,13 @@
 
 The server has a *state folder* outside the home, because the host's backup cannot copy the files of a live server:
 
-    lock  server.log  pg_hba.conf  pg_ident.conf    written by this module
-    data/                                           written by Postgres
-    run/                                            the socket; in another folder when this path is too long
+    lock  server.log  pg_hba.conf  pg_ident.conf  agents    written by this package
+    data/                                                   written by Postgres
+    run/                                                    the socket; elsewhere when this path is too long
 
-It listens on the socket only and admits only its owner and root, by their user ids. It outlives the process that
-started it. Tuning is in data/postgresql.conf, which the operator may edit.
+It listens on the socket only and admits only its owner and root, by their user ids: as the owner of the database, or as
+the role of agents, which reads and writes rows. It outlives the process that started it. Tuning is in
+data/postgresql.conf, which the operator may edit.
 """
 
 from __future__ import annotations
@@ -80,7 +81,15 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """The connection string, as libpq's key=value pairs; there is no password."""
+        """The connection string of the owner, as libpq's key=value pairs; there is no password."""
+        return self._dsn(cluster.ROLE)
+
+    @property
+    def agent_dsn(self) -> str:
+        """The connection string of agents."""
+        return self._dsn(cluster.AGENT)
+
+    def _dsn(self, role: str) -> str:
         from psycopg.conninfo import make_conninfo
 
         return make_conninfo(
@@ -88,7 +97,7 @@ class EmbeddedServer:
             hostaddr="",
             port=cluster.PORT,
             dbname=cluster.DATABASE,
-            user=cluster.ROLE,
+            user=role,
             # A folder below /tmp can be deleted and made again by another user while no server runs.
             requirepeer=None if as_root() else account_of(os.geteuid()).pw_name,
         )
@@ -102,17 +111,25 @@ class EmbeddedServer:
             )
 
     def ensure_running(self, timeout_s: float = 60.0) -> bool:
-        """Start the server unless it runs, making it on first use, and wait until it answers.
+        """Start the server unless it runs, making it on first use, and wait until it answers and admits agents.
 
         Returns whether this call started it. Raises SettingsError when the settings or the machine do not allow it, and
         DatabaseUnavailable, with the last lines of its log, when it does not answer in time.
         """
         cluster.bound_log(self.paths.log)
-        if self._answers():
+        if self._answers() and self.admits_agents:
             return False
         deadline = time.monotonic() + timeout_s
         with self._locked(deadline):
-            return not self._answers() and self._make_and_start(deadline)
+            started = not self._answers() and self._make_and_start(deadline)
+            if not self.admits_agents:
+                cluster.admit_agents(self.paths.state, self.paths.data, self.dsn, self.agent_dsn, deadline)
+            return started
+
+    @property
+    def admits_agents(self) -> bool:
+        """Whether agents may connect; not to a server that an earlier release started, before `ensure_running`."""
+        return cluster.admits_agents(self.paths.state, self.paths.data)
 
     def stop(self, timeout_s: float = 30.0, mode: Literal["smart", "fast", "immediate"] = "fast") -> bool:
         """Stop the server and wait until its process has ended. Returns False when none was running.
@@ -146,7 +163,7 @@ class EmbeddedServer:
             data_dir=data,
             socket_dir=self.paths.sockets,
             version=cluster.version_of(data),
-            size_bytes=_size_bytes(data),
+            size_bytes=system.size_bytes(data),
             account=account_of(data.stat().st_uid).pw_name if data.exists() else "",
         )
 
@@ -200,8 +217,7 @@ class EmbeddedServer:
         if paths.sockets.parent != paths.state:
             system.make_folder(paths.sockets.parent)
         system.make_private_folder(paths.sockets, account)
-        admitted = {account_of(os.geteuid()).pw_name, account_of(0).pw_name}
-        cluster.write_authentication(paths.state, admitted)
+        cluster.write_authentication(paths.state, agents=False)
         if not paths.data.exists():
             cluster.create(paths.data, account, programs, deadline)
         cluster.check_version(paths.data, MAJOR)
@@ -293,12 +309,3 @@ def _paths(home: Path, data_dir: str) -> Paths:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-
-
-def _size_bytes(folder: Path) -> int:
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_size
-    return total

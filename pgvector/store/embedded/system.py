@@ -133,6 +133,16 @@ def check_reachable(folder: Path, account: Account, deadline: float) -> None:
         )
 
 
+def size_bytes(folder: Path) -> int:
+    """The bytes of all files below a folder."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
+
+
 @contextmanager
 def locked(path: Path, deadline: float) -> Iterator[None]:
     """Hold the lock of a file against all other processes and threads; makes the folder when it is missing.

@@ -10,8 +10,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
+from ...errors import SettingsError
 from ..connection.database import Connection
 from ..queries import KINDS, QUERIES, Kind
+from ..schema.preflight import ADMINISTRATOR
 from . import marks
 
 BATCH_ROWS = 500
@@ -110,6 +112,19 @@ def homes(connection: Connection, selection: Selection, limit: int) -> list[str]
     """The ids of the homes that have written entries of these themes."""
     values = {**selection.parameters, "limit": limit}
     return [row["home"] for row in connection.execute(QUERIES["homes_of_themes"], values)]
+
+
+def check_role(reading: Connection, deleting: Connection) -> None:
+    """Raise SettingsError unless the role of `deleting` may erase, in the database that `reading` reads."""
+    here, there = (connection.execute(QUERIES["erasing_role"]).fetchone() or {} for connection in (reading, deleting))
+    if here["place"] != there["place"]:
+        raise SettingsError(
+            "the administrator's DSN leads to another database than that of this home; nothing is changed"
+        )
+    if not there["may_erase"]:
+        raise SettingsError(
+            f"role {there['role']} may not erase the history; give the administrator's DSN: --dsn {ADMINISTRATOR}"
+        )
 
 
 def begin(connection: Connection, selection: Selection) -> Selection:

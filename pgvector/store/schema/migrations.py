@@ -17,6 +17,7 @@ from psycopg.rows import tuple_row
 
 from ...errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
 from ...hosts.installation import pip_install
+from . import rights
 from .preflight import (
     LOCK_TIMEOUT_S,
     Connection,
@@ -29,7 +30,7 @@ from .preflight import (
     set_timeouts,
     try_lock,
 )
-from .verification import LATEST, TABLES
+from .verification import LATEST
 
 Progress: TypeAlias = Callable[[str], object]
 
@@ -68,6 +69,7 @@ def migrate(
     dsn: str,
     *,
     runtime_role: str | None = None,
+    narrow: bool = True,
     dimensions: int | None = None,
     progress: Progress = lambda _line: None,
     folder: Path | None = None,
@@ -76,9 +78,9 @@ def migrate(
     """Apply the migrations that a database lacks and return their names; safe to run several times at once.
 
     `dsn` is that of an administrator, to the server itself rather than to a transaction pooler. `dimensions` is the
-    length of the vectors and matters on the first run only. `runtime_role` is granted what the plugin needs: reading
-    and writing rows, no DDL. `progress` gets one line for each step. `lock_wait_s` bounds the wait for a migration that
-    runs elsewhere.
+    length of the vectors and matters on the first run only. `runtime_role` is granted what agents need, and with
+    `narrow` loses what is more: see `rights`. `progress` gets one line for each step. `lock_wait_s` bounds the wait for
+    a migration that runs elsewhere.
 
     Raises SettingsError (a wrong argument), DatabaseUnavailable (try again) or SchemaNotApplied (what the
     administrator must do first).
@@ -105,7 +107,9 @@ def migrate(
         _lock(connection, lock_wait_s, progress)
         applied = _apply_missing(connection, migrations, progress)
         if runtime_role is not None:
-            _grant(connection, runtime_role)
+            lacks = rights.held(connection, runtime_role)
+            if lacks.missing or (narrow and lacks.excess):
+                rights.grant(connection, runtime_role, narrow=narrow)
             progress(f"role {runtime_role} may read and write the memory")
     return applied
 
@@ -230,20 +234,3 @@ def _lock(connection: Connection, wait_s: float, progress: Progress) -> None:
                 f"another migration of this database still runs after {wait_s:g} s; try again later"
             )
         time.sleep(0.2)
-
-
-def _grant(connection: Connection, role: str) -> None:
-    """Grant the runtime role its privileges: to read and write rows, no DDL."""
-    schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
-    to, tables = sql.Identifier(role), sql.SQL(", ").join(map(sql.Identifier, TABLES))
-    owners = ("memory_entries", "conversations", "memory_agent_edges", "memory_history", "facts")
-    sequences = sql.SQL(", ").join(sql.Identifier(f"{table}_id_seq") for table in owners)
-    with connection.transaction():
-        for statement in (
-            sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to),
-            sql.SQL("GRANT SELECT ON hermes_pgvector_migrations TO {}").format(to),
-            sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(tables, to),
-            sql.SQL("GRANT USAGE, SELECT ON SEQUENCE {} TO {}").format(sequences, to),
-            sql.SQL("GRANT EXECUTE ON FUNCTION content_key(text) TO {}").format(to),
-        ):
-            connection.execute(statement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString, TypeAlias
 
@@ -156,7 +156,9 @@ def extension_refused(connection: Connection) -> SchemaNotApplied | None:
     )
 
 
-def fetch(connection: Connection, statement: LiteralString, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
+def fetch(
+    connection: Connection, statement: LiteralString, parameters: Sequence[Any] | Mapping[str, Any] = ()
+) -> tuple[Any, ...]:
     """The first row as a tuple, empty when there is none, for any row factory of the connection."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         return cursor.execute(statement, parameters or None).fetchone() or ()

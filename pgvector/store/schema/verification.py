@@ -10,7 +10,7 @@ import psycopg
 from ...errors import SchemaNotApplied
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 14
+LATEST = 15
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 APPLICATION = f"hermes-pgvector/{LATEST}"

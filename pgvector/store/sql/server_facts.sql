@@ -1,4 +1,4 @@
--- Works without our schema, too: a missing table has no missing privileges.
+-- Works without our schema, too.
 select split_part(current_setting('server_version'), ' ', 1) as server_version,
        coalesce((select extversion from pg_extension where extname = 'vector'), '') as pgvector_version,
        coalesce((select default_version from pg_available_extensions where name = 'vector'), '') as pgvector_available,
@@ -7,16 +7,6 @@ select split_part(current_setting('server_version'), ' ', 1) as server_version,
        current_user::text as role,
        (select rolsuper from pg_roles where rolname = current_user) as superuser,
        exists (select from pg_class where oid = to_regclass('conversations') and pg_has_role(relowner, 'usage')) as owner,
-       array(
-         select privilege || ' on ' || name
-         from unnest(%(tables)s::text[]) as name,
-              unnest(array['select', 'insert', 'update', 'delete']) as privilege
-         where to_regclass(name) is not null and not has_table_privilege(to_regclass(name), privilege)
-         union all
-         select 'usage on ' || name || '_id_seq' from unnest(%(tables)s::text[]) as name
-         where to_regclass(name || '_id_seq') is not null
-           and not has_sequence_privilege(to_regclass(name || '_id_seq'), 'usage')
-         order by 1) as missing,
        current_setting('search_path') as search_path,
        (select source from pg_settings where name = 'search_path') as search_path_source,
        -- Schemas in which the memory or pgvector is, and that are not on the search path.

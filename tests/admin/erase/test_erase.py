@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
+from psycopg.conninfo import make_conninfo
 from servers import Server
 from spools import die
 from waiting import wait_for
@@ -29,6 +30,7 @@ from hermes_memory_pgvector.outbox.pending_writes import pending_writes
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.schema.migrations import migrate
 
 NAMES = "entry history file question answer long task fact letter waiting counted elsewhere".split()  # noqa: SIM905
 CHAT, OTHER = "4917055512", "4917099999"
@@ -413,6 +415,7 @@ def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_d
     sql(database, f"create role {role} login")
     try:
         sql(database, f"grant select, insert, update, delete on all tables in schema public to {role}")
+        sql(database, f"grant execute on all functions in schema public to {role}")
         monkeypatch.setenv("HERMES_PGVECTOR_DSN", f"{database} user={role}")
         done = run_fast("--theme", "ops", "--yes", "--vacuum", "--json")
         assert done.code == 3, done.shown
@@ -506,3 +509,26 @@ def test_a_waiting_write_without_a_session_stays_when_a_text_is_erased_that_it_h
     done = run_fast("--text", "row number 1", "--yes", "--json")
     assert done.document["removed"] == {"waiting_writes": 1}
     assert [write.preview for write in writes.all()] == ["It says something else"]
+
+
+def test_the_role_of_agents_erases_only_with_the_dsn_of_the_administrator(
+    role: str, run: Callable[..., Outcome], make_database: Callable[..., str], database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    migrate(database, runtime_role=role)
+    with psycopg.connect(database) as connection:
+        connection.execute("insert into memory_entries (target, content) values ('memory', 'the code is 1234')")
+        connection.execute("delete from memory_entries")
+        connection.execute("insert into memory_entries (target, content) values ('memory', 'the code is 12345')")
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=role, password="right"))
+    refused = run("--text", "the code", "--yes")
+    assert refused.code == 1
+    assert f"role {role} may not erase the history; give the administrator's DSN: --dsn" in refused.err
+    elsewhere = run("--text", "the code", "--yes", "--dsn", make_database())
+    assert elsewhere.code == 1
+    assert "another database" in elsewhere.err
+    counts = "select (select count(*) from memory_entries), (select count(*) from memory_history)"
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert connection.execute(counts).fetchone() == (1, 1)
+        assert run("--text", "the code", "--yes", "--dsn", database).code in (0, 3)
+        assert connection.execute(counts).fetchone() == (0, 0)

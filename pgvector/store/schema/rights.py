@@ -1,0 +1,100 @@
+"""The rights of the role that agents connect as: granted by `migrate`, checked by `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import LiteralString, NamedTuple
+
+from psycopg import sql
+
+from .preflight import Connection, fetch
+from .verification import TABLES
+
+_ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+# Agents add to the history and read the settings. The functions do what else they need there.
+_NARROW = {"memory_history": ("SELECT", "INSERT"), "hermes_pgvector_settings": ("SELECT",)}
+_GRANTED = [(name, right) for name in TABLES for right in _NARROW.get(name, _ROWS)]
+_BARRED = [(name, right) for name, held in _NARROW.items() for right in (*_ROWS, "TRUNCATE") if right not in held]
+_SEQUENCES = ("memory_entries", "conversations", "memory_agent_edges", "memory_history", "facts")
+_FUNCTIONS = (
+    "content_key",
+    "claim_memory_setting",
+    "complete_memory_history",
+    "settle_memory_history",
+    "move_memory_history",
+    "prune_memory_history",
+    "forget_memory_trial",
+)
+
+
+class Rights(NamedTuple):
+    """The rights that a role lacks, and those that it has beyond what agents need; all for an owner or a superuser."""
+
+    missing: tuple[str, ...]
+    excess: tuple[str, ...]
+
+
+def held(connection: Connection, role: str | None = None) -> Rights:
+    """The rights of a role, by default of the connected one. A table or function that is not there counts for none."""
+    values = {
+        "role": role, "functions": list(_FUNCTIONS),
+        "tables": [name for name, _ in _GRANTED], "rights": [right for _, right in _GRANTED],
+        "barred_tables": [name for name, _ in _BARRED], "barred": [right for _, right in _BARRED],
+    }  # fmt: skip
+    missing, excess = fetch(connection, _HELD, values)
+    return Rights(tuple(missing), tuple(excess))
+
+
+def grant(connection: Connection, role: str, *, narrow: bool = True) -> None:
+    """Grant a role what agents need: to read and write rows, no DDL. `narrow` revokes what earlier releases granted.
+
+    The owner of the tables keeps its rights: the functions need them.
+    """
+    (schema, owner) = fetch(
+        connection,
+        "SELECT current_schema(), pg_has_role(%(role)s, relowner, 'USAGE') FROM pg_class"
+        " WHERE oid = to_regclass('conversations')",
+        {"role": role},
+    )
+    to = sql.Identifier(role)
+    statements = [
+        sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), to),
+        sql.SQL("GRANT SELECT ON hermes_pgvector_migrations TO {}").format(to),
+        sql.SQL("GRANT USAGE, SELECT ON SEQUENCE {} TO {}").format(_names(f"{name}_id_seq" for name in _SEQUENCES), to),
+        sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(_names(_FUNCTIONS), to),
+    ]
+    for right in _ROWS:
+        tables = _names(name for name, granted in _GRANTED if granted == right)
+        statements.append(sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(right), tables, to))
+    if narrow and not owner:
+        statements += [
+            sql.SQL("REVOKE {} ON {} FROM {}").format(sql.SQL(right), sql.Identifier(name), to)
+            for name, right in _BARRED
+        ]
+    with connection.transaction():
+        for statement in statements:
+            connection.execute(statement)
+
+
+def _names(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+_HELD: LiteralString = """
+    SELECT array(
+             SELECT lower(wanted) || ' on ' || name
+             FROM unnest(%(tables)s::text[], %(rights)s::text[]) AS t (name, wanted)
+             WHERE NOT has_table_privilege(role.name, to_regclass(name), wanted)
+             UNION ALL
+             SELECT 'usage on ' || name || '_id_seq' FROM unnest(%(tables)s::text[], %(rights)s::text[]) AS t (name, wanted)
+             WHERE wanted = 'INSERT' AND NOT has_sequence_privilege(role.name, to_regclass(name || '_id_seq'), 'USAGE')
+             UNION ALL
+             SELECT 'execute on ' || name FROM unnest(%(functions)s::text[]) AS f (name)
+             WHERE NOT has_function_privilege(role.name, to_regproc(name), 'EXECUTE')
+             ORDER BY 1),
+           array(
+             SELECT lower(barred) || ' on ' || name
+             FROM unnest(%(barred_tables)s::text[], %(barred)s::text[]) AS t (name, barred)
+             WHERE has_table_privilege(role.name, to_regclass(name), barred)
+             ORDER BY 1)
+    FROM (SELECT coalesce(%(role)s, current_user)::name AS name) AS role"""

@@ -1,0 +1,1 @@
+select forget_memory_trial(%(theme)s, %(content)s) as id
