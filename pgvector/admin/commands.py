@@ -90,6 +90,9 @@ def _add_installation(commands: Commands) -> None:
     text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
     migrate.add_argument("--dsn", default="", help=text)
     migrate.add_argument("--runtime-role", metavar="NAME", help="let this role read and write rows, and nothing else")
+    migrate.add_argument(
+        "--reader-role", metavar="NAME", help="let this role read rows, and nothing else, as for serve"
+    )
     migrate.add_argument("--force", action="store_true", help="go on beside agents of an earlier release")
     text = "the number of dimensions of vectors, for new tables (default: that of the embedding model)"
     migrate.add_argument("--dimensions", type=_number(1, 4000), metavar="N", help=text)

@@ -10,14 +10,14 @@ from ..settings import load
 from ..store import clients
 from ..store.connection.dsn import describe
 from ..store.embedded.cluster import AGENT
-from ..store.schema import migrations, verification
+from ..store.schema import migrations, rights, verification
 from ..store.schema.preflight import admin_connection
 from .console import Console
 from .database import administrators_dsn, apply_missing
 
 
 def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Apply the missing migrations and grant `--runtime-role` what agents need. Returns 0.
+    """Apply the missing migrations, and grant `--runtime-role` what agents need and `--reader-role` to read. Returns 0.
 
     Raises SettingsError when agents of an earlier release are connected to a database that lacks migrations.
     """
@@ -33,6 +33,9 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
             "settings; run migrate --runtime-role again when they have ended"
         )
     with admin_connection(target) as connection:
+        if args.reader_role:
+            rights.grant_reader(connection, args.reader_role)
+            console.say(f"role {args.reader_role} may read the memory")
         stored = verification.verify(connection).dimensions
     where = "the embedded server" if embedded else describe(target)
     console.data(

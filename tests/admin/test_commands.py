@@ -24,9 +24,12 @@ from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
 from hermes_memory_pgvector.embedding.probe import PROBE_S_MIN
+from hermes_memory_pgvector.serve.web.reading import Reader
+from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store import clients
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema.migrations import migration_files
+from hermes_memory_pgvector.store.schema.verification import TABLES
 
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
 MIGRATIONS = [migration.name for migration in migration_files()]
@@ -194,6 +197,29 @@ def test_migrate_narrows_a_role_when_no_agent_of_an_earlier_release_uses_it(
         wait_for(lambda: not clients.older(connection))
     assert run("migrate", "--runtime-role", role).err.count("earlier release") == 0
     assert verdict()[0] == "ok"
+
+
+def test_a_reader_role_reads_everything_and_changes_nothing(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    role = make_role()
+    add_turns(database, ["one turn"], theme="ops")
+    assert f"role {role} may read" in run("migrate", "--dsn", database, "--reader-role", role).err
+    dsn = make_conninfo(database, user=role)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    assert [theme["theme"] for theme in run("themes", "--json").document["themes"]] == ["ops"]
+    with Reader(load(tmp_path), tmp_path, persons=False).transaction() as reading:
+        assert reading.execute("SELECT content FROM conversations").fetchall() == [{"content": "one turn"}]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for name in TABLES:
+            table = sql.Identifier(name)
+            connection.execute(sql.SQL("SELECT FROM {}").format(table))
+            for refused in ("DELETE FROM {}", "TRUNCATE {}", "INSERT INTO {} DEFAULT VALUES"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(sql.SQL(refused).format(table))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT prune_memory_history(1)")
 
 
 # status and doctor

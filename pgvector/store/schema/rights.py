@@ -76,6 +76,15 @@ def grant(connection: Connection, role: str, *, narrow: bool = True) -> None:
             connection.execute(statement)
 
 
+def grant_reader(connection: Connection, role: str) -> None:
+    """Grant a role to read all rows, and nothing else."""
+    schema, tables = sql.Identifier(fetch(connection, "SELECT current_schema()")[0]), _names(TABLES)
+    to = sql.Identifier(role)
+    with connection.transaction():
+        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to))
+        connection.execute(sql.SQL("GRANT SELECT ON hermes_pgvector_migrations, {} TO {}").format(tables, to))
+
+
 def _names(names: Iterable[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
