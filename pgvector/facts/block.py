@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model import FACTS_HEADING
-from ..text.sanitize import safe_line
+from ..text.sanitize import safe_line, unlinked_line
 from .notation import Notation
 from .tokens import tokens_of
 
@@ -64,7 +64,7 @@ def line(fact: Notation) -> str:
     """The fact in notation, sanitized and whole."""
     text = str(fact)
     # Sanitizing adds a few characters to a line; it cuts none of this length.
-    return safe_line(text, 10 * len(text))
+    return unlinked_line(text, 10 * len(text))
 
 
 def _state(hot: Hot, tokens_max: int) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from ..model import WORDS_ONLY, Hit, Recall
 from ..text import times
-from ..text.sanitize import cut_at_word, safe_line
+from ..text.sanitize import cut_at_word, safe_line, unlinked_line
 
 HIT_CHARS_MIN = 60
 REASONS_CHARS_MAX = 200
@@ -55,7 +55,7 @@ def _distinct(hits: Sequence[Hit], chars_max: int, query: str) -> list[tuple[Hit
     found: dict[str, tuple[Hit, str]] = {}
     room = max(HIT_CHARS_MIN, chars_max // max(1, len(hits)))
     for hit in hits:
-        text = safe_line(best_passage(hit.content, query, room)[: 4 * chars_max], chars_max)
+        text = unlinked_line(best_passage(hit.content, query, room)[: 4 * chars_max], chars_max)
         if text:
             found.setdefault(text, (hit, text))
     return list(found.values())

@@ -12,7 +12,7 @@ from ..hosts.context_record import LiveMessage
 from ..hosts.transcript import SUMMARY
 from ..model import FACTS_HEADING, Hit
 from ..text.cleaning import clean
-from ..text.sanitize import safe_line
+from ..text.sanitize import unlinked_line
 from .render import best_passage
 from .selection import comparable
 
@@ -79,12 +79,13 @@ class Shown:
         if hash(text) in self.said:
             return True
         # A block gives no hit more than half of its room.
-        if self.whole and len(hit.content) <= chars_max and comparable(safe_line(hit.content, chars_max)) in self.whole:
+        short = self.whole and len(hit.content) <= chars_max
+        if short and comparable(unlinked_line(hit.content, chars_max)) in self.whole:
             return True
         shown = [passage for passage in self.passages if passage in text] if len(hit.content) > room else ()
         if not shown:
             return False
-        wanted = comparable(safe_line(best_passage(hit.content, query, room)[: 2 * room], room).strip(CUT))
+        wanted = comparable(unlinked_line(best_passage(hit.content, query, room)[: 2 * room], room).strip(CUT))
         return any(wanted in passage for passage in shown)
 
 
