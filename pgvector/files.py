@@ -214,6 +214,36 @@ class Marks:
                 mark.unlink(missing_ok=True)
 
 
+class LastingMarks(Marks):
+    """Marks that are never forgotten. When there are `marks_max`, ALL is marked: every name, until somebody removes it.
+
+    A process notices the marks of another one without listing them, however many there are.
+    """
+
+    ALL = "all"
+
+    def __init__(self, folder: Path, marks_max: int, meaning: str) -> None:
+        # One more for ALL, and one for a name that another process marks at the same time.
+        super().__init__(folder, marks_max + 2, meaning)
+        self._lasting_max = marks_max
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(name) or super().__contains__(self.ALL)
+
+    def change(self, names: Iterable[str], *, marked: bool) -> None:
+        """As `Marks.change`. While ALL is marked nothing can be marked beside it."""
+        names = [name for name in names if super(LastingMarks, self).__contains__(name) != marked]
+        if marked and names and super().__contains__(self.ALL):
+            return
+        super().change(names, marked=marked)
+        if marked and len(self._listed | self._unwritten.keys()) >= self._lasting_max:
+            log.error("%s holds %d marks, the most it may: all counts as marked", self.folder, self._lasting_max)
+            super().change([self.ALL], marked=True)
+
+    def _remove_oldest(self) -> None:
+        """None is ever removed."""
+
+
 def _write_mark(path: Path, *, marked: bool) -> None:
     if not marked:
         path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector import files
-from hermes_memory_pgvector.files import Marks, mark_name, read_or_create
+from hermes_memory_pgvector.files import LastingMarks, Marks, mark_name, read_or_create
 
 PIN = mark_name("the PIN is 9921")
 
@@ -113,6 +113,41 @@ def test_the_oldest_of_too_many_marks_are_forgotten(tmp_path: Path) -> None:
     few.change(["a"], marked=True)
     assert few.names() == marks(tmp_path).names() == {"a", "b", "c"}
     assert "d" not in few
+
+
+def test_a_lasting_mark_outlives_any_number_of_later_ones(tmp_path: Path) -> None:
+    lasting = LastingMarks(tmp_path, 5_000, "which sessions are off the record")
+    lasting.change([PIN], marked=True)
+    os.utime(tmp_path / PIN, (1, 1))
+    lasting.change(map(str, range(2_000)), marked=True)
+    for process in (lasting, LastingMarks(tmp_path, 5_000, "")):
+        assert PIN in process
+        assert "another" not in process
+        assert len(process.names()) == 2_001
+
+
+def test_when_no_more_lasting_marks_can_be_made_every_name_counts_as_marked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = (LastingMarks(tmp_path, 3, "") for _ in range(2))
+    one.change("abc", marked=True)
+    assert "holds 3 marks, the most it may: all counts as marked" in caplog.text
+    other.change("d", marked=True)
+    other.change("a", marked=False)
+    for process in (one, other, LastingMarks(tmp_path, 3, "")):
+        assert all(name in process for name in "abcdx")
+        assert process.names() == {"b", "c", LastingMarks.ALL}
+    (tmp_path / LastingMarks.ALL).unlink()
+    assert "x" not in one
+    assert "b" in one
+
+
+def test_lasting_marks_that_cannot_be_written_are_all_known_to_the_process(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    lasting = LastingMarks(tmp_path / "file" / "marks", 3, "")
+    for name in "abcde":
+        lasting.change(name, marked=True)
+    assert all(name in lasting for name in "abcdex")
 
 
 def test_marks_that_cannot_be_written_are_known_to_the_process_and_that_is_said(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..files import mark_name
+from ..files import LastingMarks, mark_name
 from ..hosts.environment import scrubber
 from ..hosts.transcript import exchanges
 from ..session import off_record
@@ -58,7 +58,7 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
     own = templated_theme(identity, settings)
     themes = {own, DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
     names = (session_id, *(f"{session_id}:{theme}" for theme in themes))
-    return any(mark_name(name) in marks for name in names)
+    return LastingMarks.ALL in marks or any(mark_name(name) in marks for name in names)
 
 
 def turns_of(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import Marks
+from ..files import LastingMarks
 from ..hosts.config import person_key
 from ..hosts.environment import working_folder
 from ..model import Event
@@ -18,7 +18,7 @@ from .person_key import PersonKey
 from .project import project_of
 from .themes import Identity, author_of, templated_theme, theme_of
 
-OFF_RECORD_MAX = 1000
+OFF_RECORD_MAX = 100_000
 
 
 class HomeContext:
@@ -44,7 +44,7 @@ class HomeContext:
         self.home_id, self.accept, self.change_entry = home_id, accept, change_entry
         self.capture = Capture(settings)
         self.person_key = PersonKey(state, person_key(home))
-        self.off_record = Marks(
+        self.off_record = LastingMarks(
             state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it, and may store it"
         )
         self.turn_lock = threading.Lock()

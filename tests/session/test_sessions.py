@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loopback import Endpoint
 
+from hermes_memory_pgvector.files import mark_name
 from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add
@@ -552,6 +553,15 @@ def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_whe
     record.undo("s")
     one.take_back()
     assert turn(2)[1] not in "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
+
+
+def test_a_session_stays_off_the_record_however_many_others_follow(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, ("off the record", "As you like, I keep nothing of it."))
+    runtime.context.off_record.change((mark_name(f"{number}:default") for number in range(1_500)), marked=True)
+    assert talk(runtime).caller("default").off_record
+    assert not talk(runtime, "another").caller("default").off_record
 
 
 def test_what_is_written_while_a_session_off_the_record_is_continued_is_not_stored(

@@ -6,11 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+from ...files import LastingMarks
 from ...mirror.home import Home
 from ...model import now
 from ...outbox.dead_letters import DeadLetters
 from ...outbox.inspection import Process, total
 from ...outbox.inspection import processes as processes_of
+from ...session.home_context import OFF_RECORD_MAX
 from ...settings import Settings
 from ...text.sanitize import safe_line
 from .. import processes
@@ -38,6 +40,7 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
     troubled = processes.troubled(running, settings.stuck_after_s)
     yield from troubled or [Check("writer", "ok", processes.summary(running))]
     yield _dead_letters(home)
+    yield _off_record(home)
     yield disk("disk", home.spool)
 
 
@@ -62,3 +65,15 @@ def _dead_letters(home: Home) -> Check:
     shown = "; ".join(safe_line(reason, REASON_CHARS_MAX) for reason, _ in reasons.most_common(REASONS_SHOWN))
     remedy = "fix the reason, then: hermes-pgvector spool retry --all; to look at them: hermes-pgvector spool list"
     return Check("dead letters", "warning", f"{counted(reasons.total(), 'event')}: {shown}", remedy)
+
+
+def _off_record(home: Home) -> Check:
+    """Whether more sessions can be marked as off the record."""
+    folder = home.state / "off_record"
+    marks = LastingMarks(folder, OFF_RECORD_MAX, "").names()
+    found = f"{counted(len(marks - {LastingMarks.ALL}), 'session')} off the record, of at most {OFF_RECORD_MAX:,}"
+    remedy = f"end the sessions that are off the record, then delete the files of old ones in {folder}"
+    if LastingMarks.ALL in marks:
+        return Check("off the record", "problem", f"{found}: no turn of this home is stored", f"{remedy}, and `all`")
+    low = len(marks) > OFF_RECORD_MAX * 4 // 5
+    return Check("off the record", "warning" if low else "ok", found, remedy if low else "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...errors import BadArgument, BadEvent, Refused, SettingsError
-from ...files import Marks
+from ...files import LastingMarks
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...mirror.home import Home
@@ -73,7 +73,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     if rules.settings.off_record:
         raise BadArgument("the setting off_record is on: nothing of sessions is stored")
     key = person_key(args.home) or database.claim_person_key("")
-    marks = (Marks(home.state / "off_record", OFF_RECORD_MAX, "").names() for home in (record, Home(args.home)))
+    marks = (LastingMarks(home.state / "off_record", OFF_RECORD_MAX, "").names() for home in (record, Home(args.home)))
     job = _Job(
         database, rules, record, frozenset[str]().union(*marks), _bytes(key), args.dry_run, Capture(rules.settings)
     )

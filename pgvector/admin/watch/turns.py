@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from ...files import Marks
+from ...files import LastingMarks
 from ...hosts import state_db
 from ...mirror.home import Home
 from ...outbox.inspection import waiting_sessions
@@ -43,7 +43,7 @@ def expected(home: Home, settings: Settings, since: datetime, until: datetime, l
     """
     if settings.off_record:
         return []
-    marks = Marks(home.state / "off_record", OFF_RECORD_MAX, "").names()
+    marks = LastingMarks(home.state / "off_record", OFF_RECORD_MAX, "").names()
     capture = Capture(settings)
     found: list[Recorded] = []
     for row in state_db.recent_sessions(home.path, since.timestamp(), SESSIONS_MAX):
