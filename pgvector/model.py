@@ -256,8 +256,10 @@ class Hit:
     cosine of the vectors of question and row, None when either has none. `words` is the BM25 score of the row, and
     `matched` are the words of the question in it, the rarest first. `target` is set for entries and facts, `role` and
     `session_id` for turns; `metadata` of a fact have its kind, scope, content and status under `fact`. `said` counts
-    the found rows with the same text. `context` are the turns around the hit, in order, when they were asked for.
-    `tags` and `expires_at` are set for entries that have them.
+    the found rows with the same text, `alike` more that differ from it in figures or a word and are left out. `side` is
+    the other side of its turn, if that was found, too. `newer` is the row that supersedes it, as its id and time.
+    `context` are the turns around the hit, in order, when they were asked for. `tags` and `expires_at` are set for
+    entries that have them.
     """
 
     id: int
@@ -274,6 +276,9 @@ class Hit:
     session_id: str = ""
     metadata: Metadata = field(default_factory=dict)
     said: int = 1
+    alike: int = 0
+    side: Hit | None = None
+    newer: tuple[int, datetime] | None = None
     context: tuple[Hit, ...] = ()
     tags: tuple[str, ...] = ()
     expires_at: datetime | None = None
@@ -299,6 +304,11 @@ class Recall:
     hits: tuple[Hit, ...] = ()
     degraded: tuple[str, ...] = ()
     explanation: Explanation = Explanation()
+
+    @property
+    def texts(self) -> list[Hit]:
+        """The hits, each followed by the other side of its turn if it has that."""
+        return [one for hit in self.hits for one in (hit, hit.side) if one]
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
             console.show(f"{name.title()}: nothing found")
         else:
             rows: list[dict[str, Cell]] = [
-                {"Score": f"{hit.score:.2f}", name.title(): _described(hit, explain)} for hit in recall.hits
+                {"Score": f"{hit.score:.2f}", name.title(): _described(hit, explain)} for hit in recall.texts
             ]
             console.show(rows_table(rows))
         if explain:
@@ -101,7 +101,12 @@ def _described(hit: Hit, explain: bool) -> Text:
     source = (
         f"{hit.target} {hit.id}" if hit.target else f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
     )
-    why = (f", said {hit.said} times" if hit.said > 1 else "") + labels(hit.tags, hit.expires_at)
+    why = (
+        (f", said {hit.said} times" if hit.said > 1 else "")
+        + (f", {hit.alike} more alike" if hit.alike else "")
+        + (f", older than {hit.newer[0]} of {local_time(hit.newer[1])}" if hit.newer else "")
+        + labels(hit.tags, hit.expires_at)
+    )
     if explain:
         similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
         words = f"BM25 {hit.words:.2f} ({safe_line(' '.join(hit.matched), 80)})" if hit.matched else "no words"

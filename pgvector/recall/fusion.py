@@ -45,6 +45,12 @@ class Candidates:
     words: Sequence[str]
     reachable: float = 0.0
 
+    @property
+    def before(self) -> dict[Key, Key]:
+        """For each row that directly follows another one of its session, that one."""
+        follows = self.positions[1:] - self.positions[:-1] == 1
+        return {self.keys[place + 1]: self.keys[place] for place in follows.nonzero()[0].tolist()}
+
 
 def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float], matches: WordMatches) -> Candidates:
     """The rows that the searches found, and those before and after each of them in its session.

@@ -154,7 +154,7 @@ class Prefetch:
         for recall in self._recall(kinds, request):
             degraded.update(dict.fromkeys(recall.degraded))
             # The same question in an earlier turn tells nothing, and is more similar than any answer.
-            found = [hit for hit in recall.hits if hit.role != "user" or comparable(hit.content) != asked]
+            found = [hit for hit in recall.texts if hit.role != "user" or comparable(hit.content) != asked]
             hits += found
             best += found[: 2 * limit]
         room = max(render.HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)

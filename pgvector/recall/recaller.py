@@ -26,7 +26,7 @@ from ..store import retrieval
 from ..store.connection.database import Connection, Database, part
 from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import WORDS_MAX, Kind
-from ..store.retrieval import RelatedRows, ScannedRows, Size
+from ..store.retrieval import Key, RelatedRows, Row, ScannedRows, Size
 from ..store.schema.verification import Origin
 from ..text import tokenizer
 from . import vector_search
@@ -253,24 +253,34 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
     """The best of the candidates as hits, with the turns around them if the request wants these."""
     kind, request, cosines = question.kind, question.request, nearest.found.values()
     scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None)
-    best = select(partial(retrieval.fetch, connection, kind), request, list(scores))
+    fetch = partial(retrieval.fetch, connection, kind)
+    best = select(fetch, request, scores, found.before, grouped=kind != "facts")
     turns = request.context if kind == "turns" and best else 0
-    around = retrieval.around(connection, list(best), turns) if turns else {}
+    around = retrieval.around(connection, [one.key for one in best], turns) if turns else {}
     places = {key: place for place, key in enumerate(found.keys)}
-    chosen = [places[key] for key in best]
-    similarities, word_scores = found.similarities[chosen].tolist(), found.word_scores[chosen].tolist()
-    hits = []
-    for (key, (row, said)), similarity, held in zip(best.items(), similarities, word_scores, strict=True):
+
+    def hit(key: Key, row: Row) -> Hit:
+        similarity = float(found.similarities[places[key]])
+        held = found.word_scores[places[key]].tolist()
         words = sorted([(-score, word) for score, word in zip(held, found.words, strict=True) if score])
-        hit = Hit(
+        return Hit(
             id=row.id, theme=row.theme, content=row.content, at=row.at.astimezone(UTC), target=row.target,
-            role=row.role, session_id=row.session_id, metadata=row.metadata or {}, said=said, score=scores[key],
+            role=row.role, session_id=row.session_id, metadata=row.metadata or {}, score=scores[key],
             similarity=None if isnan(similarity) else similarity, words=-sum([score for score, _ in words]),
             matched=tuple([word for _, word in words]), context=around.get(key, ()),
             tags=tuple(row.tags or ()), expires_at=row.expires_at and row.expires_at.astimezone(UTC),
         )  # fmt: skip
-        hits.append(hit)
-    return tuple(hits)
+
+    return tuple(
+        replace(
+            hit(one.key, one.row),
+            said=one.said,
+            alike=one.alike,
+            side=hit(*one.side) if one.side else None,
+            newer=(one.newer.id, one.newer.at.astimezone(UTC)) if one.newer else None,
+        )
+        for one in best
+    )
 
 
 def _ms_since(start: float) -> float:

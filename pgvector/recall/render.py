@@ -88,7 +88,9 @@ def _provenance(hit: Hit, *, with_theme: bool) -> str:
     said = f", said {hit.said} times" if hit.said > 1 else ""
     tags = f", tags {safe_line(' '.join(hit.tags), TAGS_CHARS_MAX)}" if hit.tags else ""
     expires = f", expires {times.utc(hit.expires_at):%Y-%m-%d}" if hit.expires_at else ""
-    return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}{said}{tags}{expires}"
+    alike = f", {hit.alike} more alike" if hit.alike else ""
+    older = f", older than that of {times.utc(hit.newer[1]):%Y-%m-%d}" if hit.newer else ""
+    return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}{said}{alike}{older}{tags}{expires}"
 
 
 def even_shares(frames: Sequence[int], lengths: Sequence[int], room: int) -> list[int]:

@@ -1,15 +1,22 @@
-"""Selection: the best rows that a request asks for, each text once. Pure."""
+"""Selection: the best rows that a request asks for, each text and each turn once. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from ..model import RecallRequest
 from ..store.retrieval import Key, Row
 from ..text.cleaning import compatible
+from .grouping import Families, Found, acknowledges, newest_first
 
 FETCHED_MIN = 20
+# So many rows are read at most to find what differs in a flood.
+FLOOD_FETCHED_MAX = 200
+# Of the score of one side of a turn: the other one below it is a hit of its own.
+SIDE_SHARE = 0.8
 
 # A sign beyond ASCII; `\W` alone takes three times as long to find the few in a text.
 _SIGN = re.compile(r"[^\x00-\x7f](?<!\w)")
@@ -20,33 +27,108 @@ _PLAIN = bytes(
 
 
 def select(
-    fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], request: RecallRequest, keys: Sequence[Key]
-) -> dict[Key, tuple[Row, int]]:
-    """Up to `request.limit` rows of the request's scope in the order of `keys`, each with the number of fetched rows
-    that have its text: they count as one.
+    fetch: Callable[[Sequence[Key]], Mapping[Key, Row]],
+    request: RecallRequest,
+    scores: Mapping[Key, float],
+    before: Mapping[Key, Key] = MappingProxyType({}),
+    *,
+    grouped: bool = True,
+) -> list[Found]:
+    """Up to `request.limit` rows of the request's scope in the order of `scores`, which begins with the best.
 
-    `keys` are sorted, best first. `fetch` returns those of the rows that still exist; it is asked for few at a time.
-    A row can lie outside the scope because it is a neighbour of one inside.
+    `fetch` returns those of the rows that still exist; it is asked for few at a time. A row can lie outside the scope
+    because it is a neighbour of one inside. `before` has the row before a row in its session. Rows with the same text
+    are one; with `grouped`, the two sides of a turn, too, if both are nearly as good, and `grouping` orders the rows.
     """
-    best: dict[Key, tuple[Row, int]] = {}
-    first_with: dict[str, Key] = {}
+    chosen, keys = _Chosen(request, scores, before, grouped), list(scores)
     step = max(FETCHED_MIN, 2 * request.limit)
+    best: list[Found] = []
     for start in range(0, len(keys), step):
-        rows = fetch(keys[start : start + step])
-        for key in keys[start : start + step]:
-            row = rows.get(key)
-            if row is None or not request.scope.holds(row.at, row.session_id, row.role):
-                continue
-            text = comparable(row.content)
-            if text in first_with:
-                first, said = best[first_with[text]]
-                best[first_with[text]] = first, said + 1
-            elif len(best) < request.limit:
-                best[key] = row, 1
-                first_with[text] = key
-        if len(best) >= request.limit:
+        chosen.add(fetch, keys[start : start + step])
+        best = chosen.best()
+        if len(best) >= request.limit and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
             break
-    return best
+    return (newest_first(best[:step], scores) if grouped else best)[: request.limit]
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """The rows that were read and are in scope, by their folded texts, in their order.
+
+    `_turns` has the folded text of a row for the row that may be the other side of its turn.
+    """
+
+    request: RecallRequest
+    scores: Mapping[Key, float]
+    before: Mapping[Key, Key]
+    grouped: bool
+    families: Families = field(default_factory=Families)
+    _rows: dict[Key, Row] = field(default_factory=dict)
+    _read: set[Key] = field(default_factory=set)
+    _placed: set[Key] = field(default_factory=set)
+    _found: dict[str, Found] = field(default_factory=dict)
+    _turns: dict[Key, str] = field(default_factory=dict)
+    _after: dict[Key, Key] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._after = {first: then for then, first in self.before.items()} if self.grouped else {}
+
+    def add(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
+        """Read these rows, and the questions of those that only say that something was heard."""
+        self._fetch(fetch, keys)
+        receipts = [key for key in keys if self._is_receipt(key)] if self.grouped else []
+        self._fetch(fetch, [self.before[key] for key in receipts])
+        questions = {key: self._question(key) for key in receipts}
+        for key in [questions.get(key, key) for key in keys]:
+            if key not in self._placed:
+                self._placed.add(key)
+                self._place(key)
+
+    def best(self) -> list[Found]:
+        """The rows so far, without floods."""
+        found = list(self._found.values())
+        return self.families.without_floods(found) if self.grouped else found
+
+    def _fetch(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
+        if wanted := [key for key in keys if key not in self._read]:
+            self._read.update(wanted)
+            scope = self.request.scope
+            rows = fetch(wanted)
+            self._rows.update(
+                (key, rows[key])
+                for key in wanted
+                if key in rows and scope.holds(rows[key].at, rows[key].session_id, rows[key].role)
+            )
+
+    def _is_receipt(self, key: Key) -> bool:
+        row = self._rows.get(key) if key in self.before else None
+        return row is not None and row.role == "assistant" and acknowledges(row.content)
+
+    def _question(self, key: Key) -> Key:
+        """The row that a receipt answers; itself where that is not in scope."""
+        asked = self._rows.get(self.before[key])
+        return self.before[key] if asked and asked.role == "user" else key
+
+    def _is_side(self, key: Key, first: Found) -> bool:
+        close = self.scores[key] >= SIDE_SHARE * self.scores[first.key]
+        return close and self._rows[key].role != first.row.role
+
+    def _place(self, key: Key) -> None:
+        row = self._rows.get(key)
+        if row is None:
+            return
+        text = comparable(row.content)
+        if text in self._found:
+            self._found[text] = replace(self._found[text], said=self._found[text].said + 1)
+        elif (turn := self._turns.get(key)) is not None and self._is_side(key, self._found[turn]):
+            self._found[turn] = replace(self._found[turn], side=(key, row))
+        else:
+            self._found[text] = Found(key, row)
+            if self.grouped:
+                self.families.add(key, text)
+                other = self.before.get(key) if row.role == "assistant" else self._after.get(key)
+                if other is not None:
+                    self._turns[other] = text
 
 
 def comparable(text: str) -> str:

@@ -7,6 +7,7 @@ row in the language of the question, and rows in another one that has a word of 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import cache
 
 # So many different ones show the language of a question; a single one may be a word of content ("war", "son", "bin").
 SHOWING_MIN = 2
@@ -91,6 +92,12 @@ _OF_LANGUAGE = [
         nerede nereden nereye niçin o olan olarak olduğu onu onun sana sen senin siz sonra şu tüm var ve veya ya""",
     )
 ]  # fmt: skip
+
+
+@cache
+def all_function_words() -> Set[str]:
+    """The function words of all languages."""
+    return frozenset().union(*_OF_LANGUAGE)
 
 
 def function_words(words: Sequence[str]) -> Set[str]:

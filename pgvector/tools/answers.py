@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..store.entries import Entry
 
 _MATCHED_MAX = 8
+# What a hit tells of the other side of its turn.
+_OF_SIDE = ("id", "role", "content", "cut")
 # The characters of an answer that are not its entries.
 _FRAME_CHARS = 500
 
@@ -30,20 +32,22 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
 
     Long contents share the room evenly. A hit of which only a passage is shown has `"cut": true`. When not even the
     frames of all hits fit, the last hits are left out and `"left_out"` counts them. The turns around the hits get the
-    room that the hits leave.
+    room that the hits leave. The other side of a turn is in the hit of the first.
     """
-    share = max(HIT_CHARS_MIN, chars_max // max(1, len(recall.hits)))
+    texts = recall.texts
+    share = max(HIT_CHARS_MIN, chars_max // max(1, len(texts)))
     # The hits of an answer repeat few words and names.
     line = cache(safe_line)
     answer: dict[str, Any] = {
-        "hits": [_frame(hit, best_passage(hit.content, query, share)[:chars_max], line) for hit in recall.hits],
-        "count": len(recall.hits),
+        "hits": [_frame(hit, best_passage(hit.content, query, share)[:chars_max], line) for hit in texts],
+        "count": len(texts),
         "scope": safe_line(scope, 60),
         "query": safe_line(query, 120),
         "degraded": [safe_line(public_reason(reason), REASONS_CHARS_MAX) for reason in recall.degraded[:5]],
     }
     if _size(answer) > chars_max:
         _shorten(answer, chars_max)
+    _nest_sides(answer, recall.hits)
     _add_context(answer, recall.hits[: answer["count"]], chars_max)
     return answer
 
@@ -132,6 +136,22 @@ def _shorten(answer: dict[str, Any], chars_max: int) -> None:
     answer |= {"hits": frames[:count], "count": count} | left_out
 
 
+def _nest_sides(answer: dict[str, Any], hits: Sequence[Hit]) -> None:
+    """Move the frames of second sides into those of their hits."""
+    frames = iter(answer["hits"])
+    shown = []
+    for hit, frame in zip(hits, frames, strict=False):
+        second = next(frames, None) if hit.side else None
+        if second:
+            frame["side"] = {name: value for name, value in second.items() if name in _OF_SIDE}
+        shown.append(frame)
+    answer |= {"hits": shown, "count": len(shown)}
+    if len(shown) < len(hits):
+        answer["left_out"] = len(hits) - len(shown)
+    else:
+        answer.pop("left_out", None)
+
+
 def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) -> None:
     """Add the turns around each hit, the first hits first, as far as there is room."""
     waiting = sum(len(hit.context) for hit in hits)
@@ -165,6 +185,10 @@ def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str,
     }
     if hit.said > 1:
         frame["said"] = hit.said
+    if hit.alike:
+        frame["alike"] = hit.alike
+    if hit.newer:
+        frame["older"] = {"than": hit.newer[0], "time": times.utc_text(hit.newer[1])}
     if hit.target:
         frame |= {"target": hit.target, "source": _source(hit.metadata), **_labels(hit.tags, hit.expires_at)}
     else:

@@ -82,7 +82,9 @@ def _contents(
     if problem:
         sys.exit(f"the memory did not answer completely: {problem}")
     hits = answer.get("hits", answer.get("results", ()))
-    contents = [texts.get((tool, str(hit.get("id"))), hit["content"]) for hit in hits]
+    # The other side of a turn is read after the one that its hit is for.
+    shown = [one for hit in hits for one in (hit, hit.get("side")) if one]
+    contents = [texts.get((tool, str(one.get("id"))), one["content"]) for one in shown]
     return {"contents": contents, "bytes": len(told.encode())}
 
 

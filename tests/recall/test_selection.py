@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.model import Hit, RecallRequest, Scope
 from hermes_memory_pgvector.recall import selection
 from hermes_memory_pgvector.recall.selection import comparable
+from hermes_memory_pgvector.store.retrieval import Key, Row
 from hermes_memory_pgvector.text.cleaning import compatible
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -48,8 +49,8 @@ def select(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "FETCHED_MIN", 1)
-        best = selection.select(fetch, asked, list(range(len(ranked))))
-        return {key: replace(hit, said=said) for key, (hit, said) in best.items()}
+        best = selection.select(fetch, asked, {key: -key for key in range(len(ranked))})
+        return {one.key: replace(one.row, said=one.said) for one in best}
 
 
 @given(found, st.integers(0, 12), st.sampled_from(["", "user"]))
@@ -103,3 +104,75 @@ def test_case_width_spaces_and_punctuation_do_not_tell_texts_apart() -> None:
 def test_texts_are_compared_by_their_folded_words(text: str) -> None:
     words = re.findall(r"\w+", compatible(text).casefold())
     assert comparable(text) == (" ".join(words) or text)
+
+
+def session(*rows: tuple[str, str, float], limit: int = 5, role: str = "") -> list[tuple[str, str]]:
+    """What is selected of a session of rows, each with its role, text and score: the texts and those of other sides."""
+    keys: list[Key] = [("t", number) for number in range(len(rows))]
+    stored = {
+        key: Row("t", key[1], text, None, NOON, said_by, "s", "")
+        for key, (said_by, text, _) in zip(keys, rows, strict=True)
+    }
+    scores = {key: score for key, (_, _, score) in zip(keys, rows, strict=True)}
+    best = selection.select(
+        lambda wanted: {key: stored[key] for key in wanted},
+        request(limit, role),
+        dict(sorted(scores.items(), key=lambda one: -one[1])),
+        dict(zip(keys[1:], keys, strict=False)),
+    )
+    return [(one.row.content, one.side[1].content if one.side else "") for one in best]
+
+
+def test_the_sides_of_a_turn_that_are_nearly_as_good_are_one_hit() -> None:
+    turns = [("user", "where is the kelp?", 0.8), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.5)]
+    assert session(*turns) == [("in the shed", "where is the kelp?"), ("and the frog?", "")]
+    assert session(*turns, limit=1) == [("in the shed", "where is the kelp?")]
+    assert session(*turns, role="assistant") == [("in the shed", "")]
+
+
+def test_the_worse_side_of_a_turn_and_the_next_turn_are_hits_of_their_own() -> None:
+    turns = [("user", "where is the kelp?", 0.5), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.9)]
+    assert session(*turns) == [("in the shed", ""), ("and the frog?", ""), ("where is the kelp?", "")]
+    turns = [("assistant", "in the shed", 0.9), ("assistant", "or in the barn", 0.9)]
+    assert session(*turns) == [("in the shed", ""), ("or in the barn", "")]
+
+
+def test_an_answer_without_content_leaves_its_place_to_what_it_answers() -> None:
+    turns = [("user", "the kelp is in the shed", 0.1), ("assistant", "Noted, I will keep that in mind.", 0.9)]
+    assert session(*turns, ("user", "it rains", 0.5)) == [("the kelp is in the shed", ""), ("it rains", "")]
+    assert session(*turns, role="assistant") == [("Noted, I will keep that in mind.", "")]
+    assert session(*turns[1:]) == [("Noted, I will keep that in mind.", "")]
+
+
+def test_equal_answers_without_content_are_told_apart_by_what_they_answer() -> None:
+    turns = [
+        row
+        for place in ("shed", "barn", "loft")
+        for row in (("user", f"the kelp is in the {place}", 0.1), ("assistant", "Got it.", 0.9))
+    ]
+    assert len(session(*turns)) == 3
+
+
+def test_rows_without_groups_are_selected_as_they_are() -> None:
+    texts = ["The wiki runs on port 80.", "The wiki runs on port 81."]
+    stored = {("t", n): Row("t", n, text, None, NOON + timedelta(n), "", "", "x") for n, text in enumerate(texts)}
+    for grouped, order in ((False, [0, 1]), (True, [1, 0])):
+        best = selection.select(
+            lambda keys: {key: stored[key] for key in keys}, request(5), {("t", 0): 0.9, ("t", 1): 0.8}, grouped=grouped
+        )
+        assert [one.row.id for one in best] == order
+
+
+def test_more_of_a_flood_is_read_to_find_what_differs() -> None:
+    texts = [f"status of the old bridge: {n} welders on site, weather mild, no blockers" for n in range(300)]
+    texts[150] += ", but an otter family delayed the scaffold"
+    stored = {("t", n): Row("t", n, text, None, NOON, "", "", "memory") for n, text in enumerate(texts)}
+    read: list[Key] = []
+
+    def fetch(keys: Sequence[Key]) -> dict[Key, Row]:
+        read.extend(keys)
+        return {key: stored[key] for key in keys}
+
+    best = selection.select(fetch, request(4), {key: -key[1] for key in stored})
+    assert texts[150] in [one.row.content for one in best]
+    assert len(read) == len(set(read)) == selection.FLOOD_FETCHED_MAX

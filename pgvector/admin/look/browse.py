@@ -81,7 +81,7 @@ class Memory:
         )  # fmt: skip
         kinds: tuple[Kind, ...] = tuple(KINDS)
         answers = self._runtime.recall_each(kinds, request)
-        found = [(hit, kind) for kind, recall in zip(kinds, answers, strict=True) for hit in recall.hits]
+        found = [(hit, kind) for kind, recall in zip(kinds, answers, strict=True) for hit in recall.texts]
         return [_of_hit(hit, kind) for hit, kind in sorted(found, key=lambda each: -each[0].score)][:ROWS_MAX]
 
     def _newest(self) -> list[Item]:

@@ -104,6 +104,10 @@ def why(hit: Hit) -> list[str]:
         reasons.append(f"words: {safe_line(' '.join(hit.matched), NAME_CHARS_MAX)} (BM25 {hit.words:.1f})")
     if hit.said > 1:
         reasons.append(f"said {hit.said} times")
+    if hit.alike:
+        reasons.append(f"{hit.alike} more alike")
+    if hit.newer:
+        reasons.append(f"older than {hit.newer[0]}")
     return reasons or ["beside a turn that was found"]
 
 

@@ -1,0 +1,188 @@
+"""Whether two texts say nearly the same: the same but for figures, or something else about the same thing. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from difflib import SequenceMatcher
+from functools import cache, lru_cache
+
+from .cleaning import compatible
+from .function_words import all_function_words
+from .phrases import phrases
+
+# Longer texts say many things.
+COMPARED_CHARS_MAX = 400
+STATEMENTS_MAX = 3
+SHAPE_CHARS_MAX = 600
+SHAPE_WORDS_MIN = 4
+NEAR_EQUAL = 0.8
+VARIANT = 0.5
+# Of the words of content of the older text: above this, two sentences are built alike.
+PARALLEL = 0.5
+STEM_CHARS = 5
+ANCHOR_CHARS_MIN = 3
+
+_SENTENCE = re.compile(r"[^.!?\n。！？]+(?:[.!](?=\S)[^.!?\n。！？]+)*[.!?。！？]*")
+_IDEOGRAPHS = "\u3041-\u30ff\u3400-\u9fff"
+_HIRAGANA = re.compile(r"[\u3041-\u309f]")
+_TOKEN = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+(?:[-._:@/][^\W_{_IDEOGRAPHS}]+)*")
+_WORD = re.compile(r"\w+")
+_FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
+_DIGITS = re.compile(r"\d+")
+_UNSPACED_FROM = "\u2e80"
+
+
+def shape(folded: str) -> frozenset[str]:
+    """The words of a folded text without its figures, by which `near_equal` and `variant` compare; of a long text, of
+    its beginning. Empty for a text of few words, which is like no other.
+    """
+    words = _DIGITS.sub(" ", folded[:SHAPE_CHARS_MAX]).split()
+    if not folded.isascii():
+        words = [piece for word in words for piece in (_pairs(word) if word[0] >= _UNSPACED_FROM else (word,))]
+    found = frozenset(words)
+    return found if len(found) >= SHAPE_WORDS_MIN else frozenset()
+
+
+def near_equal(one: Set[str], other: Set[str]) -> bool:
+    """Whether the texts of two shapes differ in figures and in a few words at most."""
+    shared = len(one & other)
+    return shared > 0 and shared >= NEAR_EQUAL * (len(one) + len(other) - shared)
+
+
+def variant(one: Set[str], usual: Set[str]) -> bool:
+    """Whether a text has much of a usual one."""
+    return bool(usual) and len(one & usual) >= VARIANT * len(usual)
+
+
+def supersedes(newer: str, older: str) -> bool:
+    """Whether the later of two texts gives another value to the same thing: only where their words show it.
+
+    Either two sentences differ in a single figure that is a value, or that of the newer one says that something has
+    changed ("no longer", "seit", "改为") and has the subject of the older one: the first half of its words of content.
+    """
+    return newer != older and any(_replaces(new, old) for new in _statements(newer) for old in _statements(older))
+
+
+@lru_cache(maxsize=1024)
+def masked(text: str) -> tuple[str, ...]:
+    """The sentences of a text that have figures, without these: `supersedes` compares the figures of equal ones."""
+    sentences = _statements(text) if _DIGITS.search(text) else ()
+    return tuple(_FIGURE.sub("0", one) for one in sentences if _DIGITS.search(one))
+
+
+def concerns(newer: str, older: str) -> bool:
+    """Whether the newer text says that something has changed, and has a word of content of the older one.
+
+    Sentences that are built alike do not count: `supersedes` can tell whether they are about the same thing.
+    """
+    if newer == older:
+        return False
+    for new in filter(says_change, _statements(newer)):
+        words = set(_content(new))
+        for old in map(_content, _statements(older)):
+            shared = words.intersection(old)
+            if len(shared) < PARALLEL * len(set(old)) and any(_is_anchor(word) for word in shared):
+                return True
+    return False
+
+
+@lru_cache(maxsize=1024)
+def says_change(text: str) -> bool:
+    """Whether a short text has a word that says that something is not as it was."""
+    if len(text) > COMPARED_CHARS_MAX:
+        return False
+    folded = text.lower() if text.isascii() else compatible(text).casefold()
+    spaced, unspaced = _changes()
+    firsts = spaced.keys() & set(_WORD.findall(folded))
+    if any(spaced[first].search(folded) for first in firsts):
+        return True
+    return not text.isascii() and unspaced.search(folded) is not None
+
+
+def _replaces(new: str, old: str) -> bool:
+    if new == old:
+        return False
+    if (masked := _FIGURE.sub("0", new)) == _FIGURE.sub("0", old) and masked != new:
+        return _other_value(new, old)
+    return says_change(new) and _same_subject(_content(new), _content(old))
+
+
+def _other_value(new: str, old: str) -> bool:
+    pairs = zip(_FIGURE.finditer(new), _FIGURE.findall(old), strict=True)
+    starts = [match.start() for match, figure in pairs if match[0] != figure]
+    return len(starts) == 1 and (starts[0] > len(new) // 2 or _after_function_word(new, starts[0]))
+
+
+def _after_function_word(text: str, at: int) -> bool:
+    """Whether a figure is a value ("is 10"): after a noun it tells which one is meant ("ticket 10")."""
+    before = text[:at].casefold().split()
+    if not before or not text[at - 1].isspace():
+        return False
+    return before[-1] in all_function_words() or _HIRAGANA.match(before[-1][-1]) is not None
+
+
+def _same_subject(new: Sequence[str], old: Sequence[str]) -> bool:
+    if len(old) < 2 or old[0] not in new:
+        return False
+    subject = (len(old) + 1) // 2
+    for change, start, _, at, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if change == "replace" and start < subject and not set(new[at:end]) <= set(old):
+            return False
+    return len(set(old[:subject]).intersection(new)) * 2 > subject
+
+
+def _is_anchor(word: str) -> bool:
+    return len(word) >= ANCHOR_CHARS_MIN or word[0] >= _UNSPACED_FROM
+
+
+def _pairs(word: str) -> list[str]:
+    return [word[at : at + 2] for at in range(len(word) - 1)] or [word]
+
+
+@cache
+def _changes() -> tuple[dict[str, re.Pattern[str]], re.Pattern[str]]:
+    """Patterns of the phrases of change, by their first word, and of those in scripts without spaces between words.
+
+    In a phrase `*` is up to three words.
+    """
+    spaced: dict[str, list[str]] = {}
+    unspaced = []
+    for phrase in sorted(phrases("changes"), key=len, reverse=True):
+        if phrase[0] >= _UNSPACED_FROM:
+            unspaced.append(phrase)
+        else:
+            words = phrase.split()
+            spaced.setdefault(words[0], []).append(r"\W+".join(words).replace(r"\W+*", r"(?:\W+\w+){1,3}"))
+    by_first = {first: re.compile(rf"\b(?:{'|'.join(patterns)})\b") for first, patterns in spaced.items()}
+    return by_first, re.compile("|".join(unspaced))
+
+
+def _without_change(folded: str) -> str:
+    spaced, unspaced = _changes()
+    for first in sorted(spaced.keys() & set(_WORD.findall(folded))):
+        folded = spaced[first].sub(" ", folded)
+    return unspaced.sub(" ", folded)
+
+
+@lru_cache(maxsize=1024)
+def _statements(text: str) -> tuple[str, ...]:
+    """The sentences of a short text that ask nothing; none of a text that has many."""
+    if len(text) > COMPARED_CHARS_MAX:
+        return ()
+    sentences = (sentence.strip() for sentence in _SENTENCE.findall(text))
+    found = tuple(one for one in sentences if one and one[-1] not in "?？")
+    return found if len(found) <= STATEMENTS_MAX else ()
+
+
+@lru_cache(maxsize=1024)
+def _content(sentence: str) -> tuple[str, ...]:
+    """The words of content in their order: names whole, other words by how they begin."""
+    plain = compatible(sentence)
+    written = set(_TOKEN.findall(plain))
+    noise = all_function_words()
+    return tuple(
+        token[:STEM_CHARS] if token in written else token
+        for token in _TOKEN.findall(_without_change(plain.casefold()))
+        if token not in noise and not _HIRAGANA.match(token)
+    )

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.text.alike import concerns, masked, near_equal, says_change, shape, supersedes, variant
+
+PAIRS = json.loads((Path(__file__).parents[1] / "data" / "alike_pairs.json").read_text(encoding="utf-8"))
+TEXTS = st.text(max_size=500) | st.lists(
+    st.sampled_from(["port", "wifi", "is", "now", "80", "81", "7,5", "nicht", "mehr", "改为", "密码", "。", "?", "\n"]),
+    max_size=30,
+).map(" ".join)
+
+
+def test_the_pairs_are_a_hundred_of_each_kind_in_many_languages() -> None:
+    for kind in ("superseded", "both_true"):
+        assert len(PAIRS[kind]) == 100
+        assert len({language for language, _, _ in PAIRS[kind]}) >= 8
+
+
+def test_of_pairs_that_are_alike_and_both_true_at_most_two_of_a_hundred_are_marked() -> None:
+    marked = [pair for pair in PAIRS["both_true"] if supersedes(pair[2], pair[1]) or supersedes(pair[1], pair[2])]
+    assert len(marked) <= 2, marked
+
+
+def test_most_superseded_texts_are_known_by_the_text_that_supersedes_them() -> None:
+    assert sum(supersedes(newer, older) for _, older, newer in PAIRS["superseded"]) >= 75
+
+
+def test_the_twins_of_the_recall_sets_do_not_supersede_each_other() -> None:
+    sets = json.loads((Path(__file__).parents[1] / "data" / "recall" / "newest.json").read_text(encoding="utf-8"))
+    said = {row["id"]: row.get("text") or row["user"] for row in sets["rows"]}
+    marked = [pair for pair in sets["twins"] if supersedes(said[pair[1]], said[pair[0]])]
+    assert len(marked) <= len(sets["twins"]) // 50, marked
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "whether"),
+    [
+        ("The wiki runs on port 8080.", "The wiki runs on port 9090.", True),
+        ("Host web-03 has 16 GB.", "Host web-04 has 16 GB.", False),
+        ("Ticket 17 is fixed in 3.1.", "Ticket 18 is fixed in 3.2.", False),
+        ("The wiki runs on port 8080.", "The wiki runs on port 8080.", False),
+        ("The key hangs in the shed.", "How is it that the key no longer hangs in the shed?", False),
+        ("The key hangs in the shed.", "The key no longer hangs in the shed.", True),
+        ("The key hangs in the shed.", "The ladder no longer hangs in the shed.", False),
+        ("Der Zug fährt um neun.", "Der Zug fährt ab sofort um zehn.", True),
+        ("仓库钥匙在门卫那里。", "仓库钥匙不再在门卫那里。", True),
+    ],
+)
+def test_a_text_supersedes_one_with_its_subject_and_another_value(older: str, newer: str, whether: bool) -> None:
+    assert supersedes(newer, older) is whether
+
+
+def test_a_text_that_says_many_things_supersedes_nothing() -> None:
+    newer, more = "The key no longer hangs in the shed.", " It rained for days. The hens are well. We saw a heron."
+    assert supersedes(newer, "The key hangs in the shed.")
+    assert not supersedes(newer + more, "The key hangs in the shed.")
+    assert not supersedes(newer + " Really" * 100, "The key hangs in the shed.")
+
+
+def test_a_change_concerns_what_it_names_unless_both_sentences_are_built_alike() -> None:
+    assert concerns("Mailings moved to our own relay after the Postwing price hike.", "We send letters with Postwing.")
+    assert not concerns("Mailings go to our own relay since the Postwing price hike.", "Stamps are in the drawer.")
+    assert not concerns("The blue van is now inspected in May.", "The red van is inspected in April.")
+
+
+@pytest.mark.parametrize(
+    ("text", "whether"),
+    [
+        ("it is NO  longer there", True),
+        ("We do not meet there any more.", True),
+        ("nothing, nowhere", False),
+        ("O treino não é mais aqui.", True),
+        ("会议改到周三", True),
+        ("会議は水曜に変わりました", True),
+        ("no" * 300 + " longer, now", False),
+    ],
+)
+def test_words_of_change_are_whole_words(text: str, whether: bool) -> None:
+    assert says_change(text) is whether
+
+
+def test_reports_that_differ_in_figures_or_a_word_are_near_equal_and_the_odd_one_is_a_variant() -> None:
+    first, second, odd, other = (
+        shape(text)
+        for text in (
+            "status of the bridge on 2026 01 02 7 welders on site weather mild no blockers",
+            "status of the bridge on 2026 01 03 11 welders on site weather windy no blockers",
+            "status of the bridge on 2026 01 04 9 welders on site weather mild an otter family delayed the scaffold",
+            "the otter family has moved to the pond behind the mill",
+        )
+    )
+    assert near_equal(first, second)
+    assert not near_equal(first, odd)
+    assert variant(odd, first)
+    assert not variant(other, first)
+    assert near_equal(
+        shape("10月13日阀门巡检 水压0 33兆帕 阀门53个全部完好"), shape("10月14日阀门巡检 水压0 32兆帕 阀门54个全部完好")
+    )
+    assert shape("port 5432") == frozenset()
+
+
+@given(TEXTS, TEXTS)
+def test_any_texts_are_compared(one: str, other: str) -> None:
+    assert not supersedes(one, one)
+    assert not concerns(one, one)
+    assert not supersedes(one, other) or says_change(one) or set(masked(one)) & set(masked(other))
+    first, second = shape(one.lower()), shape(other.lower())
+    assert near_equal(first, second) is near_equal(second, first)
+    assert near_equal(first, first) is bool(first)
+    assert not near_equal(first, second) or variant(second, first)
