@@ -298,12 +298,25 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """The times from `since` on and before `until`, and the words of a question that name them."""
+
+    since: datetime
+    until: datetime
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
-    """The hits, best first. `degraded` are the reasons why the answer may be worse than usual; empty when it is not."""
+    """The hits, best first. `degraded` are the reasons why the answer may be worse than usual; empty when it is not.
+
+    `period` is what the question says about time: rows of other times count less.
+    """
 
     hits: tuple[Hit, ...] = ()
     degraded: tuple[str, ...] = ()
     explanation: Explanation = Explanation()
+    period: Period | None = None
 
     @property
     def texts(self) -> list[Hit]:

@@ -93,6 +93,9 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
             console.show(rows_table(rows))
         if explain:
             console.show(_explained(recall))
+        if recall.period:
+            words, first = safe_line(recall.period.words, 60), local_time(recall.period.since)
+            console.say(f"favoured: rows of {words!r}, from {first} to {local_time(recall.period.until)}")
     for reason in dict.fromkeys(reason for recall in answers.values() for reason in recall.degraded):
         console.say(f"degraded: {reason}")
 
@@ -132,5 +135,6 @@ def _document(recall: Recall) -> dict[str, Any]:
     return {
         "hits": [asdict(hit) for hit in recall.hits],
         "degraded": list(recall.degraded),
+        "period": recall.period and asdict(recall.period),
         "explanation": asdict(recall.explanation),
     }

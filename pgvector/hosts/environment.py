@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from datetime import tzinfo
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -64,6 +65,13 @@ def running(variable: Literal["HERMES_SESSION_KEY", "HERMES_SESSION_USER_ID"]) -
     module = sys.modules.get("gateway.session_context")
     read: Callable[[str], Any] | None = getattr(module, "get_session_env", None)
     return "" if read is None else str(read(variable) or "")
+
+
+def user_zone() -> tzinfo | None:
+    """The time zone that the host is set to; None is that of this machine."""
+    read: Callable[[], object] | None = getattr(host_module("hermes_time"), "get_timezone", None)
+    zone = None if read is None else read()
+    return zone if isinstance(zone, tzinfo) else None
 
 
 def scrubber() -> Callable[[str], str]:

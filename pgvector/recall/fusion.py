@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..model import Period
 from ..store.retrieval import Key, RelatedRows, ScannedRows
 from .word_search import WordMatches
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 VECTOR_WEIGHT = 0.3
 NEIGHBOUR_SHARE = 0.15
 CONTEXT_SHARE = 0.4
+# Of the score of a row that is not of the period that the question names.
+OTHER_TIME_SHARE = 0.5
 STEPS = 3
 
 
@@ -35,7 +38,7 @@ class Candidates:
 
     Two `positions` differ by 1 only where a row directly follows another one of its session. `similarities` are
     cosines, NaN for a row without a vector. `word_scores` (rows × words) is what each of `words` adds to the BM25 score
-    of a row, and `reachable` the score of one that holds all of them.
+    of a row, and `reachable` the score of one that holds all of them. `times` are seconds since 1970.
     """
 
     keys: Sequence[Key]
@@ -44,6 +47,7 @@ class Candidates:
     word_scores: NDArray[np.float64]
     words: Sequence[str]
     reachable: float = 0.0
+    times: NDArray[np.float64] | None = None
 
     @property
     def before(self) -> dict[Key, Key]:
@@ -84,14 +88,24 @@ def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float],
     positions = np.arange(len(order)) + np.cumsum(~follows)
     chosen = order[kept]
     keys = [rows.keys[place] for place in chosen.tolist()]
-    return Candidates(keys, positions[kept], similarities[chosen], scores[chosen], matches.words, matches.reachable)
+    return Candidates(
+        keys,
+        positions[kept],
+        similarities[chosen],
+        scores[chosen],
+        matches.words,
+        matches.reachable,
+        rows.times[chosen],
+    )
 
 
-def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[Key, float]:
+def fuse(
+    found: Candidates, *, span: tuple[float, float] | None = None, period: Period | None = None
+) -> dict[Key, float]:
     """The fused score of each candidate, best first; scores are in [0, 1].
 
     `span` is the lowest and highest cosine that the vector search found, to which similarities are scaled; None takes
-    those of the candidates.
+    those of the candidates. Rows that are not of the `period` count less.
     """
     # By distance: whether two rows so many places apart are as far apart in one session.
     joined = {away: found.positions[away:] - found.positions[:-away] == away for away in range(1, STEPS + 1)}
@@ -105,6 +119,9 @@ def fuse(found: Candidates, *, span: tuple[float, float] | None = None) -> dict[
         share = NEIGHBOUR_SHARE * _decay(away) * together
         total[away:] += share * own[:-away]
         total[:-away] += share * own[away:]
+    if period and found.times is not None:
+        during = (found.times >= period.since.timestamp()) & (found.times < period.until.timestamp())
+        total[~during] *= OTHER_TIME_SHARE
     highest = 1 + 2 * NEIGHBOUR_SHARE * sum(map(_decay, range(1, STEPS + 1)))
     scores = zip((-total / highest).tolist(), found.keys, strict=True)
     # Equal scores keep the order of the keys, so that the same question always gets the same answer.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 
+from ..model import Hit
 from ..store.retrieval import Key, Row
-from ..text.alike import NEAR_EQUAL, concerns, masked, near_equal, says_change, shape, supersedes, variant
+from ..text.alike import NEAR_EQUAL, concerns, figures, masked, near_equal, says_change, shape, supersedes, variant
 from ..text.phrases import made_of, phrases
 
-# More near-equal rows than this are a flood: so many of them are shown, and after the first one its variants.
+# More near-equal rows than this are a flood: so many of them are shown before other rows, with so many variants.
 FLOOD_MIN, FLOOD_SHOWN, VARIANTS_MAX = 5, 3, 4
 # Of the score of an older row: a newer one below it does not take its place only because it has a word of it.
 NEWER_SHARE = 0.6
@@ -54,36 +56,43 @@ class Families:
                 return
         self._members.append((words, [key]))
 
-    def without_floods(self, found: Sequence[Found]) -> list[Found]:
-        """The rows with FLOOD_SHOWN of each flood, the first of which counts the others and is followed by variants."""
-        rest = list(found)
-        for usual, members in self._members:
-            if len(members) <= FLOOD_MIN:
-                continue
-            left_out = set(members[FLOOD_SHOWN:])
-            rest = [one for one in rest if one.key not in left_out]
-            first = next(place for place, one in enumerate(rest) if one.key == members[0])
-            kept = set(members)
-            variants = [
-                one for one in rest[first + 1 :] if one.key not in kept and variant(self._shapes[one.key], usual)
-            ][:VARIANTS_MAX]
-            moved = {one.key for one in variants}
-            head = replace(rest[first], alike=len(left_out))
-            rest = [*rest[:first], head, *variants, *(one for one in rest[first + 1 :] if one.key not in moved)]
-        return rest
+    def in_order(self, found: Sequence[Found]) -> list[Found]:
+        """The rows, of each flood the first FLOOD_SHOWN with its variants behind the first, the others at the end."""
+        floods = [(usual, members) for usual, members in self._members if len(members) > FLOOD_MIN]
+        alike = {key for _, members in floods for key in members}
+        late = {key for _, members in floods for key in members[FLOOD_SHOWN:]}
+        order = [one for one in found if one.key not in late]
+        for usual, members in floods:
+            first = next(place for place, one in enumerate(order) if one.key == members[0]) + 1
+            odd = (one for one in order[first:] if one.key not in alike and variant(self._shapes[one.key], usual))
+            moved = {one.key: one for one in islice(odd, VARIANTS_MAX)}
+            order[first:] = [*moved.values(), *(one for one in order[first:] if one.key not in moved)]
+        return [*order, *(one for one in found if one.key in late)]
+
+    def counted(self, hits: Sequence[Found]) -> list[Found]:
+        """The hits, the first one of each flood with the number of its rows that are none."""
+        shown = {one.key for one in hits}
+        left_out = {
+            next((key for key in members if key in shown), None): sum(key not in shown for key in members)
+            for _, members in self._members
+            if len(members) > FLOOD_MIN
+        }
+        return [replace(one, alike=left_out.get(one.key, 0)) for one in hits]
 
 
-def newest_first(found: Sequence[Found], scores: Mapping[Key, float]) -> list[Found]:
+def newest_first(found: Sequence[Found], scores: Mapping[Key, float], query: str = "") -> list[Found]:
     """The rows in their order, but each one that supersedes others stands before them, and these right behind it.
 
     A row that says that something has changed also takes its place before an older one with a word in common, if its
-    score is not much lower.
+    score is not much lower. A row with a figure of the query, which the newer one lacks, is what is asked for.
     """
+    asked = figures(query)
     order, changing = list(found), [one for one in found if says_change(one.row.content)]
     superseded = {
         old.key: new
         for new, old in sorted(_pairs(found, changing), key=lambda pair: pair[0].row.at)
         if supersedes(new.row.content, old.row.content)
+        and not asked & figures(old.row.content) - figures(new.row.content)
     }
     for new in changing:
         at = next(place for place, one in enumerate(order) if one.key == new.key)
@@ -93,6 +102,23 @@ def newest_first(found: Sequence[Found], scores: Mapping[Key, float]) -> list[Fo
                 order.insert(place, order.pop(at))
                 break
     return _together(order, superseded) if superseded else order
+
+
+def newest_of_kinds(hits: Sequence[Hit]) -> list[Hit]:
+    """Entries and turns, each one that a later row of the other kind supersedes marked and behind that."""
+    superseded = {
+        place: number
+        for number, new in enumerate(hits)
+        for place, old in enumerate(hits)
+        if bool(old.target) != bool(new.target) and old.at < new.at
+        if says_change(new.content) and supersedes(new.content, old.content)
+    }
+    order = dict.fromkeys(each for place in range(len(hits)) for each in (superseded.get(place, place), place))
+    newer = {place: hits[number] for place, number in superseded.items()}
+    return [
+        replace(hits[place], newer=(newer[place].id, newer[place].at)) if place in newer else hits[place]
+        for place in order
+    ]
 
 
 def _pairs(found: Sequence[Found], changing: Sequence[Found]) -> Iterator[tuple[Found, Found]]:

@@ -137,7 +137,8 @@ class Prefetch:
     def _before_turn(
         self, theme: str, query: str, session_id: str, context: Context, due: Deadline, chars_max: int
     ) -> Recall:
-        from .selection import comparable
+        from ..text.alike import comparable
+        from .grouping import newest_of_kinds
 
         settings, asked = self._settings, comparable(query)
         with self._lock:
@@ -160,7 +161,7 @@ class Prefetch:
         room = max(render.HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)
         fresh = (
             hit
-            for hit in relevant(hits, self._floor(), best)
+            for hit in newest_of_kinds(relevant(hits, self._floor(), best))
             if not context.shown.holds(hit, query, room=room, chars_max=chars_max)
         )
         return Recall(tuple(islice(fresh, limit)), tuple(degraded))

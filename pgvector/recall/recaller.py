@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC
 from functools import partial
+from itertools import accumulate
 from math import isnan
 from typing import LiteralString
 
@@ -20,7 +21,8 @@ from cachetools import LRUCache, TTLCache
 
 from ..embedding.protocol import Embedder
 from ..errors import ModelChanged, PgvectorError, Refused, SchemaNotApplied, Unavailable
-from ..model import WORDS_ONLY, Explanation, Hit, Recall, RecallRequest, Scope, Vector
+from ..hosts.environment import user_zone
+from ..model import WORDS_ONLY, Explanation, Hit, Period, Recall, RecallRequest, Scope, Vector, now
 from ..settings import Settings
 from ..store import retrieval
 from ..store.connection.database import Connection, Database, part
@@ -29,6 +31,7 @@ from ..store.queries import WORDS_MAX, Kind
 from ..store.retrieval import Key, RelatedRows, Row, ScannedRows, Size
 from ..store.schema.verification import Origin
 from ..text import tokenizer
+from ..text.periods import period
 from . import vector_search
 from .deadline import EMBEDDING_SHARE, Deadline
 from .fusion import Candidates, candidates_of, fuse
@@ -53,7 +56,10 @@ class _NotReadWhole(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request about some kind of rows, with the words of its query, and its vector and its `model` if it has one."""
+    """A request about some kind of rows, with the words of its query, and its vector and its `model` if it has one.
+
+    `period` is what the query says about time.
+    """
 
     kind: Kind
     request: RecallRequest
@@ -61,6 +67,7 @@ class _Question:
     vector: Vector | None
     model: str
     deadline: Deadline
+    period: Period | None = None
 
     @property
     def vectors(self) -> Origin | None:
@@ -101,7 +108,8 @@ class Recaller:
         vector, model, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
         embed_ms = _ms_since(started)
         words = tokenizer.query(query, WORDS_MAX)
-        questions = [_Question(kind, request, words, vector, model, deadline) for kind in kinds]
+        named = period(query, now().astimezone(user_zone()))
+        questions = [_Question(kind, request, words, vector, model, deadline, named) for kind in kinds]
         found: list[Recall] = []
         try:
             try:
@@ -113,7 +121,7 @@ class Recaller:
             self._database.doubted = True
             found += [Recall((), (str(error),))] * (len(questions) - len(found))
         return [
-            Recall(each.hits, (*degraded, *each.degraded), replace(each.explanation, embed_ms=embed_ms))
+            Recall(each.hits, (*degraded, *each.degraded), replace(each.explanation, embed_ms=embed_ms), named)
             for each in found
         ]
 
@@ -252,7 +260,7 @@ def build(database: Database, embedder: Callable[[], Embedder | str], settings: 
 def _hits(connection: Connection, question: _Question, nearest: Nearest, found: Candidates) -> tuple[Hit, ...]:
     """The best of the candidates as hits, with the turns around them if the request wants these."""
     kind, request, cosines = question.kind, question.request, nearest.found.values()
-    scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None)
+    scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None, period=question.period)
     fetch = partial(retrieval.fetch, connection, kind)
     best = select(fetch, request, scores, found.before, grouped=kind != "facts")
     turns = request.context if kind == "turns" and best else 0
@@ -271,15 +279,18 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
             tags=tuple(row.tags or ()), expires_at=row.expires_at and row.expires_at.astimezone(UTC),
         )  # fmt: skip
 
+    # A row that was moved before others has the score of the best of them.
+    orders = list(accumulate((scores[one.key] for one in reversed(best)), max))[::-1]
     return tuple(
         replace(
             hit(one.key, one.row),
+            score=score,
             said=one.said,
             alike=one.alike,
             side=hit(*one.side) if one.side else None,
             newer=(one.newer.id, one.newer.at.astimezone(UTC)) if one.newer else None,
         )
-        for one in best
+        for one, score in zip(best, orders, strict=True)
     )
 
 

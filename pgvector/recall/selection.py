@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ..model import RecallRequest
 from ..store.retrieval import Key, Row
-from ..text.cleaning import compatible
+from ..text.alike import comparable
 from .grouping import Families, Found, acknowledges, newest_first
 
 FETCHED_MIN = 20
+# Among so many of the best rows newer and older ones are looked for.
+NEWEST_AMONG = 20
 # So many rows are read at most to find what differs in a flood.
 FLOOD_FETCHED_MAX = 200
 # Of the score of one side of a turn: the other one below it is a hit of its own.
-SIDE_SHARE = 0.8
-
-# A sign beyond ASCII; `\W` alone takes three times as long to find the few in a text.
-_SIGN = re.compile(r"[^\x00-\x7f](?<!\w)")
-# For each byte of UTF-8: ASCII letters in lower case, a space for an ASCII sign, other bytes as they are.
-_PLAIN = bytes(
-    code if code >= 128 else ord(chr(code).lower()) if re.match(r"\w", chr(code)) else ord(" ") for code in range(256)
-)
+SIDE_SHARE = 0.9
 
 
 def select(
@@ -48,7 +42,10 @@ def select(
         best = chosen.best()
         if len(best) >= request.limit and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
             break
-    return (newest_first(best[:step], scores) if grouped else best)[: request.limit]
+    if not grouped:
+        return best[: request.limit]
+    newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query), *best[NEWEST_AMONG:]]
+    return chosen.families.counted(newest[: request.limit])
 
 
 @dataclass(slots=True)
@@ -85,9 +82,8 @@ class _Chosen:
                 self._place(key)
 
     def best(self) -> list[Found]:
-        """The rows so far, without floods."""
-        found = list(self._found.values())
-        return self.families.without_floods(found) if self.grouped else found
+        """The rows so far, floods behind others."""
+        return self.families.in_order(list(self._found.values()))
 
     def _fetch(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
         if wanted := [key for key in keys if key not in self._read]:
@@ -129,9 +125,3 @@ class _Chosen:
                 other = self.before.get(key) if row.role == "assistant" else self._after.get(key)
                 if other is not None:
                     self._turns[other] = text
-
-
-def comparable(text: str) -> str:
-    """The words of a text without differences in case, width, spaces and punctuation; a text without words as it is."""
-    folded = text if text.isascii() else _SIGN.sub(" ", compatible(text).casefold())
-    return " ".join(folded.encode().translate(_PLAIN).decode().split()) or text

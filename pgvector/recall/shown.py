@@ -11,10 +11,10 @@ from typing import Any
 from ..hosts.context_record import LiveMessage
 from ..hosts.transcript import SUMMARY
 from ..model import FACTS_HEADING, Hit
+from ..text.alike import comparable
 from ..text.cleaning import clean
 from ..text.sanitize import unlinked_line
 from .render import best_passage
-from .selection import comparable
 
 # How hosts enclose the memories before a turn, and how `render` writes one.
 _FENCE = re.compile(r"<memory-context>(.*?)</memory-context>", re.DOTALL)

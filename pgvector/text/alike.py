@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
 from .cleaning import compatible
-from .function_words import all_function_words
+from .function_words import all_function_words, language_words
 from .phrases import phrases
 
 # Longer texts say many things.
@@ -31,11 +31,27 @@ _WORD = re.compile(r"\w+")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _DIGITS = re.compile(r"\d+")
 _UNSPACED_FROM = "\u2e80"
+# A sign beyond ASCII; `\W` alone takes three times as long to find the few in a text.
+_SIGN = re.compile(r"[^\x00-\x7f](?<!\w)")
+# For each byte of UTF-8: ASCII letters in lower case, a space for an ASCII sign, other bytes as they are.
+_PLAIN = bytes(
+    code if code >= 128 else ord(chr(code).lower()) if re.match(r"\w", chr(code)) else ord(" ") for code in range(256)
+)
+_ENDING = " .!。！"
+# With one of these a word ends that a value follows, in Japanese, Chinese and Korean.
+_PARTICLES = frozenset("はがをにでとも是为為는은가이")
+
+
+def comparable(text: str) -> str:
+    """The words of a text without differences in case, width, spaces and punctuation; a text without words as it is."""
+    folded = text if text.isascii() else _SIGN.sub(" ", compatible(text).casefold())
+    return " ".join(folded.encode().translate(_PLAIN).decode().split()) or text
 
 
 def shape(folded: str) -> frozenset[str]:
-    """The words of a folded text without its figures, by which `near_equal` and `variant` compare; of a long text, of
-    its beginning. Empty for a text of few words, which is like no other.
+    """The words of a `comparable` text, or of its beginning, without figures: `near_equal` and `variant` compare them.
+
+    Empty for a text of few words, which is like no other.
     """
     words = _DIGITS.sub(" ", folded[:SHAPE_CHARS_MAX]).split()
     if not folded.isascii():
@@ -62,6 +78,11 @@ def supersedes(newer: str, older: str) -> bool:
     changed ("no longer", "seit", "改为") and has the subject of the older one: the first half of its words of content.
     """
     return newer != older and any(_replaces(new, old) for new in _statements(newer) for old in _statements(older))
+
+
+def figures(text: str) -> Set[str]:
+    """The figures in the beginning of a text."""
+    return set(_FIGURE.findall(text[:COMPARED_CHARS_MAX]))
 
 
 @lru_cache(maxsize=1024)
@@ -110,16 +131,17 @@ def _replaces(new: str, old: str) -> bool:
 
 def _other_value(new: str, old: str) -> bool:
     pairs = zip(_FIGURE.finditer(new), _FIGURE.findall(old), strict=True)
-    starts = [match.start() for match, figure in pairs if match[0] != figure]
-    return len(starts) == 1 and (starts[0] > len(new) // 2 or _after_function_word(new, starts[0]))
+    other = [match for match, figure in pairs if match[0] != figure]
+    return len(other) == 1 and _is_value(new, *other[0].span())
 
 
-def _after_function_word(text: str, at: int) -> bool:
-    """Whether a figure is a value ("is 10"): after a noun it tells which one is meant ("ticket 10")."""
-    before = text[:at].casefold().split()
-    if not before or not text[at - 1].isspace():
+def _is_value(text: str, start: int, end: int) -> bool:
+    """Whether a figure is a value ("is 10", "costs 10 euros"): after a noun it tells which one is meant ("site 10")."""
+    before, after = text[:start].casefold().split(), text[end:].strip(_ENDING)
+    if not before or not text[start - 1].isspace():
         return False
-    return before[-1] in all_function_words() or _HIRAGANA.match(before[-1][-1]) is not None
+    particle = before[-1] in all_function_words() or before[-1][-1] in _PARTICLES
+    return particle or (bool(after) and start > len(text) // 2)
 
 
 def _same_subject(new: Sequence[str], old: Sequence[str]) -> bool:
@@ -180,9 +202,10 @@ def _content(sentence: str) -> tuple[str, ...]:
     """The words of content in their order: names whole, other words by how they begin."""
     plain = compatible(sentence)
     written = set(_TOKEN.findall(plain))
-    noise = all_function_words()
+    tokens = _TOKEN.findall(_without_change(plain.casefold()))
+    noise = language_words(tokens)
     return tuple(
         token[:STEM_CHARS] if token in written else token
-        for token in _TOKEN.findall(_without_change(plain.casefold()))
+        for token in tokens
         if token not in noise and not _HIRAGANA.match(token)
     )

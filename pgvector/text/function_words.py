@@ -94,10 +94,24 @@ _OF_LANGUAGE = [
 ]  # fmt: skip
 
 
+# Not among those above: Postgres drops them.
+_OF_ENGLISH = """a about after am an and are as at be been before but by can could did do does for from had has have he
+her his how i if in into is it its may me must my of on or our over s shall she should so than that the their them
+then there these they this those to under until up us was we were what when where which while who whom whose why will
+with would you your"""
+_ENGLISH = frozenset(_OF_ENGLISH.split())
+
+
 @cache
 def all_function_words() -> Set[str]:
-    """The function words of all languages."""
-    return frozenset().union(*_OF_LANGUAGE)
+    """The function words of all languages, of English too."""
+    return _ENGLISH.union(*_OF_LANGUAGE)
+
+
+def language_words(words: Sequence[str]) -> Set[str]:
+    """The function words of the language, English too, that has most of these words; none where none has any."""
+    found = max((_ENGLISH, *_OF_LANGUAGE), key=lambda of_language: len(of_language.intersection(words)))
+    return found if not found.isdisjoint(words) else frozenset()
 
 
 def function_words(words: Sequence[str]) -> Set[str]:

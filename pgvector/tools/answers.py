@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..model import TARGETS, Add, Hit, Metadata, Recall, Update
+from ..model import TARGETS, Add, Hit, Metadata, Period, Recall, Update
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
 from ..text import times
 from ..text.sanitize import cut_at_word, safe_line, visible
@@ -18,7 +18,7 @@ from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
 if TYPE_CHECKING:
     from ..store.entries import Entry
 
-_MATCHED_MAX = 8
+_MATCHED_MAX, _PERIOD_CHARS_MAX = 8, 60
 # What a hit tells of the other side of its turn.
 _OF_SIDE = ("id", "role", "content", "cut")
 # The characters of an answer that are not its entries.
@@ -43,6 +43,7 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
         "count": len(texts),
         "scope": safe_line(scope, 60),
         "query": safe_line(query, 120),
+        **_period(recall.period),
         "degraded": [safe_line(public_reason(reason), REASONS_CHARS_MAX) for reason in recall.degraded[:5]],
     }
     if _size(answer) > chars_max:
@@ -50,6 +51,14 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
     _nest_sides(answer, recall.hits)
     _add_context(answer, recall.hits[: answer["count"]], chars_max)
     return answer
+
+
+def _period(period: Period | None) -> dict[str, Any]:
+    """That rows of the time that the question names were favoured."""
+    if period is None:
+        return {}
+    times_of = {"since": times.utc_text(period.since), "until": times.utc_text(period.until)}
+    return {"period": {"words": safe_line(period.words, _PERIOD_CHARS_MAX), **times_of, "note": "counted double"}}
 
 
 def of_accepted(event: Add | Update, old: Entry | None) -> dict[str, Any]:

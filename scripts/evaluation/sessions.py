@@ -17,9 +17,9 @@ from pydantic import SecretStr
 
 from hermes_memory_pgvector import runtime
 from hermes_memory_pgvector.recall import render
-from hermes_memory_pgvector.recall.selection import comparable
 from hermes_memory_pgvector.recall.shown import memories_in
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text.alike import comparable
 from hermes_memory_pgvector.text.cleaning import clean
 
 from .cases import Case, Question

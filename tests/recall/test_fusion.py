@@ -3,14 +3,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from candidates import Candidate, as_arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.model import Period
 from hermes_memory_pgvector.recall import fusion
 from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, NEIGHBOUR_SHARE, STEPS, VECTOR_WEIGHT
 
@@ -154,6 +158,16 @@ def test_the_span_of_the_near_leg_keeps_poor_neighbours_from_stretching_the_scal
     scores = fuse([*near, Candidate("neighbour", 0.1)], span=(0.80, 0.90))
     assert scores["b"] == scores["neighbour"] == 0
     assert fuse(near, span=(0.80, 0.90))["a"] == scores["a"]
+
+
+def test_rows_of_another_time_than_that_of_the_question_count_half() -> None:
+    rows = as_arrays(Candidate(number, 0.5, {"kelp": 1.0 + number / 10}) for number in range(3))
+    dated = replace(rows, times=np.array([100.0, 200.0, 300.0]))
+    usual = fusion.fuse(dated)
+    period = Period(datetime.fromtimestamp(200, UTC), datetime.fromtimestamp(300, UTC), "then")
+    scores: dict[Any, float] = fusion.fuse(dated, period=period)
+    assert list(scores) == [1, 2, 0]
+    assert [scores[number] / usual[number] for number in range(3)] == pytest.approx([0.5, 1, 0.5])
 
 
 def test_equal_scores_keep_the_order_of_their_keys() -> None:

@@ -1,30 +1,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.model import Hit
 from hermes_memory_pgvector.recall.grouping import (
     FLOOD_MIN,
     FLOOD_SHOWN,
-    VARIANTS_MAX,
     Families,
     Found,
     acknowledges,
     newest_first,
+    newest_of_kinds,
 )
-from hermes_memory_pgvector.recall.selection import comparable
 from hermes_memory_pgvector.store.retrieval import Key, Row
+from hermes_memory_pgvector.text.alike import comparable
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 REPORT = "status of the old bridge: {} welders on site, weather mild, no blockers"
 STATEMENTS = [
-    "The wiki runs on port 80.", "The wiki runs on port 81.", "The wiki no longer runs on port 81.",
-    "The forum runs on port 80.", "The wiki was moved to the attic, port and all.", "It rained.",
+    "The wiki has 80 pages.", "The wiki has 81 pages.", "The wiki no longer has 81 pages.",
+    "The forum has 80 pages.", "The wiki was moved to the attic with its pages.", "It rained.",
     *(REPORT.format(number) for number in range(12)), REPORT.format(7) + ", but for an otter",
 ]  # fmt: skip
 
@@ -46,23 +47,24 @@ def told(rows: Sequence[Found]) -> list[tuple[str, str]]:
     return [(one.row.content, one.newer.content if one.newer else "") for one in rows]
 
 
-def without_floods(texts: Sequence[str]) -> list[Found]:
+def in_order(texts: Sequence[str], limit: int = 100) -> list[Found]:
     rows, families = found(texts), Families()
     for one in rows:
         families.add(one.key, comparable(one.row.content))
-    return families.without_floods(rows)
+    return families.counted(families.in_order(rows)[:limit])
 
 
 def test_a_superseded_row_stands_behind_the_newest_and_is_marked() -> None:
-    old, mid, new = "The wiki runs on port 80.", "The wiki runs on port 81.", "The wiki no longer runs on port 81."
-    rows = found([old, "It rained.", mid, "The forum runs on port 80.", new])
+    old, mid = "The key hangs in the shed.", "The key now hangs in the barn."
+    new = "The key no longer hangs in the barn."
+    rows = found([old, "It rained.", mid, "The ladder hangs in the shed.", new])
     assert told(newest_first(rows, scores(rows))) == [
-        (new, ""), (mid, new), (old, new), ("It rained.", ""), ("The forum runs on port 80.", ""),
+        (new, ""), (mid, new), (old, new), ("It rained.", ""), ("The ladder hangs in the shed.", ""),
     ]  # fmt: skip
 
 
 def test_the_time_of_rows_tells_which_is_newer_not_their_order() -> None:
-    early, late = "The wiki runs on port 80.", "The wiki runs on port 81."
+    early, late = "The wiki has 80 pages.", "The wiki has 81 pages."
     for days in ([0, 1], [1, 0]):
         new, old = (late, early) if days == [0, 1] else (early, late)
         rows = found([early, late], days)
@@ -80,6 +82,19 @@ def test_a_change_goes_before_an_older_row_that_it_names_if_its_score_is_close()
     assert newest_first(rows, scores(rows)) == rows
 
 
+def test_a_turn_marks_an_entry_that_it_supersedes() -> None:
+    entry = Hit(id=1, theme="t", content="The key hangs in the shed.", at=NOON, target="memory")
+    turn = Hit(
+        id=2, theme="t", content="The key no longer hangs in the shed.", at=NOON + timedelta(days=1), role="user"
+    )
+    other = Hit(id=3, theme="t", content="It rained.", at=NOON, target="memory")
+    marked = replace(entry, newer=(2, turn.at))
+    assert newest_of_kinds([entry, other, turn]) == [turn, marked, other]
+    assert newest_of_kinds([turn, other, entry]) == [turn, other, marked]
+    assert newest_of_kinds([entry, replace(turn, target="memory")]) == [entry, replace(turn, target="memory")]
+    assert newest_of_kinds([entry, replace(turn, at=NOON)]) == [entry, replace(turn, at=NOON)]
+
+
 @given(st.lists(st.tuples(st.sampled_from(STATEMENTS), st.integers(0, 5)), max_size=25))
 def test_rows_are_moved_and_marked_but_none_is_lost(drawn: list[tuple[str, int]]) -> None:
     rows = found([text for text, _ in drawn], [day for _, day in drawn])
@@ -91,26 +106,38 @@ def test_rows_are_moved_and_marked_but_none_is_lost(drawn: list[tuple[str, int]]
             assert one.newer in [before.row for before in ordered[:place]]
 
 
+def test_what_is_asked_by_its_figure_is_not_replaced() -> None:
+    rows = found(["The wiki has 80 pages.", "The wiki has 81 pages."])
+    assert told(newest_first(rows, scores(rows), "which wiki has 80 pages?")) == told(rows)
+    assert told(newest_first(rows, scores(rows), "how many pages has the wiki?"))[1][1] == "The wiki has 81 pages."
+
+
 def test_of_a_flood_few_are_shown_with_a_count_and_then_what_differs() -> None:
     odd = REPORT.format(7) + ", but an otter family delayed the scaffold for hours"
     texts = [REPORT.format(number) for number in range(40)]
-    shown = without_floods([*texts[:30], "It rained.", *texts[30:], odd])
-    assert [one.row.content for one in shown] == [texts[0], odd, *texts[1:FLOOD_SHOWN], "It rained."]
-    assert [one.alike for one in shown] == [40 - FLOOD_SHOWN, 0, 0, 0, 0]
+    shown = in_order([*texts[:30], "It rained.", *texts[30:], odd], limit=6)
+    assert [one.row.content for one in shown] == [
+        texts[0],
+        odd,
+        *texts[1:FLOOD_SHOWN],
+        "It rained.",
+        texts[FLOOD_SHOWN],
+    ]
+    assert [one.alike for one in shown] == [40 - FLOOD_SHOWN - 1, 0, 0, 0, 0, 0]
 
 
-def test_few_rows_that_are_near_equal_all_stay() -> None:
-    texts = [REPORT.format(number) for number in range(FLOOD_MIN)]
-    assert without_floods(texts) == found(texts)
+def test_few_rows_that_are_near_equal_all_stay_in_their_order() -> None:
+    texts = [*(REPORT.format(number) for number in range(FLOOD_MIN)), "It rained."]
+    assert in_order(texts) == found(texts)
 
 
-@given(st.lists(st.sampled_from(STATEMENTS), max_size=40))
-def test_all_rows_of_a_flood_are_shown_or_counted(texts: list[str]) -> None:
-    shown = without_floods(texts)
-    assert len(shown) + sum(one.alike for one in shown) == len(texts)
-    keys = [one.key for one in shown]
-    assert len(set(keys)) == len(keys)
-    assert sum(first > second for first, second in pairwise(keys)) <= VARIANTS_MAX
+@given(st.lists(st.sampled_from(STATEMENTS), max_size=40), st.integers(0, 40))
+def test_all_rows_of_a_flood_are_shown_or_counted(texts: list[str], limit: int) -> None:
+    shown = in_order(texts, limit)
+    assert len(shown) == min(limit, len(texts))
+    assert len({one.key for one in shown}) == len(shown)
+    assert sum(one.alike for one in shown) <= len(texts) - len(shown)
+    assert all(one.alike == 0 for one in in_order(texts))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Hit, RecallRequest, Scope
 from hermes_memory_pgvector.recall import selection
-from hermes_memory_pgvector.recall.selection import comparable
 from hermes_memory_pgvector.store.retrieval import Key, Row
+from hermes_memory_pgvector.text.alike import comparable
 from hermes_memory_pgvector.text.cleaning import compatible
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -154,7 +154,7 @@ def test_equal_answers_without_content_are_told_apart_by_what_they_answer() -> N
 
 
 def test_rows_without_groups_are_selected_as_they_are() -> None:
-    texts = ["The wiki runs on port 80.", "The wiki runs on port 81."]
+    texts = ["The wiki has 80 pages.", "The wiki has 81 pages."]
     stored = {("t", n): Row("t", n, text, None, NOON + timedelta(n), "", "", "x") for n, text in enumerate(texts)}
     for grouped, order in ((False, [0, 1]), (True, [1, 0])):
         best = selection.select(

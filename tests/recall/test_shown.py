@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.hosts.context_record import LiveMessage
 from hermes_memory_pgvector.model import Hit, Recall
 from hermes_memory_pgvector.recall import render
-from hermes_memory_pgvector.recall.selection import comparable
 from hermes_memory_pgvector.recall.shown import Shown, lines_of, memories_in
+from hermes_memory_pgvector.text.alike import comparable
 
 HIT = Hit(id=1, theme="ops", content="The lamp of the harbour is green.", at=datetime(2026, 1, 1, tzinfo=UTC))
 CHARS_MAX, LIMIT = 2000, 5

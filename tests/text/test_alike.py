@@ -41,7 +41,10 @@ def test_the_twins_of_the_recall_sets_do_not_supersede_each_other() -> None:
 @pytest.mark.parametrize(
     ("older", "newer", "whether"),
     [
-        ("The wiki runs on port 8080.", "The wiki runs on port 9090.", True),
+        ("The wiki has 80 pages.", "The wiki has 81 pages.", True),
+        ("The limit is 10 MB for a file.", "The limit is 25 MB for a file.", True),
+        ("Support is there until 17:00.", "Support is there until 19:00.", True),
+        ("The kelp grows at site 1.", "The kelp grows at site 2.", False),
         ("Host web-03 has 16 GB.", "Host web-04 has 16 GB.", False),
         ("Ticket 17 is fixed in 3.1.", "Ticket 18 is fixed in 3.2.", False),
         ("The wiki runs on port 8080.", "The wiki runs on port 8080.", False),

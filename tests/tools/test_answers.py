@@ -10,7 +10,7 @@ from hostile import assert_harmless
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Recall
+from hermes_memory_pgvector.model import Period, Recall
 from hermes_memory_pgvector.text import sanitize
 from hermes_memory_pgvector.tools import answers
 
@@ -21,6 +21,46 @@ def test_an_answer_shows_the_passage_of_a_long_hit_that_answers() -> None:
     answer = answers.of_recall(Recall((hit(content),)), query=query, scope="current", chars_max=1_200)
     assert "vault seven" in answer["hits"][0]["content"]
     assert answer["hits"][0]["cut"] is True
+
+
+def test_a_hit_tells_the_other_side_of_its_turn_and_what_it_is_older_than() -> None:
+    first, second = hit("asked", target="", role="user"), hit("told", target="", role="assistant")
+    later = AT + timedelta(days=1)
+    found = replace(first, side=replace(second, id=2), alike=7, newer=(9, later))
+    answer = answers.of_recall(Recall((found, hit("x"))), query="q", scope="all", chars_max=2_000)
+    assert answer["count"] == len(answer["hits"]) == 2
+    told = answer["hits"][0]
+    assert told["side"] == {"id": 2, "role": "assistant", "content": "told"}
+    assert told["alike"] == 7
+    assert told["older"] == {"than": 9, "time": "2026-11-22T09:30:00Z"}
+    assert not {"side", "alike", "older"} & answer["hits"][1].keys()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3000), st.none() | st.integers(0, 3000)), max_size=30), st.integers(600, 9000))
+def test_the_sides_of_turns_have_their_share_of_an_answer(
+    lengths: list[tuple[int, int | None]], chars_max: int
+) -> None:
+    hits = tuple(
+        replace(hit("a" * first), side=None if second is None else hit("b" * second)) for first, second in lengths
+    )
+    answer = answers.of_recall(Recall(hits), query="q", scope="all", chars_max=chars_max)
+    assert len(json.dumps(answer, ensure_ascii=False)) <= chars_max
+    assert answer["count"] == len(answer["hits"]) == len(hits) - answer.get("left_out", 0)
+    for told, one in zip(answer["hits"][:-1], hits, strict=False):
+        assert ("side" in told) is (one.side is not None)
+        assert told["content"].startswith("a") is bool(one.content)
+
+
+def test_an_answer_says_which_period_it_favours() -> None:
+    period = Period(AT, AT + timedelta(days=7), "last\n week")
+    answer = answers.of_recall(Recall(period=period), query="q", scope="all", chars_max=2_000)
+    assert answer["period"] == {
+        "words": "last week",
+        "since": "2026-11-21T09:30:00Z",
+        "until": "2026-11-28T09:30:00Z",
+        "note": "counted double",
+    }
+    assert "period" not in answers.of_recall(Recall(), query="q", scope="all", chars_max=2_000)
 
 
 def test_the_answer_of_a_tool() -> None:

@@ -1,0 +1,244 @@
+"""The days that a question is about: "last week", "vor zwei Wochen", "en mars", "上周", "2026-03-01". Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from ..model import Period
+from .cleaning import compatible
+
+QUESTION_CHARS_MAX = 1000
+YEAR_MIN, YEAR_MAX = 1970, 2200
+AGO_MAX = 999
+DAYS_OF = {"day": 1, "week": 7, "month": 30, "year": 365}
+# Of a month: the days with which its beginning and its middle end.
+PARTS = (10, 20)
+SEASON_MONTHS = 3
+
+_UNSPACED_FROM = "\u2e80"
+_YEAR = r"(?:19|20|21)\d\d"
+_ISO = re.compile(rf"(?<!\d)({_YEAR})[-/.]([01]?\d)[-/.]([0-3]?\d)(?!\d)")
+_IDEOGRAPHIC = re.compile(rf"(?:({_YEAR})\s*[年년]\s*)?(?<!\d)([01]?\d)\s*[月월]\s*([0-3]?\d)\s*[日号號일]")
+_DAY_FIRST = re.compile(rf"(?<!\d)([0-3]?\d)\.\s?([01]?\d)\.\s?({_YEAR})(?!\d)")
+
+# A word of a French question that no German one has: "hier" is "here" there.
+_FRENCH = re.compile(
+    r"\b(?:le|la|les|l|d|qu|que|qui|quoi|quel|quelle|est|où|pourquoi|comment|nous|on|il|elle|je|tu|a)\b"
+)
+
+Days: TypeAlias = tuple[date, date]
+
+
+def period(question: str, now: datetime) -> Period | None:
+    """The period that a question names, the latest one that has begun; None if it names none.
+
+    `now` has the time zone of the person who asks. Of several periods in a question one is taken: a date before a
+    month, and that before "last week". The northern hemisphere has the seasons.
+    """
+    folded = compatible(question[:QUESTION_CHARS_MAX]).casefold()
+    for found in (_dates, _months, _ago, _offsets, _seasons):
+        for (first, end), words in found(folded, now.date()):
+            since, until = (datetime.combine(day, time(), now.tzinfo) for day in (first, end))
+            return Period(since, until, words)
+    return None
+
+
+def _dates(text: str, today: date) -> Iterator[tuple[Days, str]]:
+    for pattern, order in ((_ISO, (1, 2, 3)), (_IDEOGRAPHIC, (1, 2, 3)), (_DAY_FIRST, (3, 2, 1))):
+        for match in pattern.finditer(text):
+            year, month, day = (match[place] for place in order)
+            if days := _one_day(int(year) if year else None, int(month), int(day), today):
+                yield days, match[0]
+
+
+def _months(text: str, today: date) -> Iterator[tuple[Days, str]]:
+    names = _numbers("name")
+    for match in _month_pattern().finditer(text):
+        name, day = match["name"], match["day"] or match["day_after"]
+        year = int(match["year"]) if match["year"] else _year_in(text, today)
+        # "May" and "March" have other meanings.
+        sure = match["before"] or match["part"] or match["year"] or day or _unspaced(name) or name in _lines()["alone"]
+        if not sure:
+            continue
+        month = names[name]
+        if day:
+            days = _one_day(year, month, int(day), today)
+        else:
+            year = year or _latest_year(month, 1, today) - _is_last(match[0], month, 1, today)
+            days = _part(_month(year, month), _numbers("part").get(match["part"] or ""))
+        if days:
+            yield days, match[0].strip()
+
+
+def _ago(text: str, today: date) -> Iterator[tuple[Days, str]]:
+    counts, units = _numbers("number"), _units()
+    for pattern in _ago_patterns():
+        for match in pattern.finditer(text):
+            written = match.groupdict().get("n") or "1"
+            count, unit = int(written) if written.isdecimal() else counts[written], units[match["u"]]
+            if not 0 < count <= AGO_MAX:
+                continue
+            try:
+                middle = today - timedelta(days=count * DAYS_OF[unit])
+                # Nobody means the exact day.
+                around = timedelta(days=DAYS_OF[unit] // 2)
+                days = (middle - around, middle + around + timedelta(days=1))
+            except OverflowError:
+                continue
+            yield days, match[0].strip()
+
+
+def _offsets(text: str, today: date) -> Iterator[tuple[Days, str]]:
+    for pattern, kinds in _offset_patterns():
+        for match in pattern.finditer(text):
+            unit, offset = kinds[" ".join(re.findall(r"\w+", match[0]))]
+            if match[0] in _lines()["french"] and not _FRENCH.search(text):
+                continue
+            yield _shifted(unit, offset, today), match[0]
+
+
+def _seasons(text: str, today: date) -> Iterator[tuple[Days, str]]:
+    for match in _season_pattern().finditer(text):
+        month = _numbers("season")[match["name"]]
+        if match["year"]:
+            year = int(match["year"])
+        else:
+            year = _latest_year(month, 1, today) - _is_last(match[0], month, SEASON_MONTHS, today)
+        last = month + SEASON_MONTHS - 1
+        yield (date(year, month, 1), _month(year + last // 13, (last - 1) % 12 + 1)[1]), match[0].strip()
+
+
+def _one_day(year: int | None, month: int, day: int, today: date) -> Days | None:
+    try:
+        first = date(year or _latest_year(month, day, today), month, day)
+    except ValueError:
+        return None
+    return first, first + timedelta(days=1)
+
+
+def _month(year: int, month: int) -> Days:
+    return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
+
+
+def _part(days: Days, part: int | None) -> Days:
+    """The beginning, the middle or the end of a month, or all of it."""
+    first, end = days
+    bounds = [first, *(first + timedelta(days=day) for day in PARTS), end]
+    return (bounds[part - 1], bounds[part]) if part else days
+
+
+def _latest_year(month: int, day: int, today: date) -> int:
+    return today.year if (month, day) <= (today.month, today.day) else today.year - 1
+
+
+def _is_last(words: str, month: int, months: int, today: date) -> bool:
+    """Whether words mean the one before those months that today lies in: "last summer" in June."""
+    return (today.month - month) % 12 < months and _last_pattern().search(words) is not None
+
+
+def _year_in(text: str, today: date) -> int | None:
+    for pattern, kinds in _offset_patterns():
+        for match in pattern.finditer(text):
+            unit, offset = kinds[" ".join(re.findall(r"\w+", match[0]))]
+            if unit == "year":
+                return today.year + offset
+    return None
+
+
+def _shifted(unit: str, offset: int, today: date) -> Days:
+    """The day, week, month or year so many before this one."""
+    if unit == "day":
+        first = today + timedelta(days=offset)
+        return first, first + timedelta(days=1)
+    if unit == "week":
+        first = today + timedelta(days=7 * offset - today.weekday())
+        return first, first + timedelta(days=7)
+    if unit == "month":
+        months = 12 * today.year + today.month - 1 + offset
+        return _month(months // 12, months % 12 + 1)
+    return date(today.year + offset, 1, 1), date(today.year + offset + 1, 1, 1)
+
+
+@cache
+def _lines() -> dict[str, list[str]]:
+    lines = Path(__file__).with_name("periods.txt").read_text(encoding="utf-8").splitlines()
+    return {kind: rest.split("|") for kind, _, rest in (line.partition(": ") for line in lines)}
+
+
+@cache
+def _numbers(kind: str) -> dict[str, int]:
+    """The numbers that words of a kind stand for."""
+    return {
+        word: int(name.split()[1])
+        for name, words in _lines().items()
+        if name.startswith(f"{kind} ")
+        for word in words
+        if name.split()[1].isdecimal()
+    }
+
+
+@cache
+def _units() -> dict[str, str]:
+    return {word: name.split()[1] for name, words in _lines().items() if name.startswith("unit ") for word in words}
+
+
+def _any(words: list[str] | dict[str, int] | dict[str, str]) -> str:
+    """A pattern of these words, the longest first: whole words where a script has spaces between them."""
+    known = sorted(words, key=len, reverse=True)
+    spaced = "|".join(r"\W+".join(word.split()) for word in known if not _unspaced(word))
+    unspaced = "|".join(r"\s*".join(word.split()) for word in known if _unspaced(word))
+    return "|".join(filter(None, (rf"\b(?:{spaced})\b" if spaced else "", unspaced)))
+
+
+def _unspaced(word: str) -> bool:
+    return word[-1] >= _UNSPACED_FROM
+
+
+@cache
+def _month_pattern() -> re.Pattern[str]:
+    lines = _lines()
+    part, name = _any(_numbers("part")), _any(_numbers("name"))
+    return re.compile(
+        rf"(?:(?P<before>{_any(lines['before name'])})\W+)?(?:(?P<part>{part})(?:\W+(?:of|de|di|do))?\W*)?"
+        rf"(?:(?<!\d)(?P<day>[0-3]?\d)(?:\W+|st |nd |rd |th )(?:(?:of|de)\W+)?)?(?<![\d十])(?P<name>{name})"
+        rf"(?:\W+(?P<day_after>[0-3]?\d)(?:st|nd|rd|th)?\b(?!\d))?(?:\W+(?:(?:of|de|del)\W+)?(?P<year>{_YEAR})\b)?"
+        rf"(?:\W+(?:{_any(lines['last'])}))?"
+    )
+
+
+@cache
+def _ago_patterns() -> list[re.Pattern[str]]:
+    number = rf"(?P<n>\b\d{{1,3}}|{_any(_numbers('number'))})"
+    unit = rf"(?P<u>{_any(_units())})"
+    patterns = []
+    for template in _lines()["ago"]:
+        words = r"\W+".join(template.split()) if " " in template else template.replace("}{", r"}\s*{")
+        patterns.append(re.compile(words.replace("{n}", number).replace("{u}", unit)))
+    return patterns
+
+
+@cache
+def _offset_patterns() -> list[tuple[re.Pattern[str], dict[str, tuple[str, int]]]]:
+    kinds = {
+        word: (name.split()[0], int(name.split()[1]))
+        for name, words in _lines().items()
+        if name.split()[0] in DAYS_OF
+        for word in words
+    }
+    return [(re.compile(_any(dict.fromkeys(kinds, 0))), kinds)]
+
+
+@cache
+def _season_pattern() -> re.Pattern[str]:
+    before, name, last = _any(_lines()["before season"]), _any(_numbers("season")), _any(_lines()["last"])
+    return re.compile(rf"(?:{before})\W*(?P<name>{name})(?:\W+(?:(?:of|de)\W+)?(?P<year>{_YEAR})\b)?(?:\W+(?:{last}))?")
+
+
+@cache
+def _last_pattern() -> re.Pattern[str]:
+    return re.compile(_any(_lines()["last"]))
