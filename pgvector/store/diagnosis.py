@@ -18,6 +18,8 @@ from .schema.preflight import first_line
 from .schema.verification import TABLES
 
 DEAD_ROWS_MIN = 10_000
+# Statements of `erase`, which deletes from the history as the tables' owner.
+_OF_OWNER = {"erase_history_rows", "erase_past"}
 COUNTED_BYTES_MIN = 1 << 20
 LOCK_S_MAX = 1.0
 _PARAMETER = re.compile(r"%\((\w+)\)[sbt]")
@@ -83,7 +85,7 @@ def failing_statements(connection: Connection) -> dict[str, str]:
     DatabaseUnavailable when it is lost, and Locked when a table was locked for LOCK_S_MAX seconds.
     """
     failing: dict[str, str] = {}
-    for name in sorted(QUERIES):
+    for name in sorted(QUERIES.keys() - _OF_OWNER):
         try:
             _explain(connection, name)
         except psycopg.errors.LockNotAvailable:

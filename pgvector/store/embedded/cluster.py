@@ -162,21 +162,31 @@ def admit_agents(state: Path, data: Path, owner_dsn: str, agent_dsn: str, deadli
     """
     import psycopg
 
-    with psycopg.connect(owner_dsn, autocommit=True, connect_timeout=_CONNECT_S) as owner:
-        # Its rights come with the tables.
-        if owner.execute("SELECT FROM pg_roles WHERE rolname = %s", [AGENT]).fetchone() is None:
-            owner.execute(f"CREATE ROLE {AGENT} LOGIN".encode())
-        write_authentication(state, agents=True)
-        owner.execute("SELECT pg_reload_conf()")
-    while True:
-        try:
-            psycopg.connect(agent_dsn, connect_timeout=_CONNECT_S).close()
-            break
-        except psycopg.OperationalError as error:
-            if time.monotonic() > deadline:
-                raise DatabaseUnavailable(f"the embedded server does not admit the role {AGENT}: {error}") from error
-        time.sleep(_POLL_S)
+    try:
+        with psycopg.connect(owner_dsn, autocommit=True, connect_timeout=_CONNECT_S) as owner:
+            # Its rights come with the tables.
+            if owner.execute("SELECT FROM pg_roles WHERE rolname = %s", [AGENT]).fetchone() is None:
+                owner.execute(f"CREATE ROLE {AGENT} LOGIN".encode())
+            write_authentication(state, agents=True)
+            owner.execute("SELECT pg_reload_conf()")
+        while not _connects(agent_dsn, last=time.monotonic() > deadline):
+            time.sleep(_POLL_S)
+    except psycopg.Error as error:
+        raise DatabaseUnavailable(f"the embedded server does not admit the role {AGENT}: {error}") from error
     overwrite(state / _ADMITTING, _run_of(data))
+
+
+def _connects(dsn: str, *, last: bool) -> bool:
+    """Whether the server lets a role in, which reads its files a moment after a signal. A `last` failure is raised."""
+    import psycopg
+
+    try:
+        psycopg.connect(dsn, connect_timeout=_CONNECT_S).close()
+    except psycopg.OperationalError:
+        if last:
+            raise
+        return False
+    return True
 
 
 def _run_of(data: Path) -> str:

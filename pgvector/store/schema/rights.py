@@ -37,7 +37,7 @@ class Rights(NamedTuple):
 def held(connection: Connection, role: str | None = None) -> Rights:
     """The rights of a role, by default of the connected one. A table or function that is not there counts for none."""
     values = {
-        "role": role, "functions": list(_FUNCTIONS),
+        "role": role, "functions": list(_FUNCTIONS), "sequences": list(_SEQUENCES),
         "tables": [name for name, _ in _GRANTED], "rights": [right for _, right in _GRANTED],
         "barred_tables": [name for name, _ in _BARRED], "barred": [right for _, right in _BARRED],
     }  # fmt: skip
@@ -95,8 +95,8 @@ _HELD: LiteralString = """
              FROM unnest(%(tables)s::text[], %(rights)s::text[]) AS t (name, wanted)
              WHERE NOT has_table_privilege(role.name, to_regclass(name), wanted)
              UNION ALL
-             SELECT 'usage on ' || name || '_id_seq' FROM unnest(%(tables)s::text[], %(rights)s::text[]) AS t (name, wanted)
-             WHERE wanted = 'INSERT' AND NOT has_sequence_privilege(role.name, to_regclass(name || '_id_seq'), 'USAGE')
+             SELECT 'usage on ' || name || '_id_seq' FROM unnest(%(sequences)s::text[]) AS s (name)
+             WHERE NOT has_sequence_privilege(role.name, to_regclass(name || '_id_seq'), 'USAGE')
              UNION ALL
              SELECT 'execute on ' || name FROM unnest(%(functions)s::text[]) AS f (name)
              WHERE NOT has_function_privilege(role.name, to_regproc(name), 'EXECUTE')
