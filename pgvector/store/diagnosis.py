@@ -120,12 +120,12 @@ def _explain(connection: Connection, name: str) -> None:
     text = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", for_words(name, 1))
     nulls = f"({', '.join(['null'] * len(numbers))})" if numbers else ""
     opening = f"begin; set local lock_timeout = '{LOCK_S_MAX:g}s'; prepare doctor as {text.replace('%%', '%')}"
+    explained = f"savepoint prepared; explain execute doctor{nulls}; deallocate doctor; rollback"
     try:
-        connection.execute(f"{opening}; savepoint prepared; explain execute doctor{nulls}; deallocate doctor".encode())
+        connection.execute(f"{opening}; {explained}".encode())
     except psycopg.Error:
-        with suppress(psycopg.Error):
-            connection.execute("rollback to prepared; deallocate doctor")
-        raise
-    finally:
         if not connection.closed:
+            with suppress(psycopg.Error):
+                connection.execute("rollback to prepared; deallocate doctor")
             connection.execute("rollback")
+        raise

@@ -18,10 +18,12 @@ from typing import Any
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
+from faultrig.standby import standby_of
 from loopback import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import Server
 from spools import die, make
+from waiting import wait_for
 
 from hermes_memory_pgvector.admin.configuration import change_env_file, write_config
 from hermes_memory_pgvector.mirror.home import Home
@@ -280,4 +282,34 @@ def test_a_fault_is_named_and_its_remedy_mends_it(scene: Scene, name: str) -> No
 
 
 def test_nothing_is_wrong_where_nothing_is(scene: Scene) -> None:
+    assert scene.bad() == {}
+
+
+@pytest.fixture
+def standby(server: Server) -> Iterator[str]:
+    if server.bin is None:
+        pytest.skip("the server is not ours to copy")
+    try:
+        with standby_of(server) as socket:
+            yield socket
+    finally:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("alter system reset synchronous_standby_names")
+            connection.execute("select pg_reload_conf()")
+
+
+@pytest.mark.slow
+def test_a_standby_that_may_lag_and_one_that_is_used_by_mistake(scene: Scene, standby: str) -> None:
+    found = scene.bad()
+    assert set(found) == {"durability"}
+    assert "1 standby may lag" in found["durability"][0]["found"]
+    scene.paste(found["durability"][0]["remedy"])
+    wait_for(lambda: scene.bad() == {})
+    scene.use(scene.agents_dsn(host=standby))
+    wait_for(lambda: set(scene.bad()) == {"writes"})
+    (check,) = scene.bad()["writes"]
+    assert "this server is a standby" in check["found"]
+    assert "list all hosts in the address and add target_session_attrs=read-write" in check["remedy"]
+    primary = str(conninfo_to_dict(scene.administrator)["host"])
+    scene.use(scene.agents_dsn(host=f"{standby},{primary}", target_session_attrs="read-write"))
     assert scene.bad() == {}

@@ -35,7 +35,8 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
             full = not (owned or found.standby or found.read_only) and disk_is_full(connection)
             role, name = connection.info.user, connection.info.dbname
             try:
-                planned = [statements(failing_statements(connection), role)]
+                # A standby plans no statement that writes.
+                planned = [] if found.standby else [statements(failing_statements(connection), role)]
             except Locked as error:
                 planned = list(locks(error.holders))
     except PgvectorError as error:
