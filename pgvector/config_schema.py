@@ -131,6 +131,15 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             group="Capture",
         ),
         ProviderField(
+            key="mask_secrets",
+            label="Mask secrets",
+            kind=KIND_BOOL,
+            default="true",
+            description="Keys, tokens and passwords of known shapes are masked in turns before they are written",
+            inline=True,
+            group="Capture",
+        ),
+        ProviderField(
             key="turn_min_chars",
             label="Shortest turn",
             kind=KIND_NUMBER,

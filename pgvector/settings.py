@@ -145,6 +145,10 @@ class Settings(BaseModel):
     pending_max: int = Field(200, ge=1, le=10_000, description="Most writes of agents that wait for approval")
     pending_days: int = Field(30, ge=1, le=3650, description="Writes that nobody approves are deleted after this time")
     off_record: bool = Field(False, description="true: nothing is stored, the memory is only read")
+    mask_secrets: bool = Field(
+        True,
+        description="Keys, tokens and passwords of known shapes are masked in turns before they are written",
+    )
     turn_min_chars: int = Field(
         40, ge=0, le=10_000, description="Shorter turns are not stored; a wide character counts as two"
     )

@@ -14,6 +14,7 @@ from ..settings import Settings
 from ..text.cleaning import clean, without_recalled
 from ..text.keep import Decider, Ruling, Source
 from ..text.keep_rules import Side
+from ..text.masks import masked
 from ..text.phrases import made_of, phrases
 
 _COMMAND = re.compile(r"/[A-Za-z][\w-]*")
@@ -70,13 +71,20 @@ class Capture:
     def _sides(self, user: str, assistant: str, source: Source, *, most: bool) -> Verdict:
         rulings = self._rulings(user, assistant, source, most=most)
         reasons = {side: str(ruling) for side, ruling in rulings.items() if ruling.action != "turns"}
-        left = ("" if "user" in reasons else user, "" if "assistant" in reasons else assistant)
+        left = (
+            "" if "user" in reasons else self.masked(user),
+            "" if "assistant" in reasons else self.masked(assistant),
+        )
         stored = worth_storing(*left, self._settings.turn_min_chars)
         for side, before, after in zip(SIDES, left, stored, strict=True):
             if side not in reasons and not after:
                 short = f"the turn is shorter than turn_min_chars, {self._settings.turn_min_chars}"
                 reasons[side] = EMPTY if not before else ACKNOWLEDGES if any(stored) else short
         return Verdict(*stored, reasons, rulings)
+
+    def masked(self, text: str) -> str:
+        """What of a text of a conversation may be written to a disk: without secrets of known shapes."""
+        return masked(text) if self._settings.mask_secrets else text
 
     def delegates(self, task: str, result: str, source: Source) -> bool:
         """Whether a task for a child agent is stored with its result: where the rules keep both as turns."""

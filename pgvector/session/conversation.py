@@ -255,6 +255,7 @@ class Conversation:
         if not self._is_off(theme) and self._home.capture.delegates(
             task, result, self.identity.source(self._speaker())
         ):
+            task, result = map(self._home.capture.masked, (task, result))
             self._home.accept(
                 Delegated(task=task, result=result, child_session_id=child_session_id, **self._origin(theme))
             )

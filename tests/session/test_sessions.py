@@ -18,6 +18,7 @@ from host_record import Record
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loopback import Endpoint
+from waiting import wait_for
 
 from hermes_memory_pgvector.files import mark_name
 from hermes_memory_pgvector.hosts import state_db
@@ -553,6 +554,44 @@ def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_whe
     record.undo("s")
     one.take_back()
     assert turn(2)[1] not in "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
+
+
+def test_a_secret_of_a_turn_reaches_neither_the_outbox_nor_the_database_and_a_replay_adds_nothing(
+    start: Callable[..., Runtime], record: Record, database: str, tmp_path: Path
+) -> None:
+    key, password = "sk-proj-" + "a1B2" * 12, "hunter2-and-more"
+    told = (f"My key for the gateway is {key}, keep it safe", f"psql postgresql://app:{password}@db/x works now")
+    with away(tmp_path) as offline:
+        one = talk(offline)
+        take(one, told)
+        one.delegate(f"Log in with {key}", f"DB_PASSWORD={password}", "child")
+        one.end(transcript(told))
+        spool = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        assert b"My key for the gateway" in spool
+        assert key.encode() not in spool
+        assert password.encode() not in spool
+    runtime = start()
+    one = talk(runtime)
+    one.end(transcript(told))
+    kept = [
+        "My key for the gateway is [masked: API key], keep it safe",
+        "psql postgresql://app:[masked: password]@db/x works now",
+    ]
+    wait_for(lambda: len(stored(runtime, database)) >= 3)
+    assert set(kept) < set(stored(runtime, database))
+    assert len(stored(runtime, database)) == len(set(stored(runtime, database)))
+    assert not any(key in text or password in text for text in stored(runtime, database))
+    record.say("s", told)
+    record.undo("s")
+    one.take_back()
+    assert not set(kept) & set(stored(runtime, database))
+
+
+def test_secrets_stay_in_turns_where_the_setting_says_so(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start(mask_secrets=False)
+    told = ("My password for the database is password=hunter2-and-more", "I have noted it for this session.")
+    take(talk(runtime), told)
+    assert stored(runtime, database) == texts(told)
 
 
 def test_a_session_stays_off_the_record_however_many_others_follow(start: Callable[..., Runtime]) -> None:

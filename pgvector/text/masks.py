@@ -1,0 +1,127 @@
+"""Masks of secrets of known shapes: keys and tokens of providers, private keys, passwords in addresses. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# What documentation writes where a secret would stand.
+_EXAMPLE = re.compile(
+    r"example|sample|dummy|changeme|placeholder|redacted|your[_-]|xxx|\*\*\*|\.\.\.|^[\$%<{(\[]|^(?:user|pass|password|secret|token)$",
+    re.IGNORECASE,
+)
+_MIXED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])|[^\w.-]", re.DOTALL)
+_MEMBER = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Secrets that look alike. Only a text with one of the `signs`, in lower case, is searched.
+
+    The group `secret` is masked, or without one the whole match. `loose` shapes need a value that no example has.
+    """
+
+    kind: str
+    signs: tuple[str, ...]
+    pattern: re.Pattern[str]
+    loose: bool = False
+
+
+def _token(kind: str, *signs: str, tail: str, case: int = 0) -> Shape:
+    """Tokens that begin with one of the signs."""
+    heads = "|".join(map(re.escape, signs))
+    return Shape(kind, tuple(map(str.lower, signs)), re.compile(rf"(?<![A-Za-z0-9])(?:{heads}){tail}", case))
+
+
+_SHAPES = (
+    Shape(
+        "private key",
+        ("private key",),
+        re.compile(
+            r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:[^-]{0,20000}-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\\\s]{0,20000})"
+        ),
+    ),
+    Shape("token", ("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]{8,})?")),
+    _token("API key", "sk-", tail=r"(?=[A-Za-z_-]{0,60}\d|[A-Za-z_-]{0,30}[A-Za-z]{24})[\w-]{20,}"),
+    _token("API key", "AKIA", "ASIA", "ABIA", "ACCA", tail=r"[A-Z2-7]{16}(?![A-Za-z0-9])"),
+    _token("API key", "AIza", tail=r"[\w-]{35}"),
+    _token("token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", tail=r"[A-Za-z0-9]{36,}"),
+    _token("token", "github_pat_", "glpat-", "gldt-", "glrt-", "glptt-", "glagent-", tail=r"[\w-]{20,}"),
+    _token("token", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", tail=r"[\w-]{10,}"),
+    _token("token", "hooks.slack.com/services/", tail=r"T\w{6,}/B\w{6,}/\w{16,}"),
+    _token("API key", "sk_live_", "sk_test_", "rk_live_", "rk_test_", tail=r"[A-Za-z0-9_]{16,}"),
+    _token("API key", "whsec_", "sb_secret_", tail=r"[A-Za-z0-9_]{16,}"),
+    _token("token", "ya29.", "GOCSPX-", "hvs.", "dp.pt.", tail=r"[\w-]{20,}"),
+    _token("token", "hf_", "gsk_", "xai-", "pplx-", "r8_", "npm_", "ntn_", "lin_api_", tail=r"[A-Za-z0-9]{30,}"),
+    _token("token", "nvapi-", "pypi-AgE", "ATATT3", "tskey-", "sntrys_", tail=r"[\w=-]{20,}"),
+    _token("token", "glsa_", "pscale_tkn_", "tvly-", tail=r"[\w-]{20,}"),
+    _token("token", "dop_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "dapi", "sbp_", tail=r"[0-9a-fA-F]{32,64}\b"),
+    _token("API key", "SG.", tail=r"[\w-]{20,24}\.[\w-]{39,50}"),
+    _token("API key", "SK", "key-", tail=r"(?=[a-f]{0,20}\d)[0-9a-f]{32}\b"),
+    _token("private key", "AGE-SECRET-KEY-1", tail=r"[0-9A-Z]{50,}"),
+    Shape("token", (":aa",), re.compile(r"(?<!\w)\d{8,10}:AA[\w-]{32,34}(?![\w-])")),
+    Shape("API key", ("key=",), re.compile(r"(?:Account|SharedAccess)Key=(?P<secret>[A-Za-z0-9+/]{40,90}={1,2})")),
+    Shape(
+        "password",
+        ("://",),
+        re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"<>]{0,100}:(?P<secret>[^\s/'\"]{1,200})(?=@)"),
+        loose=True,
+    ),
+    Shape(
+        "token",
+        ("authorization", "bearer", "api-key", "api_key"),
+        re.compile(
+            r"(?:\b(?:proxy-)?authorization['\"]?\s?[:=]\s?['\"]?(?:bearer|basic|token|digest|apikey)\s|\bbearer\s"
+            r"|\bx-api-key['\"]?\s?:\s?['\"]?)\s?(?P<secret>[A-Za-z0-9._~+/-]{12,}={0,2})",
+            re.IGNORECASE,
+        ),
+        loose=True,
+    ),
+    Shape(
+        "password",
+        ("password=", "passwd=", "pwd="),
+        re.compile(r"\b(?:password|passwd|pwd)=['\"]?(?P<secret>[^\s'\"&;,()<>{}\[\]$]{4,200})", re.IGNORECASE),
+        loose=True,
+    ),
+    Shape(
+        "secret",
+        ("secret", "token", "password", "passwd", "key"),
+        re.compile(
+            r"\b[A-Z0-9_]{0,60}(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_KEY)(?:_[A-Z0-9_]{1,20})?"
+            r"(?:=|:\s)['\"]?(?P<secret>[^\s'\"&;,()<>{}\[\]$]{12,200})"
+        ),
+        loose=True,
+    ),
+    Shape(
+        "password",
+        ("curl",),
+        re.compile(r"\bcurl\b[^\n]{0,300}?\s-u\s?['\"]?[^\s:'\"]{1,60}:(?P<secret>[^\s'\"$]{4,200})"),
+        loose=True,
+    ),
+)
+
+
+def masked(text: str) -> str:
+    """The text with `[masked: KIND]` in place of each secret."""
+    # Most texts have no long word that is not only letters, which every secret has, or is beside.
+    if not any(len(word) > 7 and not word[:-1].isalpha() for word in text.split()):
+        return text
+    lowered = text.lower()
+    for shape in _SHAPES:
+        if any(sign in lowered for sign in shape.signs):
+            text = shape.pattern.sub(_mask_of(shape), text)
+    return text
+
+
+def _mask_of(shape: Shape) -> Callable[[re.Match[str]], str]:
+    def mask(found: re.Match[str]) -> str:
+        start, end = found.span("secret") if shape.pattern.groupindex else found.span()
+        secret = found.string[start:end]
+        if shape.loose and (_EXAMPLE.search(secret) or not _MIXED.match(secret) or _MEMBER.fullmatch(secret)):
+            return found[0]
+        before, after = found.string[found.start() : start], found.string[end : found.end()]
+        return f"{before}[masked: {shape.kind}]{after}"
+
+    return mask

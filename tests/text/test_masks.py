@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import random
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.text.masks import masked
+
+DICE = random.Random(22)
+WORD, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + "234567"
+
+
+def some(alphabet: str, length: int) -> str:
+    return "".join(DICE.choice(alphabet) for _ in range(length - 2)) + "7" + DICE.choice(alphabet)
+
+
+# Made here, so that no search for secrets finds them in the source.
+SECRETS = {
+    "openai": "sk-proj-" + some(WORD + "_-", 80), "openai legacy": "sk-" + some(WORD, 48),
+    "anthropic": "sk-ant-api03-" + some(WORD + "_-", 93), "openrouter": "sk-or-v1-" + some(HEX, 64),
+    "aws": "AKIA" + some(UPPER, 16), "google": "AIza" + some(WORD, 35), "google oauth": "ya29." + some(WORD, 60),
+    "github": "ghp_" + some(WORD, 36), "github fine": "github_pat_" + some(WORD, 82),
+    "gitlab": "glpat-" + some(WORD, 20), "slack": "xoxb-" + some(string.digits, 12) + "-" + some(WORD, 24),
+    "slack hook": "hooks.slack.com/services/T" + some(UPPER, 9) + "/B" + some(UPPER, 9) + "/" + some(WORD, 24),
+    "stripe": "sk_live_" + some(WORD, 24), "stripe hook": "whsec_" + some(WORD, 32),
+    "hugging face": "hf_" + some(WORD, 34),
+    "groq": "gsk_" + some(WORD, 52), "npm": "npm_" + some(WORD, 36), "pypi": "pypi-AgE" + some(WORD, 150),
+    "sendgrid": "SG." + some(WORD, 22) + "." + some(WORD, 43), "twilio": "SK" + some(HEX, 32),
+    "mailgun": "key-" + some(HEX, 32), "telegram": some("123456789", 10) + ":AA" + some(WORD, 33),
+    "databricks": "dapi" + some(HEX, 32), "digitalocean": "dop_v1_" + some(HEX, 64), "vault": "hvs." + some(WORD, 24),
+    "shopify": "shpat_" + some(HEX, 32), "notion": "ntn_" + some(WORD, 43), "linear": "lin_api_" + some(WORD, 40),
+    "azure": "AccountKey=" + some(WORD, 86) + "==", "age": "AGE-SECRET-KEY-1" + some(UPPER, 58),
+    "jwt": "eyJ" + some(WORD, 30) + ".eyJ" + some(WORD, 60) + "." + some(WORD, 43), "xai": "xai-" + some(WORD, 80),
+}  # fmt: skip
+PASSWORD = some(WORD, 9) + "!x"
+AROUND = [
+    "{}", "the key is {}, keep it", "export KEY='{}'", "x={}\n", "({})", '{{"key": "{}"}}', "key:{};",
+    "\u043a\u043b\u044e\u0447 {}\u3002", "`{}`",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_of_a_provider_is_masked_and_what_is_around_it_stays(name: str) -> None:
+    secret = SECRETS[name]
+    for around in AROUND:
+        shown = masked(around.format(secret))
+        assert secret[-10:] not in shown
+        assert secret.removeprefix("AccountKey=")[12:30] not in shown
+        before, after = around.format("\0").split("\0")
+        assert shown.startswith(before)
+        assert shown.endswith(after)
+        assert masked(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://app:{}@db.internal:5432/billing?sslmode=require",
+        "redis://:{}@cache:6379/0",
+        "https://bob:{}@git.internal/x.git",
+        "host=db user=app password={} dbname=x",
+        "Server=db;User Id=app;Pwd={};",
+        "curl -s -u bob:{} https://api.internal/v1",
+        "Authorization: Basic {}abcdef",
+        'headers = {{"Authorization": "Bearer {}abcdefgh"}}',
+        "x-api-key: {}abcdef",
+        "DB_PASSWORD={}abcdef",
+        "AWS_SECRET_ACCESS_KEY: {}abcdef",
+        "curl -H 'authorization: token {}abcdef'",
+    ],
+)
+def test_a_password_in_an_address_or_a_header_is_masked_and_the_rest_stays(text: str) -> None:
+    secret = PASSWORD.replace("!", "9") if "orization" in text or "x-api" in text else PASSWORD
+    shown = masked(text.format(secret))
+    assert secret[2:] not in shown
+    assert "[masked: " in shown
+    assert masked(shown) == shown
+    assert shown.startswith(text.format("\0").split("\0")[0])
+
+
+def test_a_private_key_is_masked_whole_and_also_when_its_end_is_missing() -> None:
+    body = "\n".join(some(WORD + "+/", 64) for _ in range(20))
+    begin, end = "-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"
+    assert masked(f"here:\n{begin}\n{body}\n{end}\nthanks") == "here:\n[masked: private key]\nthanks"
+    assert masked(f"here:\n{begin}\n{body}") == "here:\n[masked: private key]"
+    assert body[:20] not in masked(f"{begin}\\n{body}\\n")
+
+
+PLACES = [
+    "billing",
+    "gateway",
+    "the parser",
+    "our cluster",
+    "node-17",
+    "eu-west-1",
+    "release 2.0.0",
+    "ticket OPS-4711",
+    "host db07",
+    "room 101",
+]
+TECHNICAL = (Path(__file__).parents[1] / "data" / "technical_texts.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_at_most_one_in_two_hundred_harmless_technical_texts_is_touched() -> None:
+    texts = [text.replace("{}", place) for text in TECHNICAL for place in PLACES]
+    assert len(texts) == 500
+    touched = [text for text in texts if masked(text) != text]
+    assert len(touched) <= 2, touched
+
+
+@example(["password=[masked: token]"])
+@given(
+    st.lists(
+        st.sampled_from([*SECRETS.values(), "password=", "://a:b1@", "Bearer", "[masked: token]", "a1"]), max_size=8
+    )
+)
+def test_a_masked_text_stays_as_it_is(parts: list[str]) -> None:
+    shown = masked(" ".join(parts))
+    assert masked(shown) == shown
+    assert not any(secret in shown for secret in SECRETS.values())
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "sk-",
+        "eyJ",
+        "-----BEGIN PRIVATE KEY-----",
+        "://a:",
+        "password=",
+        "Bearer ",
+        "curl -u ",
+        "A_",
+        "a",
+        "SECRET",
+        "key=A1",
+        "1",
+    ],
+)
+def test_hostile_repetition_is_masked_in_linear_time(piece: str) -> None:
+    # Far beyond any timeout if the work were quadratic.
+    masked(piece * 100_000)
