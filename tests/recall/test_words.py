@@ -138,6 +138,20 @@ def test_the_common_words_of_a_large_theme_are_counted_from_a_sample(filled: Dat
     assert set(words) == {"", "kelp", "lamp", "frog"}
 
 
+@pytest.mark.parametrize("scope", [scope_of("ops"), Scope("ops", None)], ids=["a theme", "all"])
+def test_a_rare_word_is_found_beside_a_common_one_that_the_newest_rows_lack_before_words_are_counted(
+    filled: Database, scope: Scope
+) -> None:
+    accept(filled, [f"harbour {number}" for number in range(CANDIDATES)])
+    with filled.connection(20) as connection:
+        found = few_of(connection, scope, "yarn kelp", rows=ROWS + CANDIDATES)
+    assert sorted(found.held.sum(axis=1).tolist())[-1] == 2
+    assert len(found.keys) <= 2 * CANDIDATES
+    expected = dict(zip(found.words, found.expected.tolist(), strict=True))
+    assert expected["yarn"] == 1
+    assert expected["kelp"] >= ROWS
+
+
 def test_a_theme_is_counted_again_when_it_has_grown_by_a_fifth(filled: Database, database: str) -> None:
     count_all(filled)
     assert count_all(filled) == 0

@@ -21,8 +21,8 @@ SHARE_MIN = 0.9
 # An endpoint may answer a text a little differently in another request. The tolerance is twice the largest difference
 # that is seen for some texts, within these bounds; it is a cosine distance.
 TWICE, TOLERANCE_MIN, TOLERANCE_MAX = 8, 0.001, 0.02
-# Vectors at this distance are the same in half precision.
-SAME = 1e-4
+# Graph indexes miss some of the rows that are so near to each other.
+ALIKE = 0.01
 
 
 class Comparison(NamedTuple):
@@ -123,8 +123,8 @@ def _finds_chunks(connection: Connection, row: Sampled) -> bool:
 
 
 def _reached(key: Key, found: Sequence[tuple[Key, float]]) -> bool:
-    """Whether a row is found by its own vector, or would be if not so many had the same vector."""
-    return any(other == key for other, _ in found) or (len(found) > NEAREST and found[-1][1] <= SAME)
+    """Whether a row is found by its own vector, or so many others that are alike."""
+    return any(other == key for other, _ in found) or (len(found) > NEAREST and found[-1][1] <= ALIKE)
 
 
 def _others(key: Key, found: Sequence[tuple[Key, float]]) -> set[Key]:

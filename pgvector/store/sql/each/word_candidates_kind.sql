@@ -1,8 +1,8 @@
 -- The rows of a large scope that may be the best by the words of a question, with the terms that each of them holds. They
 -- are its newest rows, and those that the index finds: the rows with a rare term and those with two common ones, as far
--- as they are expected to be few. How many rows hold a common term is in memory_words, or estimated from the newest rows
--- as long as most of the scope has not been counted. `expected` has these numbers, null for a word without one, and
--- `total` is the number of rows of the scope. The other columns are as those of a scan.
+-- as they are expected to be few. How many rows hold a common term is in memory_words. As long as most of the scope has
+-- not been counted, it is estimated from the newest rows, or counted up to a bound. `expected` has these numbers, null for
+-- a word without one, and `total` is the number of rows of the scope. The other columns are as those of a scan.
 with asked as materialized (
   select q.n::int as n, q.lexeme, q.term, w.rows
   from (
@@ -44,10 +44,25 @@ with asked as materialized (
      order by $time desc
      limit (select newest from scope))
   ) as t
+), owners as materialized (
+  select string_agg('''@' || replace(replace(theme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery as term
+  from unnest(%(themes)s::text[]) as theme
 ), terms as materialized (
-  select a.n, a.lexeme, a.term, coalesce(a.rows, case when scope.uncounted then (
-    select count(*) * scope.rows / (%(candidates)s / 4) from newest where held >> a.n - 1 & 1 = 1 having count(*) > 2) end) as rows
-  from asked a cross join scope
+  select a.n, a.lexeme, a.term, coalesce(a.rows, case when scope.uncounted then coalesce((
+    select count(*) * scope.rows / (%(candidates)s / 4) from newest where held >> a.n - 1 & 1 = 1 having count(*) > 2
+  ), case when scope.rows > %(candidates)s then (
+    -- Older rows may be about something else.
+    select case when count(*) > %(candidates)s / 4 then scope.rows else count(*) end
+    from (
+      select from $table
+      where (search || array_to_tsvector(array['@' || agent_identity])) @@ coalesce(a.term && owners.term, a.term)
+        and (agent_identity || '' = any (%(themes)s::text[])
+        or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
+        and $current
+      limit %(candidates)s / 4 + 1
+    ) as holders
+  ) end) end) as rows
+  from asked a cross join scope cross join owners
 ), rare as materialized (
   select term from (select term, sum(coalesce(rows, 0)) over (order by rows nulls first, term) as expected from terms) as t
   where expected <= %(candidates)s / 4
@@ -62,15 +77,12 @@ with asked as materialized (
   ) as pairs
   where expected <= %(candidates)s / 4
 ), driving as materialized (
-  select coalesce(few.term && themes.term, few.term) as terms
+  select coalesce(few.term && owners.term, few.term) as terms
   from (
     select string_agg('(' || term::text || ')', ' | ')::tsquery as term
     from (select term from rare union all select term from paired) as t
   ) as few
-  cross join (
-    select string_agg('''@' || replace(replace(theme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery as term
-    from unnest(%(themes)s::text[]) as theme
-  ) as themes
+  cross join owners
 ), few as materialized (
   select agent_identity, id, length(search) as terms_in_row, $held
   from (
