@@ -221,7 +221,7 @@ def _briefly(connection: Connection, change: Callable[[], None]) -> None:
                 _run(connection, f"SET LOCAL lock_timeout = '{LOCK_MS if waited_s < LATER_S else LOCK_MS_LATER}ms'")
                 change()
             return
-        except psycopg.errors.LockNotAvailable:
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             if waited_s > LOCK_S_MAX:
                 raise DatabaseUnavailable(
                     f"the tables were in use for {LOCK_S_MAX:g} s: end long transactions, then run reembed again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from agents import Agent
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint, vector
+from servers import Server
 from waiting import wait_for
 
 from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest, Scope, TurnTaken
@@ -346,3 +348,85 @@ def test_under_live_writes_and_after_a_kill_nothing_is_lost_no_recall_fails_and_
         assert f"kelp{number}" in content, degraded
         assert similarity is None or similarity > 0.25, "a vector was compared with one of the other model"
         assert (similarity is None) == any("words" in reason for reason in degraded), degraded
+
+
+def test_erase_prune_and_remap_while_it_runs_and_between_two_runs(
+    home: Path, runtime: Runtime, database: str, models: Callable[..., Model], server: Server
+) -> None:
+    fill(runtime, database, 12)
+    for number in range(20):
+        runtime.accept(TurnTaken(theme="lab", session_id="l", user=f"dune{number}?", assistant=f"dune{number}!"))
+    say(runtime, 12, first=20)
+    erased = [f"q{secrets.token_hex(16)}" for _ in range(2)]
+    for number, word in enumerate(erased):
+        long = f"the key {word} opens the shed" + " and some more of it" * 60
+        runtime.accept(TurnTaken(theme="ops", session_id=f"e{number}", user=f"where is {word}?", assistant=long))
+        runtime.accept(Add(theme="ops", target="memory", content=f"The key is {word}."))
+    assert runtime.writer.flush(60)
+    new = models("new", 768)
+    new.delay_per_text_s = 0.1
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(home), "reembed", "--model", "new"]
+    command += ["--url", new.url, "--yes", "--batch", "4"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/") as killed:
+        begun = "select count(*) from hermes_pgvector_settings where name = 'reembed'"
+        wait_for(lambda: rows(database, begun) == [(1,)])
+        wait_for(lambda: rows(database, "select count(embedding_next) > 4 from conversations") == [(True,)])
+        found = [
+            run(home, "erase", "--text", erased[0], "--yes"),
+            run(home, "prune", "--theme", "ops", "--role", "user", "--yes"),
+            run(home, "remap", "lab", "desert", "--yes"),
+        ]
+        assert killed.poll() is None, killed.stderr and killed.stderr.read().decode()
+        killed.send_signal(signal.SIGKILL)
+    assert [each.code for each in found[1:]] == [0, 0], [each.shown for each in found]
+    assert found[0].code in (0, 3), found[0].shown
+    # The vectors of what is erased next, of which one is of a chunk, are there, and are in no file afterwards.
+    new.delay_per_text_s, new.texts_max = 0.0, new.texts + 60
+    broken = run(home, "reembed", "--model", "new", "--url", new.url, "--yes", "--batch", "4")
+    word = "select halfvec_send(embedding_next) from conversations where position(%s in content) > 0 union all" \
+           " select halfvec_send(p.embedding_next) from conversation_pieces_next p join conversations c" \
+           " on c.id = p.row_id where position(%s in content) > 0"  # fmt: skip
+    assert broken.code == 1, broken.shown
+    vectors = [stored(row[0]) for row in rows(database, word, erased[1], erased[1]) if row[0]]
+    assert len(vectors) == 2
+    assert server.bin is None or any(vector in content for vector in vectors for content in files(database))
+    outcome = run(home, "erase", "--text", erased[1], "--yes", "--vacuum")
+    assert outcome.code == 0, outcome.shown
+    held = [*vectors, *(word.encode() for word in erased)]
+    assert server.bin is None or not any(needle in content for needle in held for content in files(database))
+    new.texts_max, new.status = 1 << 30, 200
+    again = run(home, "reembed", "--model", "new", "--url", new.url, "--yes", "--json")
+    assert again.code == 0, again.shown
+    assert rows(database, LACKING) == [(0,)]
+    kept = {(theme, content) for theme, content in rows(database, "select agent_identity, content from conversations")}
+    assert {content for theme, content in kept if theme == "desert"} == {
+        f"dune{number}{side}" for number in range(20) for side in "?!"
+    }
+    answers = {content for theme, content in kept if theme == "ops"}
+    assert {content.split()[0] for content in answers} == {f"kelp{n}" for n in (*range(12), *range(20, 32))}
+    assert len(kept) == len(rows(database, "select from conversations")) == 40 + 24
+    assert [row[0] for row in rows(database, "select content from memory_entries")] == [
+        "The moorings are checked on Fridays."
+    ]
+    stored_rows, ours = of_model(database, new)
+    assert stored_rows == ours == 40 + 24 + 1
+    pieces = "select count(*) from conversation_pieces p where not exists (select from conversations c where" \
+             " c.agent_identity = p.agent_identity and c.id = p.row_id)"  # fmt: skip
+    assert rows(database, pieces) == [(0,)]
+
+
+def stored(sent: bytes) -> bytes:
+    """A vector as the files of a table have it: halves with the lowest byte first."""
+    return b"".join(sent[place : place + 2][::-1] for place in range(4, len(sent), 2))
+
+
+def files(dsn: str) -> Iterator[bytes]:
+    """The files of the tables and indexes of a database, after a checkpoint."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("checkpoint")
+        (place,) = connection.execute(
+            "select current_setting('data_directory') || '/base/' || oid from pg_database"
+            " where datname = current_database()"
+        ).fetchone() or ("",)
+    for path in Path(place).iterdir():
+        yield path.read_bytes()

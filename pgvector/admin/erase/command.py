@@ -228,7 +228,7 @@ def _confirmed(console: Console, server: traces.Server) -> bool:
 
 def _rewrite(console: Console, admin: Any) -> bool:
     with console.progress() as bar:
-        task = bar.add_task("rewriting", total=traces.tables())
+        task = bar.add_task("rewriting", total=len(traces.tables(admin)) + traces.FURTHER_STEPS)
         for name in traces.rewrite(admin):
             bar.update(task, description=f"rewriting {name.removeprefix('pg_catalog.')}")
             bar.advance(task)

@@ -6,7 +6,7 @@ import threading
 import time
 
 from ...embedding.protocol import Embedder
-from ...errors import EmbedderMismatch, EmbedderUnavailable
+from ...errors import DatabaseUnavailable, EmbedderMismatch, EmbedderUnavailable
 from ...settings import Settings
 from ...store import second_column
 from ...store.connection.database import Database
@@ -18,6 +18,7 @@ from ..console import Console, duration
 
 STEP_S = 0.1
 SAY_S = 15.0
+TRIES = 5
 
 
 class Filling:
@@ -32,6 +33,7 @@ class Filling:
         # The lock of the command keeps others away, and a killed run leaves its lease.
         self._vectors.needs_lease = False
         self.refused = self._vectors.refused
+        self._failures = 0
 
     @property
     def rows_done(self) -> int:
@@ -67,7 +69,16 @@ class Filling:
 
     def _step(self) -> bool:
         self._woken.clear()
-        changed = self._vectors.step(self._embedder)
+        try:
+            changed = self._vectors.step(self._embedder)
+            self._failures = 0
+        except DatabaseUnavailable:
+            # Who deletes or moves these rows may lock them in another order; they are read again.
+            self._failures += 1
+            if self._failures == TRIES:
+                raise
+            self._vectors.stop()
+            changed = False
         if self._vectors.problem:
             raise EmbedderUnavailable(f"{self._vectors.problem}; run the command again to continue")
         if len(self.refused) >= REFUSED_MAX:

@@ -13,15 +13,20 @@ from typing import LiteralString
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from ..queries import KINDS, SECOND
 from ..schema.preflight import Connection, fetch
 from ..schema.verification import TABLES
 
 OLD_TRANSACTIONS_WAIT_S = 30.0
 POLL_S = 0.5
 LOCK_TIMEOUT_S = 20
+# Of `rewrite`, after the tables: the catalogue of statistics, and a checkpoint.
+FURTHER_STEPS = 2
 # Tables that never hold what somebody said.
 _WITHOUT_TEXT = ("hermes_pgvector_settings", "hermes_pgvector_leases", "memory_events", "memory_erasures")
 _TABLES = tuple(table for table in TABLES if table not in _WITHOUT_TEXT)
+# While another model takes over, its vectors of chunks are in tables of their own.
+_SECOND = tuple(f"{kind['pieces']}{SECOND}" for kind in KINDS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Server:
 def look(connection: Connection) -> Server:
     """What holds deleted rows on this server, as far as the role may see it."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(_LOOK, {"tables": list(_TABLES)}).fetchone()
+        row = cursor.execute(_LOOK, {"tables": tables(connection)}).fetchone()
     assert row is not None
     return Server(**row)
 
@@ -55,9 +60,10 @@ def clear_statistics(connection: Connection, *, delete: bool) -> None:
     """Compute the planner statistics of the tables anew. With `delete`, which needs a superuser, the old ones go first:
     those of an empty table or index would stay.
     """
+    held = tables(connection)
     if delete:
-        connection.execute(_DELETE_STATISTICS, {"tables": list(_TABLES)})
-    for table in _TABLES:
+        connection.execute(_DELETE_STATISTICS, {"tables": held})
+    for table in held:
         connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(table)))
 
 
@@ -79,7 +85,7 @@ def old_transactions(connection: Connection) -> list[str]:
 def rewrite(connection: Connection) -> Iterator[str]:
     """VACUUM FULL of each table, which nobody can use meanwhile, and a checkpoint; yields what is done next."""
     connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_TIMEOUT_S}s")))
-    for table in (*_TABLES, "pg_catalog.pg_statistic"):
+    for table in (*tables(connection), "pg_catalog.pg_statistic"):
         yield table
         name = sql.SQL(".").join(map(sql.Identifier, table.split(".")))
         connection.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}" if "." not in table else "VACUUM FULL {}").format(name))
@@ -87,10 +93,14 @@ def rewrite(connection: Connection) -> Iterator[str]:
     connection.execute("CHECKPOINT")
 
 
-def tables() -> int:
-    """How many steps `rewrite` has."""
-    return len(_TABLES) + 2
+def tables(connection: Connection) -> list[str]:
+    """The tables that may hold what somebody said, or vectors of it."""
+    there = fetch(connection, _EXISTING, {"tables": list(_SECOND)})[0]
+    return [*_TABLES, *(there or ())]
 
+
+_EXISTING: LiteralString = """
+    SELECT array_agg(name) FROM unnest(%(tables)s::text[]) AS name WHERE to_regclass(name) IS NOT NULL"""
 
 _LOOK: LiteralString = """
     SELECT r.rolsuper AS statistics,
