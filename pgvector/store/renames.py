@@ -36,6 +36,24 @@ def rename(connection: Connection, old: str, new: str) -> None:
     person_links.copy_records(connection, old, new)
 
 
+def take(connection: Connection, old: str, new: str) -> bool | None:
+    """Rename as another database did, in the caller's transaction; returns whether it is new here.
+
+    None when `old` is a theme of its own here: it has rows, belongs to a person, is one, or has another new name.
+    """
+    connection.execute(QUERIES["lock_links"])
+    new = next((known.new for known in listed(connection, new) if known.old == new), new)
+    for known in listed(connection, old):
+        if known.old == old:
+            return False if known.new == new else None
+    held = person_links.held(connection, old)
+    linked = person_links.of_themes(connection, [old]) or person_links.listed(connection, 1, old)
+    if old == new or linked or held.entries or held.turns or held.facts:
+        return None
+    rename(connection, old, new)
+    return True
+
+
 def move(connection: Connection, old: str, new: str, rows: int) -> int:
     """Move up to so many rows of each table; returns how many. Call it in transactions of its own until it is 0."""
     moved = person_links.move(connection, old, new, limit=rows)

@@ -32,3 +32,8 @@ insert into memory_withdrawals values ('ops', 's1', 'assistant', content_key('ta
 insert into memory_tombstones values ('ops', %(home)s, 'memory', content_key('Gone text'), '2026-01-01+00');
 insert into memory_person_links values ('dm-signal-1f3a5c7e9b0d2f46', 'dm-person-0123456789abcdef', '2026-01-01+00');
 insert into memory_events values ('ops', '00000000-0000-0000-0000-000000000004', '2026-01-01+00');
+insert into memory_renames values ('operations', 'ops', '2026-01-01+00');
+insert into memory_pruned_turns values ('ops', 's1', content_key('pruned'), 2, '2026-01-01+00');
+insert into hermes_pgvector_settings values ('erasure_key', repeat('5f', 32));
+insert into memory_erasures values ('ops', content_key('erased'), 'turns', '2026-01-01+00'),
+  ('operations', content_key('erased'), 'turns', '2026-01-01+00');

@@ -29,6 +29,7 @@ Source = Callable[[Database, Rules, Console, argparse.Namespace], dict[str, Any]
 Read = Callable[[str, Rules], Iterator[tuple[int, str, dict[str, Any]]]]
 SHOWN_MAX = 20
 REASON_CHARS_MAX = 160
+NAME_CHARS_MAX = 60
 
 
 def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -159,7 +160,13 @@ def _theme(given: str, home: Path, settings: Settings) -> str:
 def _told(transfer: Transfer, wrong: list[tuple[int, str]], vectors: str) -> dict[str, Any]:
     found = {kind: {"found": number, "new": transfer.new[kind]} for kind, number in sorted(transfer.found.items())}
     refused = [{"line": number, "reason": reason} for number, reason in sorted(wrong)]
-    return {"rows": found, "erased": transfer.to.erased, "vectors": vectors, "wrong": refused}
+    return {
+        "rows": found,
+        "erased": transfer.to.erased,
+        "in_use": transfer.in_use,
+        "vectors": vectors,
+        "wrong": refused,
+    }
 
 
 NAMES = {
@@ -180,6 +187,9 @@ def _summarise(console: Console, told: Mapping[str, Any], *, dry_run: bool) -> N
         console.say(f"{counted(number, 'session')} left out: {reason}")
     if told["erased"]:
         console.say(f"{counted(told['erased'], 'row')} left out: erased here for good")
+    if told.get("in_use"):
+        named = ", ".join(safe_line(theme, NAME_CHARS_MAX) for theme in told["in_use"][:SHOWN_MAX])
+        console.say(f"renamed there, and themes of their own here, which they stay: {named}")
     if told["vectors"] == "other model":
         console.say("its vectors are of another model; agents or `backfill` compute them")
     for wrong in told["wrong"][:SHOWN_MAX]:

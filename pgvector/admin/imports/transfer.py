@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,19 +12,25 @@ from typing import Any
 from ...embedding import factory
 from ...errors import BadEvent, ModelChanged, SettingsError
 from ...settings import Settings
+from ...store import renames
 from ...store.archive import reading, writing
 from ...store.archive.lines import Line
 from ...store.archive.writing import Batch, Destination
-from ...store.connection.database import Database
+from ...store.connection.database import Connection, Database
 from ...store.schema.verification import Origin
 from ..console import Console
 
 BATCH_S_MAX = 120.0
+# A secret of the marks of what was erased.
+_SECRET = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(slots=True)
 class Transfer:
-    """Stores rows in a database, and counts them: all and new ones by their kind, and the lines that are refused."""
+    """Stores rows in a database, and counts them: all and new ones by their kind, and the lines that are refused.
+
+    `in_use` are the old names of renamed themes that are themes of their own here.
+    """
 
     database: Database
     settings: Settings
@@ -31,6 +38,7 @@ class Transfer:
     found: Counter[str] = field(default_factory=Counter)
     new: Counter[str] = field(default_factory=Counter)
     wrong: list[tuple[int, str]] = field(default_factory=list)
+    in_use: list[str] = field(default_factory=list)
 
     def run(self, lines: Iterable[Line], console: Console, total: int | None = None) -> None:
         """Store the rows. Raises DatabaseUnavailable; what is stored then stays, and a further run goes on."""
@@ -49,7 +57,8 @@ class Transfer:
         try:
             limits = self.settings.connect_timeout_s, BATCH_S_MAX
             with self.database.transaction(*limits, vectors=None if self.to.dry_run else self.to.vectors) as connection:
-                new = writing.store(connection, batch, self.to)
+                renames_here = batch.kind == "rename" and not self.to.theme
+                new = self._rename(connection, batch) if renames_here else writing.store(connection, batch, self.to)
                 others = writing.others_work(connection)
                 if self.to.dry_run:
                     connection.execute("rollback")
@@ -69,6 +78,13 @@ class Transfer:
         self.new[batch.kind] += new
         return others
 
+    def _rename(self, connection: Connection, batch: Batch) -> int:
+        """Rename a theme as the archive has it; returns how many renames are new."""
+        taken = [renames.take(connection, batch.theme, line.row["new"]) for line in batch.lines]
+        if None in taken:
+            self.in_use.append(batch.theme)
+        return sum(map(bool, taken))
+
 
 def destination(database: Database, settings: Settings, manifest: Mapping[str, Any], **options: Any) -> Destination:
     """Where an archive with this manifest goes. Its vectors are taken when their model is that of the database.
@@ -78,7 +94,11 @@ def destination(database: Database, settings: Settings, manifest: Mapping[str, A
     with database.connection(settings.connect_timeout_s) as connection:
         state = database.verify(connection)
         here = reading.origin(connection)
-    to = Destination(origin="" if manifest.get("database") == here else str(manifest.get("database")), **options)
+    to = Destination(
+        origin="" if manifest.get("database") == here else str(manifest.get("database")),
+        erasure_keys=[str(key) for key in manifest.get("erasure_keys") or () if _SECRET.fullmatch(str(key))],
+        **options,
+    )
     model = manifest.get("model")
     if manifest.get("vectors") and manifest.get("dimensions") == state.dimensions:
         held = state.embedding_model or _model(settings, str(model))

@@ -17,7 +17,11 @@ from ...errors import BadArgument, Refused
 from ...text.cleaning import clean
 
 FORMAT, VERSION = "hermes-memory-pgvector", 1
-KINDS = ("entry", "past", "fact", "scope", "turn", "delegation", "withdrawal", "tombstone", "link", "event")
+# In the order in which they are stored: a mark of what was erased must not keep out what was written again since then.
+KINDS = (
+    "rename", "entry", "past", "fact", "scope", "turn", "delegation", "withdrawal", "tombstone", "link", "event",
+    "pruned", "erasure",
+)  # fmt: skip
 LINE_BYTES_MAX = 64 << 20
 _SUM, _VECTORS = ',"sum":"', '","'
 _ROW = re.compile(

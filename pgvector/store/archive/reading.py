@@ -10,6 +10,7 @@ from typing import Any
 from ...model import now
 from ...version import __version__
 from ..connection.database import Connection
+from ..erasure import marks
 from ..queries import QUERIES, Kind
 from ..schema.verification import SchemaState
 from .lines import KINDS, Writer
@@ -34,6 +35,7 @@ def manifest(
 ) -> dict[str, Any]:
     """What an archive says about itself: the model and dimensions of its vectors, the numbers of its rows.
 
+    It has the secrets of the marks of what was erased: whoever reads it can test a guess, as with the database.
     The counts lock all tables against a change of the model, until the end of the transaction.
     """
     rows = connection.execute(QUERIES["export_counts"], {"themes": themes})
@@ -44,6 +46,7 @@ def manifest(
         "database": origin(connection), "model": state.embedding_model, "dimensions": state.dimensions,
         "vectors": vectors and bool(state.embedding_model), "themes": themes,
         "rows": {kind: counts[kind] for kind in KINDS},
+        "erasure_keys": marks.secrets_of(connection) if counts["erasure"] else [],
     }  # fmt: skip
 
 

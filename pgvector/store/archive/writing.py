@@ -27,7 +27,7 @@ from .reading import EMBEDDED
 
 BATCH_ROWS_MAX, BATCH_CHARS_MAX = 100, 2_000_000
 # Kinds that name themes, or homes of themes, of the archive.
-OF_THEIR_THEMES = ("link", "tombstone")
+OF_THEIR_THEMES = ("rename", "link", "tombstone", "erasure")
 
 
 # The events by which the rows could have come here, for the marks of what was erased.
@@ -64,7 +64,7 @@ class Destination:
 
     `origin` is the database that the archive is from; it is empty in that database. `ids` are the ids of entries
     that the archive has, by their themes and ids there. `erased` counts the rows that were left out because they were
-    erased here for good.
+    erased here for good. `erasure_keys` are the secrets of the marks that the archive has.
     """
 
     theme: str = ""
@@ -73,6 +73,7 @@ class Destination:
     dry_run: bool = False
     ids: dict[tuple[str, int], int] = field(default_factory=dict)
     erased: int = 0
+    erasure_keys: Sequence[str] = ()
 
     def entry_id(self, theme: str, number: int) -> int:
         """The id of an entry of the archive. One that is gone gets a negative number, always the same."""
@@ -98,12 +99,13 @@ def batches(found: Iterable[Line]) -> Iterator[Batch]:
 
 
 def store(connection: Connection, batch: Batch, to: Destination) -> int:
-    """Store a batch in the caller's transaction, and return how many of its rows are new."""
+    """Store a batch in the caller's transaction, and return how many of its rows are new; no renames."""
     if to.theme and batch.kind in OF_THEIR_THEMES:
         return 0
     asked = to.theme or batch.theme
-    if batch.kind == "link":
+    if batch.kind in ("link", "erasure"):
         connection.execute(QUERIES["lock_links"])
+        marks.take_secrets(connection, to.erasure_keys if batch.kind == "erasure" else ())
         theme = asked
     else:
         theme = person_links.shared_theme(connection, asked)

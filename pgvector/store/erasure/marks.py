@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Literal, TypeAlias
 
+from ...errors import BadEvent
 from ...model import Add, Delegated, Event, FactWritten, Remove, Replace, SessionEnded, TurnTaken, Update
 from ..connection.database import Connection
 from ..queries import QUERIES
@@ -23,6 +25,8 @@ MarkKind: TypeAlias = Literal["theme", "session", "entries", "turns", "facts"]
 # Returns when something was erased, or None; of a kind, and with a text.
 ErasedAt: TypeAlias = Callable[[MarkKind, str], datetime | None]
 _SETTING = "erasure_key"
+# Of the database, and of those whose archives were imported.
+SECRETS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,21 @@ def add(connection: Connection, marks: Iterable[tuple[str, MarkKind, str]]) -> N
     Waits for the transactions of all agents that store events now; later ones know the marks.
     """
     connection.execute(QUERIES["lock_links"])
-    _insert(connection, _secret(connection) or _make_secret(connection), marks)
+    own, *_ = _secrets(connection) or [_make_secret(connection)]
+    _insert(connection, own, marks)
+
+
+def secrets_of(connection: Connection) -> list[str]:
+    """The secrets of the hashes, for an archive: the own one first, then those of archives that were imported."""
+    return [secret.hex() for secret in _secrets(connection)]
+
+
+def take_secrets(connection: Connection, found: Iterable[str]) -> None:
+    """Know the marks of another database, too. Raises BadEvent for more than SECRETS_MAX other secrets."""
+    for secret in found:
+        connection.execute(QUERIES["add_erasure_key"], {"name": _SETTING, "value": secret})
+    if len(_secrets(connection)) > SECRETS_MAX:
+        raise BadEvent(f"it has marks of what was erased with new secrets; a database knows {SECRETS_MAX} secrets")
 
 
 def _insert(
@@ -88,7 +106,7 @@ def storable(connection: Connection, events: Sequence[Event]) -> Sequence[Event 
         rest = known.rest(event)
         if isinstance(rest, SessionEnded) and any((rest.theme, *mark) in ended for mark in _texts(rest)):
             rest = None
-        whole = known.times.get((event.theme, _key(known.secret, "theme", "")))
+        whole = known.at(event.theme, "theme", "")
         if isinstance(event, TurnTaken) and event.session_id and whole is not None and event.at <= whole:
             ended[event.theme, "session", event.session_id] = whole
         kept.append(rest)
@@ -97,7 +115,7 @@ def storable(connection: Connection, events: Sequence[Event]) -> Sequence[Event 
     themes, keys = ([cause[part] for cause in dropped] for part in (0, 1))
     connection.execute(QUERIES["count_dropped"], {"themes": themes, "keys": keys, "events": list(dropped.values())})
     for mark, at in ended.items():
-        _insert(connection, known.secret, [mark], at)
+        _insert(connection, known.secrets[0], [mark], at)
     return kept
 
 
@@ -105,46 +123,50 @@ def storable(connection: Connection, events: Sequence[Event]) -> Sequence[Event 
 class _Known:
     """The marks that some events may have: when they were made, by theme and key; `anywhere` are those of entries."""
 
-    secret: bytes
+    secrets: Sequence[bytes]
     times: dict[tuple[str, bytes], datetime]
     anywhere: frozenset[bytes]
 
+    def at(self, theme: str, kind: MarkKind, text: str) -> datetime | None:
+        """When this was erased last, or None."""
+        found = (self.times.get((theme, key)) for key in _keys(self.secrets, kind, text))
+        return max((at for at in found if at is not None), default=None)
+
     def rest(self, event: Event) -> Event | None:
         """The event without what was erased. An entry of a file is known by its text in any theme, at any time."""
-        if isinstance(event, Add) and event.from_file and _key(self.secret, "entries", event.content) in self.anywhere:
+        if isinstance(event, Add) and event.from_file and self._in_any_theme(event.content):
             return None
+        return without_erased(event, partial(self.at, event.theme))
 
-        def erased_at(kind: MarkKind, text: str) -> datetime | None:
-            return self.times.get((event.theme, _key(self.secret, kind, text)))
-
-        return without_erased(event, erased_at)
+    def _in_any_theme(self, entry: str) -> bool:
+        return not self.anywhere.isdisjoint(_keys(self.secrets, "entries", entry))
 
     def cause(self, event: Event) -> tuple[str, bytes]:
         """The mark by which an event was changed."""
-        causes = ((event.theme, _key(self.secret, *text)) for text in _texts(event))
+        causes = ((event.theme, key) for text in _texts(event) for key in _keys(self.secrets, *text))
         return next((cause for cause in causes if cause in self.times), (event.theme, b""))
 
 
 def _known(connection: Connection, events: Sequence[Event]) -> _Known | None:
     """The marks of these events; None when there are none."""
-    secret = _secret(connection) if events else b""
-    if not secret:
+    known = _secrets(connection) if events else []
+    if not known:
         return None
     of_files = {event.content for event in events if isinstance(event, Add) and event.from_file}
     values = {
         "themes": list({event.theme for event in events}),
-        "keys": list({_key(secret, *text) for event in events for text in _texts(event)}),
-        "entries": [_key(secret, "entries", text) for text in of_files],
+        "keys": list({key for event in events for text in _texts(event) for key in _keys(known, *text)}),
+        "entries": [key for text in of_files for key in _keys(known, "entries", text)],
     }
     rows = connection.execute(QUERIES["find_erasures"], values).fetchall()
     anywhere = frozenset(row["key"] for row in rows if row["kind"] == "entries")
-    return _Known(secret, {(row["theme"], row["key"]): row["at"] for row in rows}, anywhere) if rows else None
+    return _Known(known, {(row["theme"], row["key"]): row["at"] for row in rows}, anywhere) if rows else None
 
 
 def erased_entries(connection: Connection, texts: Iterable[str]) -> frozenset[str]:
     """Those of the texts that were erased as entries, in whichever theme."""
-    secret = _secret(connection)
-    keys = {_key(secret, "entries", text): text for text in texts} if secret else {}
+    known = _secrets(connection)
+    keys = {key: text for text in texts for key in _keys(known, "entries", text)}
     values = {"themes": [], "keys": [], "entries": list(keys)}
     return frozenset(keys[row["key"]] for row in connection.execute(QUERIES["find_erasures"], values))
 
@@ -208,16 +230,20 @@ def _texts(event: Event) -> list[tuple[MarkKind, str]]:
     return found
 
 
-def _secret(connection: Connection) -> bytes:
-    """The secret of the hashes; empty before the first erasure."""
+def _secrets(connection: Connection) -> list[bytes]:
+    """The secrets of the hashes; none before the first erasure."""
     row = connection.execute(QUERIES["read_setting"], {"name": _SETTING}).fetchone()
-    return bytes.fromhex(row["value"]) if row else b""
+    return [bytes.fromhex(secret) for secret in row["value"].split(",")] if row else []
 
 
 def _make_secret(connection: Connection) -> bytes:
     offer = {"name": _SETTING, "value": secrets.token_hex(32)}
     row = connection.execute(QUERIES["claim_setting"], offer).fetchone() or offer
-    return bytes.fromhex(row["value"])
+    return bytes.fromhex(row["value"].split(",")[0])
+
+
+def _keys(known: Iterable[bytes], kind: MarkKind, text: str) -> list[bytes]:
+    return [_key(secret, kind, text) for secret in known]
 
 
 def _key(secret: bytes, kind: MarkKind, text: str) -> bytes:

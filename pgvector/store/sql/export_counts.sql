@@ -28,3 +28,13 @@ where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
 union all
 select 'event' as kind, count(*) as rows from memory_events
 where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'rename' as kind, count(*) as rows from memory_renames
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]) or theme = any (%(themes)s::text[]))
+union all
+select 'pruned' as kind, count(*) as rows from memory_pruned_turns
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+union all
+select 'erasure' as kind, count(*) as rows from memory_erasures
+where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[])
+   or agent_identity in (select n.agent_identity from memory_renames n where n.theme = any (%(themes)s::text[])))

@@ -17,6 +17,11 @@ from commandline import Outcome, hermes_pgvector
 from loopback import vector
 from waiting import wait_for
 
+from hermes_memory_pgvector.model import Event, SessionEnded, TurnTaken
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.store.rows import apply
 from hermes_memory_pgvector.text.tokenizer import document
 
 MODEL = "all-hands"
@@ -42,6 +47,10 @@ CONTENT = {
     "tombstones": "select * from memory_tombstones order by 1, 2, 4",
     "links": "select agent_identity, person from memory_person_links order by 1",
     "events": "select * from memory_events order by 1, 2",
+    "renames": "select agent_identity, theme from memory_renames order by 1",
+    "pruned": "select * from memory_pruned_turns order by 1, 2, 3",
+    "erasures": "select * from memory_erasures order by 1, 2",
+    "erasure key": "select value from hermes_pgvector_settings where name = 'erasure_key'",
 }
 FILLED = (Path(__file__).parents[2] / "data" / "archive.sql").read_text()
 
@@ -201,6 +210,51 @@ def test_what_was_erased_stays_out(source: str, archive: Path, at: Callable[...,
     # 150 turns, an earlier version of an entry, and a fact.
     assert (told["erased"], told["rows"]["turn"]["new"]) == (152, 0)
     assert run(source, "select count(*) from conversations where session_id = 's1'") == [(0,)]
+
+
+def store(dsn: str, *events: Event) -> None:
+    database = Database(Settings(dsn=dsn), Path("/nowhere"))  # type: ignore[arg-type]
+    try:
+        with database.transaction(10, 10) as connection:
+            apply(connection, [prepare(event) for event in events])
+    finally:
+        database.close()
+
+
+def said(theme: str, session: str, question: str, answer: str) -> TurnTaken:
+    return TurnTaken(theme=theme, session_id=session, user=question, assistant=answer)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_late_events_find_after_a_move_what_was_renamed_pruned_and_erased(
+    database: str, make_database: Callable[..., str], at: Callable[..., Outcome], tmp_path: Path, others: bool
+) -> None:
+    moved, path = make_database(), tmp_path / "moved.jsonl"
+    late = [
+        said("old", "s2", "which text?", "the word is vault"),
+        said("mine", "s1", "which one?", "the other text"),
+        said("old", "s3", "is it up?", "it is up"),
+    ]
+    store(database, said("old", "s1", "what goes?", "this goes"), said("old", "s2", "which?", "the word is vault"))
+    assert at(database, "erase", "--text", "vault", "--yes").code in (0, 3)
+    assert at(database, "remap", "old", "new", "--yes").code == 0
+    assert at(database, "prune", "--theme", "new", "--yes").code == 0
+    if others:
+        # That database has erased something itself, and a theme with an old name of one here.
+        store(moved, said("mine", "s1", "which one?", "the other text"), said("lent", "s1", "question", "answer"))
+        assert at(moved, "erase", "--text", "the other text", "--yes").code in (0, 3)
+        assert at(database, "remap", "lent", "new", "--yes").code == 0
+    assert at(database, "export", str(path)).code == 0
+    done = at(moved, "import", str(path), "--json")
+    assert (done.code, done.document["in_use"]) == (0, ["lent"] if others else [])
+    again = at(moved, "import", str(path), "--json").document["rows"]
+    assert sum(told["new"] for told in again.values()) == 0
+    before = len(run(moved, "select id from conversations"))
+    store(moved, SessionEnded(theme="old", session_id="s1", turns=(("what goes?", "this goes"),)))
+    store(moved, *late)
+    found = run(moved, "select agent_identity, content from conversations order by id")[before:]
+    mine = [("mine", "which one?"), ("mine", "the other text")][: 1 if others else 2]
+    assert sorted(found) == sorted([("new", "which text?"), *mine, ("new", "is it up?"), ("new", "it is up")])
 
 
 def test_an_export_leaves_nothing_of_an_archive_that_fails(

@@ -1,0 +1,8 @@
+-- Notes of pruned turns, which keep later replays from storing them.
+select r.theme, r.id, to_jsonb(r)::text as row
+from (
+  select agent_identity as theme, 0 as id, session_id, content_key, times, at
+  from memory_pruned_turns
+  where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
+) as r
+order by theme, session_id, content_key
