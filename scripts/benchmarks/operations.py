@@ -30,14 +30,15 @@ from texts import turns
 
 ROOT, HERE = Path(__file__).resolve().parents[2], Path(__file__).resolve().parent
 DIMENSIONS, QUESTIONS = 768, 500
-THEME, NEW_THEME, ARCHIVE = "worked-on", "renamed", "archive.jsonl"
-# Each begins with what the one before left.
+THEME, COPY, RENAMED, ARCHIVE = "worked-on", "copy", "renamed", "archive.jsonl"
+# `erase` works on what `import` leaves, and `import` and `prune` on what `export` and `remap` leave.
 COMMANDS: dict[str, list[str]] = {
     "export": ["export", "--theme", THEME, ARCHIVE],
-    "remap": ["remap", THEME, NEW_THEME, "--yes"],
-    "prune": ["prune", "--theme", NEW_THEME, "--before", "2100-01-01", "--yes"],
-    "import": ["import", "--theme", THEME, ARCHIVE],
-    "erase": ["erase", "--theme", THEME, "--yes"],
+    "import": ["import", "--theme", COPY, ARCHIVE],
+    "erase": ["erase", "--theme", COPY, "--yes"],
+    "dedupe": ["dedupe", "--theme", THEME, "--kind", "turns", "--dry-run"],
+    "remap": ["remap", THEME, RENAMED, "--yes"],
+    "prune": ["prune", "--theme", RENAMED, "--before", "2100-01-01", "--yes"],
     "reembed": ["reembed", "--model", "other", "--yes"],
 }
 SETTINGS = {"embed_model": "m", "embed_api": "openai"}
@@ -120,7 +121,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench operations", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "commands", nargs="*", metavar="COMMAND",
-        help=f"{', '.join(COMMANDS)} (default: all; each needs what those before it leave)",
+        help=f"{', '.join(COMMANDS)} (default: all; some need what those before them leave)",
     )  # fmt: skip
     parser.add_argument("--rows", type=int, default=100_000, help="rows that are worked on (default 100000)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
