@@ -20,6 +20,19 @@ BEGIN
 END
 $$;
 
+-- The secret of another database beside the own one, which is the first; the first of all in a database without one. The
+-- value has a bound, one secret above what agents accept.
+CREATE FUNCTION add_memory_erasure_key(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  IF secret !~ '^[0-9a-f]{64}$' THEN
+    RAISE invalid_parameter_value USING MESSAGE = 'the secret of erasures has 64 hexadecimal digits';
+  END IF;
+  INSERT INTO hermes_pgvector_settings AS s (name, value) VALUES ('erasure_key', secret)
+  ON CONFLICT (name) DO UPDATE SET value = s.value || ',' || excluded.value
+  WHERE position(excluded.value IN s.value) = 0 AND length(s.value) < 65 * 16;
+END
+$$;
+
 -- The trigger has noted the rows that this transaction has deleted; it cannot know how, when and by which session.
 CREATE FUNCTION complete_memory_history(
   theme text, entry bigint, how text, session_id text, gone_at timestamptz, replaced_by text
@@ -92,8 +105,9 @@ DECLARE
   name text;
   grantee text;
 BEGIN
-  FOREACH name IN ARRAY ARRAY['claim_memory_setting', 'complete_memory_history', 'settle_memory_history',
-                              'move_memory_history', 'prune_memory_history', 'forget_memory_trial'] LOOP
+  FOREACH name IN ARRAY ARRAY['claim_memory_setting', 'add_memory_erasure_key', 'complete_memory_history',
+                              'settle_memory_history', 'move_memory_history', 'prune_memory_history',
+                              'forget_memory_trial'] LOOP
     EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', name, current_schema());
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %I FROM PUBLIC', name);
     FOR grantee IN

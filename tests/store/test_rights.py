@@ -21,6 +21,7 @@ from hermes_memory_pgvector.model import Add, Remove, Replace
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import entries, history, person_links, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.erasure.marks import SECRETS_MAX
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema import migrations, rights
 
@@ -85,6 +86,19 @@ def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, d
     finally:
         shared.close()
     assert execute(database, "select name, value from hermes_pgvector_settings") == [("person_key", "one")]
+
+
+def test_secrets_of_archives_are_added_and_none_is_replaced(agent: str, database: str) -> None:
+    own, other = "ab" * 32, "cd" * 32
+    execute(agent, f"select claim_memory_setting('erasure_key', '{own}')")
+    for secret in (other, own, other, *(f"{number:064x}" for number in range(40))):
+        execute(agent, f"select add_memory_erasure_key('{secret}')")
+    for wrong in ("", "zz" * 32, f"{other},"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            execute(agent, f"select add_memory_erasure_key('{wrong}')")
+    ((held,),) = execute(database, "select value from hermes_pgvector_settings where name = 'erasure_key'")
+    assert held.split(",")[:2] == [own, other]
+    assert len(held.split(",")) == SECRETS_MAX + 1, "agents refuse so many, and more are not added"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def secrets_of(connection: Connection) -> list[str]:
 def take_secrets(connection: Connection, found: Iterable[str]) -> None:
     """Know the marks of another database, too. Raises BadEvent for more than SECRETS_MAX other secrets."""
     for secret in found:
-        connection.execute(QUERIES["add_erasure_key"], {"name": _SETTING, "value": secret})
+        connection.execute(QUERIES["add_erasure_key"], {"value": secret})
     if len(_secrets(connection)) > SECRETS_MAX:
         raise BadEvent(f"it has marks of what was erased with new secrets; a database knows {SECRETS_MAX} secrets")
 

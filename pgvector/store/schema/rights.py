@@ -19,6 +19,7 @@ _SEQUENCES = ("memory_entries", "conversations", "memory_agent_edges", "memory_h
 _FUNCTIONS = (
     "content_key",
     "claim_memory_setting",
+    "add_memory_erasure_key",
     "complete_memory_history",
     "settle_memory_history",
     "move_memory_history",
