@@ -139,15 +139,17 @@ def test_the_common_words_of_a_large_theme_are_counted_from_a_sample(filled: Dat
 
 
 @pytest.mark.parametrize("scope", [scope_of("ops"), Scope("ops", None)], ids=["a theme", "all"])
-def test_a_rare_word_is_found_beside_a_common_one_that_the_newest_rows_lack_before_words_are_counted(
-    filled: Database, scope: Scope
+@pytest.mark.parametrize("holders", [0, 3])
+def test_a_rare_word_is_found_beside_a_common_one_that_few_of_the_newest_rows_hold_before_words_are_counted(
+    filled: Database, scope: Scope, holders: int
 ) -> None:
-    accept(filled, [f"harbour {number}" for number in range(CANDIDATES)])
+    newest, candidates = 160, 600
+    accept(filled, [f"harbour {number} {'kelp' * (number < holders)}" for number in reversed(range(newest))])
     with filled.connection(20) as connection:
-        found = few_of(connection, scope, "yarn kelp", rows=ROWS + CANDIDATES)
-    assert sorted(found.held.sum(axis=1).tolist())[-1] == 2
-    assert len(found.keys) <= 2 * CANDIDATES
-    expected = dict(zip(found.words, found.expected.tolist(), strict=True))
+        few = few_of(connection, scope, "yarn kelp", rows=ROWS + newest, candidates=candidates)
+    assert max(few.held.sum(axis=1)) == 2
+    assert len(few.keys) <= candidates
+    expected = dict(zip(few.words, few.expected.tolist(), strict=True))
     assert expected["yarn"] == 1
     assert expected["kelp"] >= ROWS
 

@@ -48,9 +48,7 @@ with asked as materialized (
   select string_agg('''@' || replace(replace(theme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery as term
   from unnest(%(themes)s::text[]) as theme
 ), terms as materialized (
-  select a.n, a.lexeme, a.term, coalesce(a.rows, case when scope.uncounted then coalesce((
-    select count(*) * scope.rows / (%(candidates)s / 4) from newest where held >> a.n - 1 & 1 = 1 having count(*) > 2
-  ), case when scope.rows > %(candidates)s then (
+  select a.n, a.lexeme, a.term, coalesce(a.rows, greatest(guess.rows, (
     -- Older rows may be about something else.
     select case when count(*) > %(candidates)s / 4 then scope.rows else count(*) end
     from (
@@ -61,8 +59,13 @@ with asked as materialized (
         and $current
       limit %(candidates)s / 4 + 1
     ) as holders
-  ) end) end) as rows
+    where scope.uncounted and scope.rows > %(candidates)s and coalesce(guess.rows, 0) <= %(candidates)s / 4
+    having count(*) > 0))) as rows
   from asked a cross join scope cross join owners
+  left join lateral (
+    select count(*) * scope.rows / (%(candidates)s / 4) as rows
+    from newest where held >> a.n - 1 & 1 = 1 having count(*) > 2
+  ) as guess on scope.uncounted
 ), rare as materialized (
   select term from (select term, sum(coalesce(rows, 0)) over (order by rows nulls first, term) as expected from terms) as t
   where expected <= %(candidates)s / 4
