@@ -25,6 +25,10 @@ class SchemaNotApplied(PgvectorError):
     """The schema is missing or older than this package needs; the message names the command to run."""
 
 
+class ClientTooOld(SchemaNotApplied):
+    """The database serves newer releases than this one; the message says to upgrade it. Events wait in the spool."""
+
+
 class Unavailable(PgvectorError):
     """A service does not answer now; a later retry may succeed."""
 

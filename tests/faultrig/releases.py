@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hermes_memory_pgvector.store.schema.verification import LATEST
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "hermes_memory_pgvector"
@@ -98,3 +101,23 @@ class HookAgent:
         self.process.communicate(timeout=30)
         if self._log:
             self._log.close()
+
+
+def next_release(folder: Path) -> tuple[Path, int]:
+    """A copy of this release that knows one schema more, with a migration that ends the service for older clients.
+
+    Returns its folder for PYTHONPATH, and the number of the schema.
+    """
+    number = LATEST + 1
+    shutil.copytree(ROOT / "pgvector", folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "migrations", folder / PACKAGE / "migrations")
+    verification = folder / PACKAGE / "store" / "schema" / "verification.py"
+    verification.write_text(verification.read_text().replace(f"LATEST = {LATEST}\n", f"LATEST = {number}\n"))
+    (folder / PACKAGE / "migrations" / f"{number:03}_next.sql").write_text(f"""
+        BEGIN;
+        LOCK TABLE hermes_pgvector_settings IN ACCESS EXCLUSIVE MODE;
+        UPDATE hermes_pgvector_settings SET value = '{number}' WHERE name = 'oldest_client';
+        INSERT INTO hermes_pgvector_migrations (version, name) VALUES ({number}, '{number:03}_next');
+        COMMIT;
+    """)
+    return folder, number

@@ -166,9 +166,7 @@ class Database:
             "idle_in_transaction_session_timeout": int(answer_s * 1000),
             **local,
         }
-        opening = b"begin; " + _set_local(statement_timeout_s, settings)
-        if vectors is not None:
-            opening += b"; " + QUERIES["held_vectors"].encode()
+        opening = b"begin; " + _set_local(statement_timeout_s, settings) + b"; " + QUERIES["held_vectors"].encode()
         return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
     @contextmanager
@@ -223,7 +221,7 @@ class Database:
         with wrap_errors():
             try:
                 with connection.limited(deadline - time.monotonic(), answer_s), connection:
-                    if vectors is not None:
+                    if opening:
                         self.held.check(opened, vectors)
                     yield connection
             finally:

@@ -14,7 +14,7 @@ from psycopg.rows import DictRow
 
 from ...errors import ModelChanged
 from ..queries import QUERIES
-from ..schema.verification import Origin, SchemaState
+from ..schema.verification import Origin, SchemaState, check_served
 
 # A process looks now and then; without so many looks it counts as ended.
 LIVE_INTERVALS = 3
@@ -42,14 +42,18 @@ class HeldVectors:
         parameters = {"name": self._client, "holder": json.dumps(holder), "seconds": seconds}
         connection.execute(QUERIES["appear"], parameters)
 
-    def check(self, opened: psycopg.Cursor[DictRow], vectors: Origin) -> None:
-        """Raise ModelChanged when the database holds vectors of another model than these are of.
+    def check(self, opened: psycopg.Cursor[DictRow], vectors: Origin | None) -> None:
+        """Raise ModelChanged when the database holds vectors of another model than these are of, and ClientTooOld.
 
         The last answer of `opened` is that to `held_vectors`.
         """
         while opened.nextset():
             pass
-        held = self._compare(opened.fetchone())
+        row = opened.fetchone()
+        check_served(row["oldest_client"] if row else 0)
+        held = self._compare(row)
+        if vectors is None:
+            return
         # A database without a model has no vectors yet. One of another length refuses them.
         if held.model not in ("", vectors.model) or (held.model and held.dimensions != vectors.dimensions):
             raise ModelChanged(
@@ -59,7 +63,7 @@ class HeldVectors:
 
     def _compare(self, row: DictRow | None) -> Origin:
         """What the database holds, by an answer to `held_vectors`; notes whether that is not what `state` says."""
-        held = Origin(**(row or {"model": "", "dimensions": 0}))
+        held = Origin(row["model"], row["dimensions"]) if row else Origin("", 0)
         state = self.state
         if state is not None and held != (state.embedding_model or held.model, state.dimensions):
             self.outdated = True

@@ -7,10 +7,11 @@ from typing import LiteralString, NamedTuple
 
 import psycopg
 
-from ...errors import SchemaNotApplied
+from ...errors import ClientTooOld, SchemaNotApplied
+from ...hosts.installation import pip_install
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 15
+LATEST = 16
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 APPLICATION = f"hermes-pgvector/{LATEST}"
@@ -59,11 +60,12 @@ class Origin(NamedTuple):
 def verify(connection: Connection, command: str = "") -> SchemaState:
     """Check with one SELECT that the database has all migrations of this package; it may have newer ones.
 
-    The connection is in autocommit mode. Raises SchemaNotApplied that names the `command` to run, by default `migrate`.
+    The connection is in autocommit mode. Raises ClientTooOld, and SchemaNotApplied that names the `command` to run, by
+    default `migrate`.
     """
     command = command or migrate_command(connection.info.user)
     try:
-        applied, model, dimensions = fetch(connection, _STATE)
+        applied, model, dimensions, oldest_client = fetch(connection, _STATE)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
         problem = f"database {connection.info.dbname!r} has no memory schema on its search_path"
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
@@ -75,11 +77,23 @@ def verify(connection: Connection, command: str = "") -> SchemaState:
             f"database {connection.info.dbname!r} has migrations {sorted(applied or ())} and lacks {missing}; "
             f"run: {command}"
         )
+    check_served(oldest_client)
     return SchemaState(dimensions, model, max(applied))
+
+
+def check_served(oldest_client: int) -> None:
+    """Raise ClientTooOld when the oldest clients that a database serves know a newer schema than this package."""
+    if oldest_client > LATEST:
+        raise ClientTooOld(
+            f"upgrade this release, which knows schema {LATEST}: the database serves those that know schema "
+            f"{oldest_client} or a newer one, and events wait in the spool; run: {pip_install()} with a newer release, "
+            "and restart the agents"
+        )
 
 
 _STATE: LiteralString = """
     SELECT (SELECT array_agg(version) FROM hermes_pgvector_migrations),
            (SELECT value FROM hermes_pgvector_settings WHERE name = 'embedding_model'),
            (SELECT atttypmod FROM pg_attribute
-             WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0)"""
+             WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0),
+           coalesce((SELECT value::int FROM hermes_pgvector_settings WHERE name = 'oldest_client'), 0)"""
