@@ -14,6 +14,7 @@ from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 from psycopg import sql
 
+from hermes_memory_pgvector.admin.doctor import refusal
 from hermes_memory_pgvector.admin.doctor import server as checks
 from hermes_memory_pgvector.model import now
 from hermes_memory_pgvector.store.diagnosis import Health
@@ -102,6 +103,22 @@ def test_the_mode_of_a_server(change: dict[str, Any], name: str, said: str) -> N
     bad = [check for check in found if check.verdict != "ok"]
     assert [(check.name, said in check.found) for check in bad] == ([(name, True)] if name else [])
     assert all(check.remedy for check in bad)
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ('FATAL:  too many connections for database "me""mory"', 'alter database "me""""mory" connection limit -1'),
+        ("FATAL:  sorry, too many clients already", "raise max_connections"),
+        ("FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute", "max_connections"),
+        ("fe_sendauth: no password supplied", "HERMES_PGVECTOR_DSN in /home/of/agents/.env"),
+        ('FATAL:  no pg_hba.conf entry for host "10.0.0.7", user "a", database "m", no encryption', "sslmode"),
+        ("server does not support SSL, but SSL was required", "sslmode"),
+        ("connection timeout expired", "start Postgres"),
+    ],
+)
+def test_the_remedy_for_a_refused_connection(problem: str, told: str) -> None:
+    assert told in refusal.remedy(f"Postgres cannot be reached: {problem}", Path("/home/of/agents"))
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (4, "ok"), (-4, "ok"), (6, "warning"), (-3600, "warning")])

@@ -23,6 +23,4 @@ def remedy(problem: str, home: Path) -> str:
         return f"write the right password into HERMES_PGVECTOR_DSN in {file}; running agents take it up"
     if re.search(r"no encryption|SSL off|does not support SSL|certificate", problem):
         return f"correct sslmode and sslrootcert of HERMES_PGVECTOR_DSN in {file}, or the server's TLS and pg_hba.conf"
-    if missing := re.search(r'database "(.+)" does not exist', problem):
-        return in_psql(f"create database {quoted(missing[1])}") + " then run doctor again"
     return START

@@ -19,10 +19,10 @@ def tables(found: Health, *, complete: bool) -> Iterator[Check]:
     yield from _triggers(found, definitions() if complete else {})
     if found.bloated:
         what = f"more dead rows than live ones: {_shown(found.bloated)}"
-        yield Check("bloat", "warning", what, in_psql(f"vacuum {_shown(found.bloated)}"))
+        yield Check("bloat", "warning", what, in_psql(f"vacuum {', '.join(found.bloated)}"))
     if found.uncounted:
         what = f"the planner has no statistics of {_shown(found.uncounted)}: recalls may be slow"
-        yield Check("statistics", "warning", what, in_psql(f"analyze {_shown(found.uncounted)}"))
+        yield Check("statistics", "warning", what, in_psql(f"analyze {', '.join(found.uncounted)}"))
 
 
 def locks(holders: Sequence[Holder]) -> Iterator[Check]:
@@ -47,10 +47,10 @@ def statements(failing: dict[str, str], role: str) -> Check:
 def _indexes(found: Health, known: dict[str, str]) -> Iterator[Check]:
     missing = [name for name, text in known.items() if " INDEX " in text and name not in found.indexes]
     if found.broken_indexes:
-        remedy = in_psql(*(f"reindex index concurrently {name}" for name in found.broken_indexes[:SHOWN_MAX]))
+        remedy = in_psql(*(f"reindex index concurrently {name}" for name in found.broken_indexes))
         yield Check("indexes", "problem", f"not usable: {_shown(found.broken_indexes)}", remedy)
     if missing:
-        remedy = in_psql(*(known[name] for name in missing[:SHOWN_MAX]))
+        remedy = in_psql(*(known[name] for name in missing))
         yield Check("indexes", "problem", f"missing: {_shown(missing)}", remedy)
     if not (found.broken_indexes or missing):
         yield Check("indexes", "ok", "all are there and usable" if known else "all are usable")
@@ -74,4 +74,5 @@ def _triggers(found: Health, known: dict[str, str]) -> Iterator[Check]:
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN_MAX])
+    more = f" and {len(names) - SHOWN_MAX:,} more" if len(names) > SHOWN_MAX else ""
+    return ", ".join(names[:SHOWN_MAX]) + more
