@@ -23,7 +23,8 @@ _ACKNOWLEDGEMENT_CHARS_MAX = 80
 class Found:
     """A row that becomes a hit. `said` rows have its text, `alike` more are near-equal to it and left out.
 
-    `newer` is the row that supersedes it, `side` the other side of its turn, if that was found, too.
+    `newer` is the row that supersedes it, `side` the other side of its turn, if that was found, too. `receipt` is the
+    answer without content that was found for it.
     """
 
     key: Key
@@ -32,6 +33,7 @@ class Found:
     alike: int = 0
     newer: Row | None = None
     side: tuple[Key, Row] | None = None
+    receipt: Key | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Families:
     def add(self, key: Key, folded: str) -> None:
         """Add a row."""
         words = self._shapes[key] = shape(folded)
+        if not words:
+            return
         shortest, longest = NEAR_EQUAL * len(words), len(words) / NEAR_EQUAL
         for usual, members in self._members:
             if shortest <= len(usual) <= longest and near_equal(words, usual):
@@ -71,6 +75,8 @@ class Families:
 
     def counted(self, hits: Sequence[Found]) -> list[Found]:
         """The hits, the first one of each flood with the number of its rows that are none."""
+        if not self.flooded:
+            return list(hits)
         shown = {one.key for one in hits}
         left_out = {
             next((key for key in members if key in shown), None): sum(key not in shown for key in members)

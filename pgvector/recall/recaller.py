@@ -15,7 +15,7 @@ from datetime import UTC
 from functools import partial
 from itertools import accumulate
 from math import isnan
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from cachetools import LRUCache, TTLCache
 
@@ -267,30 +267,35 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
     around = retrieval.around(connection, [one.key for one in best], turns) if turns else {}
     places = {key: place for place, key in enumerate(found.keys)}
 
-    def hit(key: Key, row: Row) -> Hit:
-        similarity = float(found.similarities[places[key]])
+    def hit(key: Key, row: Row, receipt: Key | None = None, **more: Any) -> Hit:
+        # A receipt is embedded together with the row that it answers.
+        near = [float(found.similarities[places[each]]) for each in (key, receipt) if each]
+        similarity = max((each for each in near if not isnan(each)), default=None)
         held = found.word_scores[places[key]].tolist()
         words = sorted([(-score, word) for score, word in zip(held, found.words, strict=True) if score])
         return Hit(
             id=row.id, theme=row.theme, content=row.content, at=row.at.astimezone(UTC), target=row.target,
-            role=row.role, session_id=row.session_id, metadata=row.metadata or {}, score=scores[key],
-            similarity=None if isnan(similarity) else similarity, words=-sum([score for score, _ in words]),
+            role=row.role, session_id=row.session_id, metadata=row.metadata or {},
+            similarity=similarity, words=-sum([score for score, _ in words]),
             matched=tuple([word for _, word in words]), context=around.get(key, ()),
-            tags=tuple(row.tags or ()), expires_at=row.expires_at and row.expires_at.astimezone(UTC),
+            tags=tuple(row.tags or ()), expires_at=row.expires_at and row.expires_at.astimezone(UTC), **more,
         )  # fmt: skip
 
     # A row that was moved before others has the score of the best of them.
-    orders = list(accumulate((scores[one.key] for one in reversed(best)), max))[::-1]
+    own = [max(scores[one.key], scores[one.receipt or one.key]) for one in best]
+    lifted = list(accumulate(reversed(own), max))[::-1]
     return tuple(
-        replace(
-            hit(one.key, one.row),
+        hit(
+            one.key,
+            one.row,
+            one.receipt,
             score=score,
             said=one.said,
             alike=one.alike,
-            side=hit(*one.side) if one.side else None,
+            side=hit(*one.side, score=scores[one.side[0]]) if one.side else None,
             newer=(one.newer.id, one.newer.at.astimezone(UTC)) if one.newer else None,
         )
-        for one, score in zip(best, orders, strict=True)
+        for one, score in zip(best, lifted, strict=True)
     )
 
 

@@ -52,7 +52,7 @@ def select(
 class _Chosen:
     """The rows that were read and are in scope, by their folded texts, in their order.
 
-    `_turns` has the folded text of a row for the row that may be the other side of its turn.
+    `_texts` has their folded texts by key, `_turns` that of a row for the row that may be the other side of its turn.
     """
 
     request: RecallRequest
@@ -64,6 +64,7 @@ class _Chosen:
     _read: set[Key] = field(default_factory=set)
     _placed: set[Key] = field(default_factory=set)
     _found: dict[str, Found] = field(default_factory=dict)
+    _texts: dict[Key, str] = field(default_factory=dict)
     _turns: dict[Key, str] = field(default_factory=dict)
     _after: dict[Key, Key] = field(init=False)
 
@@ -76,10 +77,13 @@ class _Chosen:
         receipts = [key for key in keys if self._is_receipt(key)] if self.grouped else []
         self._fetch(fetch, [self.before[key] for key in receipts])
         questions = {key: self._question(key) for key in receipts}
-        for key in [questions.get(key, key) for key in keys]:
-            if key not in self._placed:
-                self._placed.add(key)
-                self._place(key)
+        for key in keys:
+            asked = questions.get(key, key)
+            if asked not in self._placed:
+                self._placed.add(asked)
+                self._place(asked, key if asked != key else None)
+            elif asked != key and (text := self._texts.get(asked)) is not None:
+                self._found[text] = replace(self._found[text], receipt=self._found[text].receipt or key)
 
     def best(self) -> list[Found]:
         """The rows so far, floods behind others."""
@@ -109,7 +113,7 @@ class _Chosen:
         close = self.scores[key] >= SIDE_SHARE * self.scores[first.key]
         return close and self._rows[key].role != first.row.role
 
-    def _place(self, key: Key) -> None:
+    def _place(self, key: Key, receipt: Key | None) -> None:
         row = self._rows.get(key)
         if row is None:
             return
@@ -119,7 +123,8 @@ class _Chosen:
         elif (turn := self._turns.get(key)) is not None and self._is_side(key, self._found[turn]):
             self._found[turn] = replace(self._found[turn], side=(key, row))
         else:
-            self._found[text] = Found(key, row)
+            self._found[text] = Found(key, row, receipt=receipt)
+            self._texts[key] = text
             if self.grouped:
                 self.families.add(key, text)
                 other = self.before.get(key) if row.role == "assistant" else self._after.get(key)

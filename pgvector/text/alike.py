@@ -14,7 +14,6 @@ from .phrases import phrases
 # Longer texts say many things.
 COMPARED_CHARS_MAX = 400
 STATEMENTS_MAX = 3
-SHAPE_CHARS_MAX = 600
 SHAPE_WORDS_MIN = 4
 NEAR_EQUAL = 0.8
 VARIANT = 0.5
@@ -49,11 +48,13 @@ def comparable(text: str) -> str:
 
 
 def shape(folded: str) -> frozenset[str]:
-    """The words of a `comparable` text, or of its beginning, without figures: `near_equal` and `variant` compare them.
+    """The words of a `comparable` text without figures: `near_equal` and `variant` compare them.
 
-    Empty for a text of few words, which is like no other.
+    Empty for a text of few words, and for a long one, which may have the same words in other sentences.
     """
-    words = _DIGITS.sub(" ", folded[:SHAPE_CHARS_MAX]).split()
+    if len(folded) > COMPARED_CHARS_MAX:
+        return frozenset()
+    words = _DIGITS.sub(" ", folded).split()
     if not folded.isascii():
         words = [piece for word in words for piece in (_pairs(word) if word[0] >= _UNSPACED_FROM else (word,))]
     found = frozenset(words)

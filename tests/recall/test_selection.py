@@ -124,7 +124,7 @@ def session(*rows: tuple[str, str, float], limit: int = 5, role: str = "") -> li
 
 
 def test_the_sides_of_a_turn_that_are_nearly_as_good_are_one_hit() -> None:
-    turns = [("user", "where is the kelp?", 0.8), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.5)]
+    turns = [("user", "where is the kelp?", 0.85), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.5)]
     assert session(*turns) == [("in the shed", "where is the kelp?"), ("and the frog?", "")]
     assert session(*turns, limit=1) == [("in the shed", "where is the kelp?")]
     assert session(*turns, role="assistant") == [("in the shed", "")]
@@ -142,6 +142,17 @@ def test_an_answer_without_content_leaves_its_place_to_what_it_answers() -> None
     assert session(*turns, ("user", "it rains", 0.5)) == [("the kelp is in the shed", ""), ("it rains", "")]
     assert session(*turns, role="assistant") == [("Noted, I will keep that in mind.", "")]
     assert session(*turns[1:]) == [("Noted, I will keep that in mind.", "")]
+
+
+def test_a_row_that_was_found_by_its_receipt_names_it() -> None:
+    asked, receipt = ("t", 0), ("t", 1)
+    stored = {
+        asked: Row("t", 0, "the kelp is in the shed", None, NOON, "user", "s", ""),
+        receipt: Row("t", 1, "Noted.", None, NOON, "assistant", "s", ""),
+    }
+    for scores in ({receipt: 0.9, asked: 0.1}, {asked: 0.9, receipt: 0.8}):
+        best = selection.select(lambda keys: {key: stored[key] for key in keys}, request(5), scores, {receipt: asked})
+        assert [(one.key, one.receipt, one.side) for one in best] == [(asked, receipt, None)]
 
 
 def test_equal_answers_without_content_are_told_apart_by_what_they_answer() -> None:

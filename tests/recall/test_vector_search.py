@@ -127,7 +127,7 @@ def test_every_theme_gets_its_nearest_rows_and_as_many_as_it_has(
         wanted = brute_force(crowded, theme, Spoken().embed_query(query, 1), 10)
         assert answer.degraded == ()
         assert len(answer.hits) == len(wanted)
-        found = [hit.similarity for hit in answer.hits if hit.similarity is not None]
+        found = [one.similarity for one in answer.texts if one.similarity is not None]
         shares.append(sum(similarity >= wanted[-1] - 1e-6 for similarity in found) / len(wanted))
     assert sum(shares) / len(shares) >= 0.99
 

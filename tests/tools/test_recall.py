@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +280,31 @@ def test_since_and_until_narrow_a_recall_of_entries(runtime: Runtime) -> None:
         runtime.accept(Add(theme="ops", target="memory", content=f"kelp at site {number}", at=at))
     hits = found(runtime, "recall_memory", since="2026-03-02", until="2026-03-02")
     assert [hit["content"] for hit in hits] == ["kelp at site 1"]
+
+
+def test_rows_of_the_time_that_a_question_names_come_first(runtime: Runtime) -> None:
+    now = datetime.now(UTC)
+    for number in range(20):
+        runtime.accept(Add(theme="ops", target="memory", content=f"lamp {number} is in the shed", at=DAYS[0]))
+    for days, cause in ((2, "frost"), (1, "storm")):
+        content, at = f"the kelp harvest failed by {cause}", now - timedelta(days=days)
+        runtime.accept(Add(theme="ops", target="memory", content=content, at=at))
+    asked = "What made the kelp harvest fail"
+    assert "period" not in use(runtime, "recall_memory", query=f"{asked}?")
+    for words, causes in (("yesterday", ["storm", "frost"]), ("the day before yesterday", ["frost", "storm"])):
+        answer = use(runtime, "recall_memory", query=f"{asked} {words}?")
+        assert [hit["content"].split()[-1] for hit in answer["hits"][:2]] == causes
+        assert answer["period"]["words"] == words
+
+
+def test_a_superseded_entry_stands_behind_the_newer_one(runtime: Runtime) -> None:
+    old, new = "The spare key hangs in the shed.", "The spare key no longer hangs in the shed but in the barn."
+    for at, text in zip(DAYS, (old, new), strict=False):
+        runtime.accept(Add(theme="ops", target="memory", content=text, at=at))
+    first, second = found(runtime, "recall_memory", query="In which shed hangs the spare key?")
+    assert (first["content"], second["content"]) == (new, old)
+    assert second["older"]["than"] == first["id"]
+    assert "older" not in first
 
 
 @pytest.mark.parametrize(
