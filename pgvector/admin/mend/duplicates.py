@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from sys import intern
 from typing import NamedTuple
 
 from ...model import now
@@ -75,7 +76,7 @@ class _Scan:
         """Compare up to so many rows; returns how many."""
         read = duplicates.read(connection, self._kind, self._theme, self._after, limit)
         for row in read:
-            self._rows.append(Row(row.id, row.scope, wording(row.text), row.fixed, row.at))
+            self._rows.append(Row(row.id, intern(row.scope), wording(row.text), row.fixed, row.at))
             if self._kind == "turns":
                 self.ids[row.id] = row.ids
         if embedded := [row.id for row in read if row.embedded]:

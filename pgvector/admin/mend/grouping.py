@@ -40,6 +40,8 @@ def of_same_words(rows: Iterable[Row]) -> list[Group]:
             found.setdefault((row.scope, row.wording.key), []).append(row)
     groups = []
     for alike in found.values():
+        if len(alike) == 1:
+            continue
         keep, *others = sorted(alike, key=_fixed_then_newest, reverse=True)
         groups.append(_group(keep, others, {}, reworded=False))
     return _sorted(groups)
