@@ -119,7 +119,8 @@ def merge(
         tags = dict.fromkeys(tag for row in (kept, *going) for tag in row["tags"] or ())
         merged = [row["id"] for row in going]
         values = {
-            "theme": theme, "id": keep, "newest": max(row["updated_at"] for row in going),
+            "theme": theme, "id": keep, "remembered": any(row["origin"] == "remember" for row in going),
+            "newest": max(row["updated_at"] for row in going),
             "tags": sorted([*tags][:TAGS_MAX]), "replaces": [*merged, *(kept["replaces"] or ())][:REPLACES_MAX],
         }  # fmt: skip
         connection.execute(QUERIES["merge_entry"], values)

@@ -151,7 +151,7 @@ def _chosen(console: Console, plan: Plan, args: argparse.Namespace) -> list[Foun
     others = [each for each in plan.groups if each.group.reworded]
     if args.yes:
         return same + (others if args.reworded else [])
-    question = f"Merge the {counted(len(same), 'group')} of the same words?"
+    question = f"Merge {counted(len(same), 'group')} of the same words?"
     chosen = same if same and console.confirm(question, default=False) else []
     for number, each in enumerate(others[:QUESTIONS_MAX], 1):
         console.show("", plan.heading(each), plan.table(each))

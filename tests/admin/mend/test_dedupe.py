@@ -175,6 +175,13 @@ def test_lines_of_memory_files_stay_and_stay_when_the_file_loses_them(memory: Me
     assert found == [("", "remember"), (HOME, None)], "an entry that no file has was merged into it"
 
 
+def test_what_an_agent_asked_to_remember_stays_so(memory: Memory) -> None:
+    memory.add("Staging runs on port 5433", metadata='{"origin": "remember"}')
+    memory.add("staging runs on port 5433.", minutes=5, metadata='{"origin": "undo", "n": 1}')
+    assert memory("--yes").code == 0
+    assert memory.sql("select metadata from memory_entries") == [({"origin": "remember", "n": 1},)]
+
+
 def test_entries_that_expire_and_those_of_other_accounts_of_a_person_are_left(memory: Memory) -> None:
     memory.add("Staging runs on port 5433")
     expiring = memory.add("staging runs on port 5433.")
@@ -256,10 +263,14 @@ def test_a_limit_leaves_groups_for_the_next_run(memory: Memory) -> None:
 
 @pytest.mark.slow
 def test_of_a_hundred_thousand_entries_the_same_words_and_the_similar_ones_are_found(memory: Memory) -> None:
-    fill(memory, 100_000)
-    for number in range(200):
-        memory.add(f"backups of {number} run at night", 0.9 * number)
-        memory.add(f"there are backups of {number} every night", 0.9 * number)
+    memory.sql(
+        "insert into memory_entries (agent_identity, target, content) select 'ops', 'memory', 'row ' || n "
+        "from generate_series(1, 99000) as n union all select 'ops', 'memory', 'Row ' || 99 * n "
+        "from generate_series(1, 1000) as n"
+    )
+    for number in range(100):
+        memory.add(f"backups of {number} run at night", 1.8 * number)
+        memory.add(f"there are backups of {number} every night", 1.8 * number)
     memory.sql("vacuum analyze memory_entries")
     done = memory("--yes", "--reworded", "--json", "--limit", "100000")
-    assert (done.code, done.document["merged"], len(memory.contents())) == (0, 50_200, 50_200)
+    assert (done.code, done.document["merged"], len(memory.contents())) == (0, 1100, 99_100)
