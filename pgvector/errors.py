@@ -1,6 +1,9 @@
-"""The errors that this package raises, split by what the caller does next."""
+"""The errors that this package raises, split by what the caller does next, and whether a part of it works."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
 
 DISK_FULL = "the disk of the database server is full"
 
@@ -71,3 +74,15 @@ class BadArgument(Refused):
 
 class EmbedderMismatch(Refused):
     """The embedder's answer does not fit: wrong count, wrong dimension, or numbers that are not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether a part of the memory works now: neither `problem` nor `works` means that this is not known yet.
+
+    A model may read the problem. `since` is when it began, as far as this process knows.
+    """
+
+    problem: str = ""
+    since: datetime | None = None
+    works: bool = False

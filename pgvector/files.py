@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import logging
@@ -17,6 +18,13 @@ from uuid import uuid4
 from .errors import Unavailable
 
 log = logging.getLogger("hermes.pgvector")
+
+DISK_FULL = "the disk of this host is full"
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written, without its name."""
+    return DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
 
 
 def make_private(folder: Path) -> None:
@@ -201,7 +209,7 @@ class Marks:
                 self._note(name, marked=marked)
                 del self._unwritten[name]
         except OSError as error:
-            return error.strerror or type(error).__name__
+            return reason(error)
         with contextlib.suppress(OSError):
             self._remove_oldest()
             self._list()

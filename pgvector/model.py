@@ -17,7 +17,6 @@ FILES: Mapping[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 # Constraint, decision, value, open question, done, obsolete.
 FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
-FACT_TARGET_CHARS_MAX, FACT_SCOPE_CHARS_MAX = 200, 100
 # The block of hot facts before a turn begins with this.
 FACTS_HEADING = "Facts (quoted data"
 # The reason why a recall has no vector search begins with this; the rest of the reason is for operators.
@@ -235,10 +234,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """One question to the memory: at most `limit` hits within `budget_s` seconds.
-
-    `context` is the number of turns before and after a hit that are returned with it.
-    """
+    """One question: at most `limit` hits within `budget_s` seconds, each with `context` turns before and after it."""
 
     query: str
     scope: Scope
@@ -252,14 +248,13 @@ class Hit:
     """A recalled row with its provenance and its scores.
 
     `score` in [0, 1] orders the hits of one recall; scores of different recalls cannot be compared. `relevance` is the
-    score of the re-ranker as it is, None without one. `similarity` is the
-    cosine of the vectors of question and row, None when either has none. `words` is the BM25 score of the row, and
-    `matched` are the words of the question in it, the rarest first. `target` is set for entries and facts, `role` and
-    `session_id` for turns; `metadata` of a fact have its kind, scope, content and status under `fact`. `said` counts
-    the found rows with the same text, `alike` more that differ from it in figures or a word and are left out. `side` is
-    the other side of its turn, if that was found, too. `newer` is the row that supersedes it, as its id and time.
-    `context` are the turns around the hit, in order, when they were asked for. `tags` and `expires_at` are set for
-    entries that have them.
+    score of the re-ranker as it is, None without one. `similarity` is the cosine of the vectors of question and row,
+    None when either has none. `words` is the BM25 score of the row, and `matched` are the words of the question in it,
+    the rarest first. `target` is set for entries and facts, `role` and `session_id` for turns; `metadata` of a fact
+    have its kind, scope, content and status under `fact`. `said` counts the found rows with the same text, `alike` more
+    that differ from it in figures or a word and are left out. `side` is the other side of its turn, if that was found.
+    `newer` is the row that supersedes it, as its id and time. `context` are the turns around the hit, in order, when
+    they were asked for. `tags` and `expires_at` are set for entries that have them.
     """
 
     id: int
@@ -322,15 +317,3 @@ class Recall:
     def texts(self) -> list[Hit]:
         """The hits, each followed by the other side of its turn if it has that."""
         return [one for hit in self.hits for one in (hit, hit.side) if one]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Whether a part of the memory works now: neither `problem` nor `works` means that this is not known yet.
-
-    A model may read the problem. `since` is when it began, as far as this process knows.
-    """
-
-    problem: str = ""
-    since: datetime | None = None
-    works: bool = False

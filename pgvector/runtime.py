@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .background import BackgroundExecutor, HookGap, importing
 from .errors import CheckpointFailed, PgvectorError, SettingsError
+from .files import reason
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
@@ -184,8 +185,8 @@ class Runtime:
                 raise CheckpointFailed("the outbox refuses the turns; run: hermes-pgvector doctor")
             self._spool.sync()
         except (PgvectorError, OSError) as error:
-            reason = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
-            raise CheckpointFailed(f"the turns to be compressed are not safe on disk: {reason}") from error
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise CheckpointFailed(f"the turns to be compressed are not safe on disk: {why}") from error
         except Exception as error:
             raise CheckpointFailed(f"the turns to be compressed cannot be read: {type(error).__name__}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.filesize import decimal as size
 
-from ..outbox.spool import DISK_FULL
+from ..files import DISK_FULL
 from .check import Check
 
 FREE_BYTES_FULL = 64 << 10

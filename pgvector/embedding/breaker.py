@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ..errors import EmbedderUnavailable, Refused
-from ..model import Condition, Vector, now
+from ..errors import Condition, EmbedderUnavailable, Refused
+from ..model import Vector, now
 from .protocol import Embedder
 from .vectors import TextRefused
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import EmbedderUnavailable, Refused, SettingsError, Unavailable
+from ..errors import Condition, EmbedderUnavailable, Refused, SettingsError, Unavailable
 from ..files import make_private, overwrite
-from ..model import WORDS_ONLY, Condition, now
+from ..model import WORDS_ONLY, now
 from ..settings import Settings, load
 from ..store.connection.database import Database
 from . import factory

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import Refused, Unavailable
-from ..files import make_private, overwrite, read, sync_file
+from ..files import make_private, overwrite, read, reason, sync_file
 from .entries import DELIMITER, parse_all
 
 POLL_S = 0.02
@@ -134,4 +134,4 @@ def _own_as(fd: int, status: os.stat_result) -> None:
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or type(error).__name__
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else reason(error)

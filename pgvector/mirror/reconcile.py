@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import SettingsError
-from ..files import Marks, mark_name
+from ..files import Marks, mark_name, reason
 from ..hosts.config import files_in_use
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
 from .entries import apply_change, diff, find_removed, parse, split_contents
@@ -91,7 +91,7 @@ class Reconciler:
         except SettingsError as error:
             log.warning("MEMORY.md and USER.md are not reconciled: %s", error)
         except OSError as error:
-            log.warning("MEMORY.md and USER.md are not reconciled: %s", error.strerror or type(error).__name__)
+            log.warning("MEMORY.md and USER.md are not reconciled: %s", reason(error))
 
     def off_record(self, target: Target, entries: Iterable[str]) -> frozenset[str]:
         """Those of the entries of a file that were written off the record. Raises OSError."""

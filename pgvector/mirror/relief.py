@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..errors import Refused, SchemaNotApplied, Unavailable
+from ..files import reason
 from ..hosts.config import file_caps, files_in_use
 from ..hosts.environment import scrubber
 from ..model import FILES, TARGETS, Add, Event, FactKind, FactWritten, Remove, Target, now
@@ -246,5 +247,5 @@ class Relief:
                     snapshot.write(before, pending)
                     raise
         except OSError as error:
-            why = error.strerror or type(error).__name__
+            why = reason(error)
             raise Unavailable(f"the snapshot cannot be written: {why}; {FILES[target]} is as it was") from None

@@ -15,8 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..errors import Condition
 from ..files import overwrite
-from ..model import Condition, now
+from ..model import now
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -18,7 +18,7 @@ from collections import deque
 from itertools import islice
 from pathlib import Path
 
-from ..files import make_private, sync_file
+from ..files import DISK_FULL, make_private, reason, sync_file
 from ..model import Event
 from ..settings import Settings
 from .codec import frame
@@ -40,7 +40,6 @@ log = logging.getLogger("hermes.pgvector")
 SEGMENT_BYTES_MAX = 1 << 20
 WINDOW_RECORD_BYTES_MAX = 16 << 10
 REFUSALS_LOGGED_EVERY_S = 60.0
-DISK_FULL = "the disk of this host is full"
 
 
 class Spool:
@@ -91,7 +90,7 @@ class Spool:
             except OSError as error:
                 if time.monotonic() >= self._log_at:
                     self._log_at = time.monotonic() + REFUSALS_LOGGED_EVERY_S
-                    log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", _reason(error))
+                    log.warning("the spool refuses events: %s; run: hermes-pgvector doctor", reason(error))
                 return False
             waiting = len(self._held) - self._taken
             if self._on_disk == 0 and waiting < self._window_max and len(record) <= WINDOW_RECORD_BYTES_MAX:
@@ -279,10 +278,6 @@ class Spool:
         for number, path in segments(self.folder) if self.folder else ():
             if number < self._acknowledged.segment:
                 path.unlink(missing_ok=True)
-
-
-def _reason(error: OSError) -> str:
-    return DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
 
 
 class MemoryQueue(Spool):

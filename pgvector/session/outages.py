@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from cachetools import LRUCache
 
+from ..errors import Condition
 from ..files import Marks, create, make_private, mark_name
-from ..model import Condition, Event, TurnTaken, now
+from ..model import Event, TurnTaken, now
 from ..text.sanitize import safe_line
 
 Part: TypeAlias = Literal["database", "embedder", "outbox"]

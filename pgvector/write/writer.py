@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from ..background import HookGap
 from ..embedding.protocol import Embedder
-from ..errors import PgvectorError, SchemaNotApplied, explained
-from ..model import Condition, Event
+from ..errors import Condition, PgvectorError, SchemaNotApplied, explained
+from ..model import Event
 from ..outbox.codec import encode
 from ..outbox.heartbeat import Counters, Embedding, Health
 from ..outbox.orphans import OrphanSpool

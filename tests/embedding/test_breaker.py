@@ -9,8 +9,7 @@ import pytest
 
 from hermes_memory_pgvector.embedding.breaker import FAILURES_MAX, OPEN_S_FIRST, REFUSED_S, Breaker
 from hermes_memory_pgvector.embedding.vectors import TextRefused
-from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
-from hermes_memory_pgvector.model import Condition
+from hermes_memory_pgvector.errors import Condition, EmbedderMismatch, EmbedderUnavailable
 
 DOWN = EmbedderUnavailable("the endpoint answered 503")
 WRONG = EmbedderMismatch("the endpoint answered 401")

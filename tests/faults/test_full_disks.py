@@ -16,9 +16,9 @@ from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import DISK_FULL
+from hermes_memory_pgvector.files import DISK_FULL as HOME_FULL
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.outbox.inspection import processes
-from hermes_memory_pgvector.outbox.spool import DISK_FULL as HOME_FULL
 from hermes_memory_pgvector.store.embedded.server import available
 
 QUICK = {"retry_max_s": "0.3", "batch_linger_s": "0.02", "connect_timeout_s": "5", "embed_model": "words"}

@@ -17,8 +17,8 @@ import pytest
 from loopback import Endpoint
 from waiting import wait_for
 
-from hermes_memory_pgvector.errors import BadArgument
-from hermes_memory_pgvector.model import Condition, now
+from hermes_memory_pgvector.errors import BadArgument, Condition
+from hermes_memory_pgvector.model import now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity

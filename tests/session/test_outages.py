@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Condition, TurnTaken, now
+from hermes_memory_pgvector.errors import Condition
+from hermes_memory_pgvector.model import TurnTaken, now
 from hermes_memory_pgvector.session.outages import TOLD_MAX, Outages, Part, began
 
 LONG_AGO = now() - timedelta(hours=1)
