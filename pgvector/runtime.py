@@ -121,6 +121,7 @@ class Runtime:
             settings, key, outages = self.settings, self.context.person_key, self.context.outages
             self.dead_letters = letters = DeadLetters(self.home.state, bytes_max=settings.spool_max_mb << 20)
             self.database = database = Database(settings, self.home.path)
+            database.held.home = self.home.label(settings.home_label)
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database, self.home.path)
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = recaller.build(database, fit.usable, settings)

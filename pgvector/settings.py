@@ -34,6 +34,7 @@ class Settings(BaseModel):
     dsn: SecretStr = Field(
         SecretStr(""), description="Postgres to use, as a URL or key=value pairs; empty: embedded server"
     )
+    home_label: str = Field("", max_length=40, description="Name of this home in lists of live homes; empty: its id")
     data_dir: str = Field("", description="Folder of the embedded server; empty: per home, outside HERMES_HOME")
     connect_timeout_s: float = Field(3.0, ge=0.5, le=60, description="Longest wait for one connection attempt")
     pool_max: int = Field(3, ge=2, le=20, description="Most connections of one process")

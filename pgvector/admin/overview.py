@@ -13,7 +13,8 @@ from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Backlog, Process, processes, total
 from ..outbox.pending_writes import pending_writes
 from ..settings import Settings
-from ..store import statistics
+from ..store import clients, statistics
+from ..store.clients import Client
 from ..store.connection.database import Database
 from ..store.embedded.server import ServerStatus
 from ..store.probe import answer_seconds
@@ -35,7 +36,7 @@ ABSENT = "no embedded server yet; the first session creates it, or: hermes-pgvec
 class Overview:
     """What is known of a database. `problem` says why the rest is unknown; it is empty when everything is known.
 
-    `seconds` is the time in which the database answered.
+    `seconds` is the time in which the database answered, `homes` are those with live processes.
     """
 
     where: str
@@ -46,6 +47,7 @@ class Overview:
     totals: Totals | None = None
     themes: tuple[ThemeTotals, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    homes: tuple[Client, ...] = ()
     person_key: str = ""
     problem: str = ""
 
@@ -116,6 +118,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
             found.totals = statistics.totals(connection)
             found.themes = tuple(statistics.themes(connection, themes_max)) if themes_max else ()
             found.quotas = tuple(quotas(connection, settings))
+            found.homes = tuple(clients.live(connection))
     except PgvectorError as error:
         found.problem = explained(error)
     finally:

@@ -18,6 +18,7 @@ from .disk import disk
 from .overview import Observation, observed, quota_line
 
 THEME_CHARS_MAX = 40
+HOME_CHARS_MAX, HOMES_SHOWN = 40, 10
 
 
 def status(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -67,6 +68,10 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
         lines.append(("No vector", processes.backlog_line(found.totals.without_vector, running)))
         if found.totals.without_words:
             lines.append(("No words", f"{counted(found.totals.without_words, 'row')}, not found by words"))
+    if found.homes:
+        homes = [f"{safe_line(one.home, HOME_CHARS_MAX)} ({one.processes})" for one in found.homes[:HOMES_SHOWN]]
+        more = len(found.homes) - HOMES_SHOWN
+        lines.append(("Live homes", ", ".join([*homes, *([f"and {more:,} more"] if more > 0 else [])])))
     lines += [("Quota", quota_line(quota)) for quota in found.quotas if quota.full]
     lines.append(("Spool", processes.waiting_line(waiting)))
     see = "; see: hermes-pgvector spool list"
@@ -109,6 +114,7 @@ def _document(seen: Observation, settings: Settings) -> dict[str, Any]:
         "rows": found.totals and asdict(found.totals),
         "themes": [asdict(theme) for theme in found.themes],
         "quotas": [{**asdict(quota), "full": quota.full} for quota in found.quotas],
+        "homes": [home._asdict() for home in found.homes],
         "spool": seen.waiting._asdict(),
         "set_aside": seen.dead_letters,
         "pending": seen.pending,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.pgvector")
 
 FILE_BYTES_MAX = 4 << 20
+LABEL_CHARS = 8
 _ID = re.compile("[0-9a-f]{32}")
 
 
@@ -58,6 +59,10 @@ class Home:
         with suppress(OSError):
             return self._id or read_matching(self.state / "home_id", _ID)
         return ""
+
+    def label(self, chosen: str) -> str:
+        """What others may know of this home: the label that its operator has chosen, or the beginning of its id."""
+        return chosen.strip() or self.id[:LABEL_CHARS]
 
     def snapshot(self, wait_s: float) -> AbstractContextManager[Snapshot]:
         """The snapshot, as `snapshot.locked`."""

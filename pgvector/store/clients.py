@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,12 +17,11 @@ PLACES_MAX = 10
 
 
 class Client(NamedTuple):
-    """A live process: its machine, a key of its home, and the embedding model that its settings name, if they do."""
+    """The live processes of a home: its label, the embedding model that its settings name, if they do, and how many."""
 
-    host: str
     home: str
-    pid: int
     model: str
+    processes: int
 
 
 class OldConnection(NamedTuple):
@@ -32,8 +32,10 @@ class OldConnection(NamedTuple):
 
 
 def live(connection: Connection) -> list[Client]:
-    """The processes of this release."""
-    return [Client(**json.loads(row["holder"])) for row in _rows(connection, "live_clients")]
+    """The homes with processes of this release."""
+    holders = [json.loads(row["holder"]) for row in _rows(connection, "live_clients")]
+    found = Counter((str(holder["home"]), str(holder["model"])) for holder in holders)
+    return [Client(*each, number) for each, number in sorted(found.items())]
 
 
 def older(connection: Connection) -> list[OldConnection]:

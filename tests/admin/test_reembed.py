@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import psycopg
@@ -21,10 +23,10 @@ from loopback import Endpoint, vector
 from servers import Server
 from waiting import wait_for
 
+from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import load
-from hermes_memory_pgvector.store.connection.held_vectors import home_key
 
 SCHEMA = """
     select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) from pg_index i
@@ -236,15 +238,25 @@ def test_an_agent_that_names_the_old_model_recalls_by_words_and_others_heal_its_
     fill(runtime, database, 10)
     behind = tmp_path / "behind"
     (behind / "pgvector").mkdir(parents=True)
-    (behind / "pgvector" / "config.json").write_text((home / "pgvector" / "config.json").read_text())
+    values = json.loads((home / "pgvector" / "config.json").read_text())
+    (behind / "pgvector" / "config.json").write_text(json.dumps({**values, "home_label": "north desk"}))
     other = acquire(load(behind), behind)
     try:
         wait_for(lambda: recalled(other, 4)[0] is not None)
         new = models("new")
         outcome = run(home, "reembed", "--model", "new", "--url", new.url, "--yes", "--json")
         assert outcome.code == 3, outcome.shown
-        assert [each["home"] for each in outcome.document["plan"]["others"]] == [home_key(behind)]
-        assert str(behind) not in outcome.shown
+        other_home = {"home": "north desk", "model": "old", "processes": 1}
+        assert outcome.document["plan"]["others"] == [other_home]
+        homes = run(home, "status", "--json").document["homes"]
+        assert other_home in homes
+        assert Home(home).known_id[:8] in {each["home"] for each in homes}
+        assert "north desk (1)" in run(home, "status").out
+        told = {
+            str(row[0]) for row in rows(database, "select holder from hermes_pgvector_leases where name ~ '^client '")
+        }
+        assert {tuple(json.loads(holder)) for holder in told} == {("home", "model")}
+        assert not any(str(secret) in one for secret in (behind, gethostname(), os.getpid()) for one in told)
         similarity, degraded, content = recalled(other, 4)
         assert similarity is None
         assert "kelp4" in content

@@ -5,30 +5,30 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from socket import gethostname
 from typing import Any
 
 from rich.filesize import decimal as size
 
 from ...embedding.protocol import Embedder
+from ...mirror.home import Home
 from ...settings import Settings
 from ...store import clients, second_column, upkeep
 from ...store.clients import Client, OldConnection
-from ...store.connection.held_vectors import home_key
 from ...store.schema.preflight import Connection
 from ...store.schema.verification import Origin, SchemaState
-from ..console import Console, duration, facts_table
+from ...text.sanitize import safe_line
+from ..console import Console, counted, duration, facts_table
 
 SAMPLE_TEXTS = 16
-SHOWN_MAX = 10
+SHOWN_MAX, LABEL_CHARS_MAX = 10, 40
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A change from one model to another. `rows` are those that are recalled, `lacking` those to embed.
 
-    `seconds` is estimated by some texts, None without rows. `others` are processes of other homes whose settings
-    name another model.
+    `seconds` is estimated by some texts, None without rows. `others` are other homes with live processes whose
+    settings name another model.
     """
 
     model: str
@@ -55,6 +55,7 @@ def make(
     """The plan for this model, run from a home. Embeds a few texts. Raises the errors of the embedder."""
     begun = second_column.begun(connection) is not None
     rows, lacking = second_column.progress(connection, second=begun)
+    own = Home(home).label(settings.home_label)
     per_row_s = _seconds_a_row(connection, embedder, settings)
     others = [each for each in clients.live(connection) if each.model not in ("", origin.model)]
     return Plan(
@@ -68,7 +69,7 @@ def make(
         # Each vector is in its row, in the graph index and, if it is short, in the index for exact search.
         bytes=2 * origin.dimensions * rows * (3 if origin.dimensions <= second_column.EXACT_DIMENSIONS_MAX else 2),
         seconds=None if per_row_s is None else per_row_s * (lacking if begun else rows),
-        others=tuple(each for each in others if (each.host, each.home) != (gethostname(), home_key(home))),
+        others=tuple(each for each in others if each.home != own),
         older=tuple(clients.older(connection)),
     )
 
@@ -86,8 +87,9 @@ def show(console: Console, plan: Plan) -> None:
     console.say(console.rendered(facts_table(rows)).rstrip())
     for other in plan.others[:SHOWN_MAX]:
         console.say(
-            f"process {other.pid} on {other.host} uses {other.model}: it recalls by words after the "
-            f"change until embed_model is {plan.model} in the settings of that home; it need not be restarted"
+            f"{counted(other.processes, 'process', 'processes')} of home {safe_line(other.home, LABEL_CHARS_MAX)} use "
+            f"{other.model}: they recall by words after the change until embed_model is {plan.model} in the settings "
+            "of that home; they need not be restarted"
         )
     if plan.older:
         console.say(

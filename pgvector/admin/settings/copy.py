@@ -13,7 +13,7 @@ from .change import checked, save
 from .listing import known, saved_forms, settings_of, text_of, variable
 
 # Each home has its own.
-OF_ONE_HOME = frozenset({"data_dir", "spool_dir"})
+OF_ONE_HOME = frozenset({"data_dir", "home_label", "spool_dir"})
 
 
 class _Copy(NamedTuple):

@@ -70,7 +70,7 @@ class Database:
         """Whether somebody could not read since the last `check`."""
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
-        self.held = HeldVectors(hermes_home, settings.heal_interval_s)
+        self.held = HeldVectors(settings.heal_interval_s)
         reason = unusable(settings)
         if reason:
             raise SettingsError(reason)

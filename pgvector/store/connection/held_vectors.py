@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from pathlib import Path
-from socket import gethostname
 from uuid import uuid4
 
 import psycopg
@@ -23,21 +19,22 @@ LIVE_INTERVALS = 3
 class HeldVectors:
     """The schema as last read, and whether the vectors are of another model by now. Safe for any thread.
 
-    `names` is the embedding model that the settings of this process name, empty when they leave it open.
+    `names` is the embedding model that the settings of this process name, empty when they leave it open. `home` is what
+    others may know of its home: a label, or the beginning of its random id.
     """
 
-    def __init__(self, home: Path, interval_s: float) -> None:
+    def __init__(self, interval_s: float) -> None:
         """`interval_s` is the time between two looks."""
         self.state: SchemaState | None = None
         self.outdated = False
-        self.names = ""
-        self._home, self._interval_s = home, interval_s
+        self.names = self.home = ""
+        self._interval_s = interval_s
         self._client = f"client {uuid4().hex}"
 
     def look(self, connection: psycopg.Connection[DictRow]) -> None:
         """Note whether the vectors are of another model by now, and tell administrators that this process is there."""
         self._compare(connection.execute(QUERIES["held_vectors"]).fetchone())
-        holder = {"host": gethostname(), "home": home_key(self._home), "pid": os.getpid(), "model": self.names}
+        holder = {"home": self.home, "model": self.names}
         seconds = LIVE_INTERVALS * self._interval_s
         parameters = {"name": self._client, "holder": json.dumps(holder), "seconds": seconds}
         connection.execute(QUERIES["appear"], parameters)
@@ -68,8 +65,3 @@ class HeldVectors:
         if state is not None and held != (state.embedding_model or held.model, state.dimensions):
             self.outdated = True
         return held
-
-
-def home_key(home: Path) -> str:
-    """A key of a home on this machine. Its path, which may name a person, is not told."""
-    return hashlib.sha256(f"{gethostname()}:{home}".encode()).hexdigest()[:12]
