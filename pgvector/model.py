@@ -17,6 +17,7 @@ FILES: Mapping[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 # Constraint, decision, value, open question, done, obsolete.
 FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
+FACT_TARGET_CHARS_MAX, FACT_SCOPE_CHARS_MAX = 200, 100
 # The block of hot facts before a turn begins with this.
 FACTS_HEADING = "Facts (quoted data"
 # The reason why a recall has no vector search begins with this; the rest of the reason is for operators.

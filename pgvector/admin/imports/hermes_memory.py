@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BadArgument, Refused
-from ...facts.notation import FACT_SCOPE_CHARS_MAX, FACT_TARGET_CHARS_MAX, normal_name
-from ...model import FACT_KINDS, now
+from ...facts.notation import normal_name
+from ...model import FACT_KINDS, FACT_SCOPE_CHARS_MAX, FACT_TARGET_CHARS_MAX, now
 from ...store.archive.facts import ImportedFact, ImportedScope
 from ...text.cleaning import clean
 
