@@ -57,6 +57,8 @@ def main() -> None:
     for character in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0xE0000))):
         found = by_property(character)
         form = found if found and found in "<>[]{}" else looks.get(character) or found
+        if form == "l" and unicodedata.category(character) == "Lu":
+            form = "I"
         if form and form.isascii() and _KEPT.fullmatch(form) and form != plain(character):
             groups[form].append(character)
     for form in sorted(groups, key=lambda form: (len(form), form)):

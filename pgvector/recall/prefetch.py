@@ -124,6 +124,7 @@ class Prefetch:
 
     def _due(self) -> Deadline:
         # What is needed takes long to import, and the time runs from now on.
+        from ..text import suspicion  # noqa: F401
         from . import context, selection  # noqa: F401
 
         return Deadline.before_turn(self._settings, database_away=self._database_away())
@@ -162,9 +163,14 @@ class Prefetch:
         fresh = (
             hit
             for hit in newest_of_kinds(relevant(hits, self._floor(), best))
-            if not context.shown.holds(hit, query, room=room, chars_max=chars_max)
+            if not context.shown.holds(hit, query, room=room, chars_max=chars_max) and self._may_be_shown(hit)
         )
         return Recall(tuple(islice(fresh, limit)), tuple(degraded))
+
+    def _may_be_shown(self, hit: Hit) -> bool:
+        from ..text import suspicion
+
+        return not (self._settings.hide_suspicious and suspicion.reasons(hit.content))
 
     def before_compression(self, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
         """The saved memories that matter to a conversation which is about to be compressed; empty when none do.
@@ -186,7 +192,8 @@ class Prefetch:
         [recall] = self._recall(("entries",), request)
         floor = self._floor()
         # Whole messages share some word with almost any entry, so similarity alone decides.
-        hits = [hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor]
+        near = (hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor)
+        hits = list(filter(self._may_be_shown, near))
         chars_max = min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max)
         # The rows of a person are in other themes than the one that asks.
         own = dict.fromkeys((theme, *(hit.theme for hit in hits if hit.theme not in themes[1:])))

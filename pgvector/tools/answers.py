@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model import TARGETS, Add, Hit, Metadata, Period, Recall, Update
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
-from ..text import times
+from ..text import suspicion, times
 from ..text.sanitize import cut_at_word, safe_line, visible
 from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
 
@@ -27,12 +27,13 @@ _FRAME_CHARS = 500
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict[str, Any]:
+def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int, suspicious: int = 0) -> dict[str, Any]:
     """The answer of a recall tool: at most `chars_max` characters as `json.dumps(…, ensure_ascii=False)`.
 
     Long contents share the room evenly. A hit of which only a passage is shown has `"cut": true`. When not even the
     frames of all hits fit, the last hits are left out and `"left_out"` counts them. The turns around the hits get the
-    room that the hits leave. The other side of a turn is in the hit of the first.
+    room that the hits leave. The other side of a turn is in the hit of the first. `suspicious` rows were left out
+    because they look like an attack.
     """
     texts = recall.texts
     share = max(HIT_CHARS_MIN, chars_max // max(1, len(texts)))
@@ -45,6 +46,7 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int) -> dict
         "query": safe_line(query, 120),
         **_period(recall.period),
         "degraded": [safe_line(public_reason(reason), REASONS_CHARS_MAX) for reason in recall.degraded[:5]],
+        **({"suspicious_left_out": suspicious} if suspicious else {}),
     }
     if _size(answer) > chars_max:
         _shorten(answer, chars_max)
@@ -204,6 +206,8 @@ def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str,
         frame |= {"role": line(hit.role, 20), "session_id": line(hit.session_id, 200)}
     if passage != hit.content:
         frame["cut"] = True
+    if why := suspicion.reasons(hit.content):
+        frame["suspicious"] = list(why)
     return frame
 
 
