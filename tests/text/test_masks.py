@@ -90,6 +90,21 @@ def test_a_private_key_is_masked_whole_and_also_when_its_end_is_missing() -> Non
     assert body[:20] not in masked(f"{begin}\\n{body}\\n")
 
 
+@pytest.mark.parametrize("newline", ["\n", "\\n"])
+@pytest.mark.parametrize(
+    ("kind", "headers"),
+    [
+        ("RSA PRIVATE KEY", ["Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-128-CBC,0123456789ABCDEF"]),
+        ("PGP PRIVATE KEY BLOCK", ["Version: GnuPG v2", "Comment: made by a-tool - https://a.example"]),
+    ],
+)
+def test_a_private_key_with_headers_is_masked_whole(kind: str, headers: list[str], newline: str) -> None:
+    body = newline.join(some(WORD + "+/", 64) for _ in range(20))
+    key = newline.join([f"-----BEGIN {kind}-----", *headers, "", body])
+    assert masked(f"here: {key}{newline}-----END {kind}-----, thanks") == "here: [masked: private key], thanks"
+    assert masked(f"here: {key}") == "here: [masked: private key]"
+
+
 PLACES = [
     "billing",
     "gateway",
@@ -130,6 +145,7 @@ def test_a_masked_text_stays_as_it_is(parts: list[str]) -> None:
         "sk-",
         "eyJ",
         "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nA-b: c",
         "://a:",
         "password=",
         "Bearer ",
