@@ -11,6 +11,10 @@ from .cleaning import compatible
 
 _BULLET = re.compile(r"\s*(?:[-*•]\s+)?")
 _EDGES = re.compile(r"^(?:\*\*|[\"'“”‘’«»„`(\[])+|(?:\*\*|[.,;:!?\"'“”‘’«»`)\]。，；：！？、])+$")
+# In backticks, with what the sentence has around it.
+_CODE = re.compile(r"[\"'“‘«„(\[*]*`+(?P<code>[^`]+)`+[.,;:!?\"'”’»)\]*。，；：！？、]*")
+# French sets them apart.
+_LOOSE = frozenset("!?«»！？")
 _ENDS_SENTENCE = (".", "!", "?", ":", "。", "！", "？")
 _PLAIN = re.compile(r"[^\W\d_]{2,}(?:[-'][^\W\d_]+)*")
 # Negations, and one of each pair of opposites. Other differences are for a person to judge.
@@ -54,7 +58,7 @@ def _words(text: str) -> Iterator[tuple[str, bool]]:
     for line in text.splitlines():
         starts = True
         for token in line[_BULLET.match(line).end() :].split():  # type: ignore[union-attr]
-            word = _EDGES.sub("", token)
+            word = _bare(token)
             if word and word.casefold() != "the":
                 # NFKC makes 102 of 10², so a word with such digits stays as it is.
                 normal = compatible(word)
@@ -62,6 +66,16 @@ def _words(text: str) -> Iterator[tuple[str, bool]]:
             starts = token.endswith(_ENDS_SENTENCE) or (starts and not word)
             if "?" in token[-3:] or "？" in token[-3:]:
                 yield "?", False
+
+
+def _bare(token: str) -> str:
+    """The token without quotes and punctuation around it; empty for punctuation that ends a sentence.
+
+    Code keeps its own: `a.` is not `a`. So does a token that is nothing else, such as a delimiter.
+    """
+    if code := _CODE.fullmatch(token):
+        return code["code"]
+    return _EDGES.sub("", token) or ("" if token in _LOOSE else token)
 
 
 def _folded(word: str) -> str:

@@ -19,6 +19,8 @@ PLAIN_WORDS = st.lists(st.sampled_from("staging runs here with postgres behind p
         ("- Staging runs on port 5433.", "staging   runs\non port 5433!"),
         ("The “staging” host", "the `staging` host,"),
         ("It’s Bob", "it's Bob"),
+        ("(see `staging`).", "see staging"),
+        ("C’est fini !", "C’est fini!"),
         ("cafe\u0301 is closed", "café is closed"),
         ("用户喜欢茶。", "用户喜欢茶"),
     ],
@@ -50,6 +52,11 @@ def test_case_punctuation_and_line_breaks_make_no_difference(one: str, other: st
         ("Der Nutzer mag Tee", "Der Nutzer mag keinen Tee"),
         ("用户喜欢茶", "用户不喜欢茶"),
         ("お茶が好き", "お茶が好きではない"),
+        ("columns are split at ;", "columns are split at :"),
+        ("columns are split at `;`", "columns are split at `,`"),
+        ("columns are split at ','", "columns are split at ';'"),
+        ("call `save!` here", "call `save` here"),
+        ("the glob is `src/**`, always", "the glob is `src/`, always"),
     ],
 )
 def test_other_numbers_identifiers_names_and_negations_are_never_the_same(one: str, other: str) -> None:
