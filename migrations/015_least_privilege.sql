@@ -15,6 +15,10 @@ BEGIN
   IF wanted NOT IN ('person_key', 'erasure_key', 'embedding_model') THEN
     RAISE insufficient_privilege USING MESSAGE = format('the setting %L is not made by agents', left(wanted, 40));
   END IF;
+  -- Every agent reads it with each event that it stores, and could store none with another value.
+  IF wanted = 'erasure_key' AND offer !~ '^[0-9a-f]{64}$' THEN
+    RAISE invalid_parameter_value USING MESSAGE = 'the secret of erasures has 64 hexadecimal digits';
+  END IF;
   INSERT INTO hermes_pgvector_settings (name, value) VALUES (wanted, offer) ON CONFLICT DO NOTHING;
   RETURN (SELECT value FROM hermes_pgvector_settings WHERE name = wanted);
 END

@@ -92,6 +92,8 @@ def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, d
 
 def test_secrets_of_archives_are_added_and_none_is_replaced(agent: str, database: str) -> None:
     own, other = "ab" * 32, "cd" * 32
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        execute(agent, "select claim_memory_setting('erasure_key', 'no secret')")
     execute(agent, f"select claim_memory_setting('erasure_key', '{own}')")
     for secret in (other, own, other, *(f"{number:064x}" for number in range(40))):
         execute(agent, f"select add_memory_erasure_key('{secret}')")
