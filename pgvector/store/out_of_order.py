@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from ..model import Event, Metadata, SessionEnded, TurnTaken, Withdrawn
+from ..text.masks import around_masks, masked
 from .connection.database import Connection
 from .queries import QUERIES
 
@@ -43,6 +44,23 @@ def replayed(event: SessionEnded, missing: Sequence[tuple[str, str]]) -> list[Tu
     ]  # fmt: skip
 
 
+def unmasked(connection: Connection, theme: str, sessions: Sequence[str], texts: Iterable[str]) -> dict[str, str]:
+    """The stored forms of masked texts in which secrets are not masked, each with the masked text.
+
+    An earlier release has stored them, or `mask_secrets` was off.
+    """
+    around = {text: sides for text in texts if (sides := around_masks(text))}
+    if not around:
+        return {}
+    values = {
+        "theme": theme, "sessions": list(sessions), "before": [before for before, _ in around.values()],
+        "after": [after for _, after in around.values()],
+    }  # fmt: skip
+    stored: list[str] = [row["content"] for row in connection.execute(QUERIES["find_unmasked"], values)]
+    forms = {text: masked(text) for text in stored}
+    return {text: form for text, form in forms.items() if form != text and form in around}
+
+
 def settle(connection: Connection, theme: str, turns: Sequence[TurnTaken]) -> None:
     """Delete what replays stored of turns that have just been stored, and the turns that were withdrawn before."""
     for turn in turns:
@@ -68,4 +86,6 @@ def withdraw(connection: Connection, event: Withdrawn) -> None:
         }  # fmt: skip
         # Not when a newer withdrawal has counted these turns already.
         if connection.execute(QUERIES["add_withdrawal"], values).rowcount:
-            connection.execute(QUERIES["withdraw_turn"], values)
+            forms = unmasked(connection, event.theme, [event.session_id, *event.continued], [assistant or user])
+            for content in (assistant or user, *forms):
+                connection.execute(QUERIES["withdraw_turn"], {**values, "content": content})

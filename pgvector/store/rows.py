@@ -149,12 +149,14 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
 
 def _stored_turns(connection: Connection, event: SessionEnded) -> dict[tuple[str, str], int]:
     """How often the turns of a replay, and those with the same answers, are stored."""
-    parameters = {
-        "theme": event.theme, "sessions": [event.session_id, *event.ancestors],
-        "answers": [answer for _, answer in event.turns],
-    }  # fmt: skip
-    stored = connection.execute(QUERIES["count_answers"], parameters)
-    return {(row["question"], row["answer"]): row["times"] for row in stored}
+    sessions, answers = [event.session_id, *event.ancestors], [answer for _, answer in event.turns]
+    forms = out_of_order.unmasked(connection, event.theme, sessions, answers)
+    parameters = {"theme": event.theme, "sessions": sessions, "answers": [*answers, *forms]}
+    stored = Counter[tuple[str, str]]()
+    for row in connection.execute(QUERIES["count_answers"], parameters):
+        answer: str = row["answer"]
+        stored[row["question"], forms.get(answer, answer)] += row["times"]
+    return stored
 
 
 def missing_of_session(connection: Connection, event: SessionEnded) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ _EXAMPLE = re.compile(
     re.IGNORECASE,
 )
 _MIXED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])|[^\w.-]", re.DOTALL)
+_MASK = re.compile(r"\[masked: [A-Za-z ]+\]")
 _MEMBER = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
 
@@ -115,6 +116,12 @@ def masked(text: str) -> str:
         if any(sign in lowered for sign in shape.signs):
             text = shape.pattern.sub(_mask_of(shape), text)
     return text
+
+
+def around_masks(text: str) -> tuple[str, str] | None:
+    """What is before the first mask of a text and after the last one; None without a mask."""
+    masks = list(_MASK.finditer(text))
+    return (text[: masks[0].start()], text[masks[-1].end() :]) if masks else None
 
 
 def _mask_of(shape: Shape) -> Callable[[re.Match[str]], str]:

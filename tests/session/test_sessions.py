@@ -594,6 +594,26 @@ def test_secrets_stay_in_turns_where_the_setting_says_so(start: Callable[..., Ru
     assert stored(runtime, database) == texts(told)
 
 
+def test_a_turn_that_was_stored_with_its_secret_is_replayed_and_withdrawn_with_a_mask(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    told = ("What did I set for the database there?", "You set password=hunter2-and-more for the billing database.")
+    other = ("And which one was it before that one?", "You set password=another-1-before for the billing database.")
+    runtime = start(mask_secrets=False)
+    take(talk(runtime), told)
+    assert stored(runtime, database) == texts(told)
+    runtime = start()
+    one = talk(runtime)
+    one.end(transcript(told, other))
+    wait_for(lambda: len(stored(runtime, database)) >= 4)
+    masked = other[1].replace("another-1-before", "[masked: password]")
+    assert sorted(stored(runtime, database)) == sorted((*told, other[0], masked))
+    record.say("s", told)
+    record.undo("s")
+    one.take_back()
+    wait_for(lambda: told[1] not in stored(runtime, database))
+
+
 def test_a_session_stays_off_the_record_however_many_others_follow(start: Callable[..., Runtime]) -> None:
     runtime = start()
     one = talk(runtime)
