@@ -100,7 +100,9 @@ def visible(text: str) -> str:
         shape = skeleton(text)
         # A tag over two lines can have been between the beginning and the end of a special token.
         for edits_of in (_special_tokens, _tags, _special_tokens):
-            if edits := edits_of(shape):
+            # A tag that is not closed can be by the bracket of one inside of it, once that one is in parentheses. Each
+            # round makes the tag around longer, and a tag is at most 80 characters beyond its name.
+            while edits := edits_of(shape):
                 text = edited(text, shape, edits)
                 shape = skeleton(text)
     return "\n".join(map(_quoted, text.split("\n")))

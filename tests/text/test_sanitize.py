@@ -199,3 +199,10 @@ def test_hostile_repetition_is_rendered_in_linear_time(piece: str) -> None:
     # Far beyond any timeout if the work were quadratic.
     sanitize.visible(piece * 200_000)
     sanitize.safe_line(piece * 50_000, 1000)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_a_tag_that_the_bracket_of_one_inside_would_close_is_replaced(depth: int) -> None:
+    shown = sanitize.visible("<\nim_start" * depth + "<tool_call" + ">" * (depth + 1))
+    assert "<" not in shown
+    assert sanitize.visible(shown) == shown
