@@ -164,7 +164,7 @@ def test_what_the_package_imports_it_depends_on() -> None:
     with PROJECT.open("rb") as file:
         project = tomllib.load(file)["project"]
     extras = project["optional-dependencies"]
-    optional = ("embedded", "mcp", "completion", "web")
+    optional = ("embedded", "mcp", "completion", "web", "plot")
     texts = [*project["dependencies"], *(text for extra in optional for text in extras[extra])]
     declared = {requirement(text)[0] for text in texts}
     distributions = packages_distributions()

@@ -98,8 +98,8 @@ def ask(runtime: Runtime, query: str, theme: str = "ops", budget_s: float = 3.0)
 
 
 def found(answer: Recall) -> set[str]:
-    """The texts of the first two hits: a question and its answer may stand in either order."""
-    return {hit.content for hit in answer.hits[:2]}
+    """The first two texts that were found: a question and its answer may stand in either order."""
+    return {hit.content for hit in answer.texts[:2]}
 
 
 def identities_hold(runtime: Runtime) -> None:
