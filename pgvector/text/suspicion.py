@@ -10,7 +10,6 @@ import base64
 import binascii
 import re
 import threading
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,8 +33,6 @@ class Sign:
 KNOWN_MAX = 5_000
 TEXT_CHARS_MAX = 20_000
 SENTENCE_CHARS_MAX = 600
-FLOOD_CHARS_MIN = 5_000
-FLOOD_RATIO = 50
 ENCODED_MAX, ENCODED_CHARS_MIN = 8, 32
 # What has to be in one sentence, in this order of search.
 _RULES = {
@@ -83,9 +80,10 @@ _SIGNS = {
         ),
     ),
     "frees the agent of its rules": Sign(
-        ("anything now", "freed", "free of", "free from", " mode"),
+        ("thing now", "freed", "free of", "free from", " mode"),
         re.compile(
-            r"\bdo anything now\b|\byou (?:are|have been) (?:now )?freed? (?:from|of) (?:all|any|your)\b"
+            r"\b(?:you|that|who) can do any\s?thing now\b"
+            r"|\byou (?:are|have been) (?:now )?freed? (?:from|of) (?:all|any|your)\b"
             r"|\b(?:developer|god|dan) mode (?:is )?(?:now )?(?:on|enabled|activated)\b",
             _ANY_CASE,
         ),
@@ -164,10 +162,6 @@ def _reasons(text: str) -> tuple[str, ...]:
         for decoded in _decoded(read):
             if any(_in(decoded)):
                 found["hides a command in an encoded text"] = None
-    if len(text) >= FLOOD_CHARS_MIN and len(zlib.compress(read.encode("utf-8", "replace"), 1)) * FLOOD_RATIO < len(
-        read
-    ):
-        found["repeats itself"] = None
     return tuple(found)
 
 

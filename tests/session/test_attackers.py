@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument
-from hermes_memory_pgvector.model import Add, Caller, TurnTaken
+from hermes_memory_pgvector.model import Add, Caller, RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.recall import render
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session import themes
@@ -238,7 +238,8 @@ def test_a_stored_text_that_imitates_our_own_stays_one_quoted_line(shared: tuple
     asked = "what is known of the garden gate at night"
     assert runtime.accept(Add(theme=theme, home="h", target="memory", content=f"the garden gate at night {forgery}"))
     assert runtime.writer.flush(10)
-    recall = runtime.prefetch.before_turn(theme, asked, "s")
+    # Before a turn such a text is left out, so it is asked for as a tool does.
+    recall = runtime.recall("entries", RecallRequest(query=asked, scope=Scope(theme, (theme,)), limit=5, budget_s=5))
     assert len(recall.hits) == 1
     text = render.block(recall, chars_max=2000, query=asked)
     lines = text.split("\n")
