@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 from math import isnan
@@ -22,7 +22,7 @@ from cachetools import LRUCache, TTLCache
 from ..embedding.protocol import Embedder
 from ..errors import ModelChanged, PgvectorError, Refused, SchemaNotApplied, Unavailable
 from ..hosts.environment import user_zone
-from ..model import WORDS_ONLY, Explanation, Hit, Period, Recall, RecallRequest, Scope, Vector, now
+from ..model import WORDS_ONLY, Explanation, Hit, Period, Recall, RecallRequest, Scope, Vector
 from ..settings import Settings
 from ..store import retrieval
 from ..store.connection.database import Connection, Database, part
@@ -108,7 +108,8 @@ class Recaller:
         vector, model, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
         embed_ms = _ms_since(started)
         words = tokenizer.query(query, WORDS_MAX)
-        named = period(query, now().astimezone(user_zone()))
+        # Without a zone the time is local and naive: days before a change of daylight saving time have another offset.
+        named = period(query, datetime.now(user_zone()))
         questions = [_Question(kind, request, words, vector, model, deadline, named) for kind in kinds]
         found: list[Recall] = []
         try:

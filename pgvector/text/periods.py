@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -22,14 +22,31 @@ SEASON_MONTHS = 3
 
 _UNSPACED_FROM = "\u2e80"
 _YEAR = r"(?:19|20|21)\d\d"
-_ISO = re.compile(rf"(?<!\d)({_YEAR})[-/.]([01]?\d)[-/.]([0-3]?\d)(?!\d)")
+# Dates in names of files, versions and models, and the times of log lines, say nothing about when something was said.
+_ALONE, _NO_NAME = r"(?<![a-z0-9_=./-])", r"(?!\d|[-_][a-z0-9]|\.[a-z0-9]|[t ]\d\d:\d\d:\d\d)"
+_ISO = re.compile(rf"{_ALONE}({_YEAR})[-/.]([01]?\d)[-/.]([0-3]?\d){_NO_NAME}")
 _IDEOGRAPHIC = re.compile(rf"(?:({_YEAR})\s*[年년]\s*)?(?<!\d)([01]?\d)\s*[月월]\s*([0-3]?\d)\s*[日号號일]")
-_DAY_FIRST = re.compile(rf"(?<!\d)([0-3]?\d)\.\s?([01]?\d)\.\s?({_YEAR})(?!\d)")
+_DAY_FIRST = re.compile(rf"{_ALONE}([0-3]?\d)\.\s?([01]?\d)\.\s?({_YEAR}){_NO_NAME}")
 
 # A word of a French question that no German one has: "hier" is "here" there.
 _FRENCH = re.compile(
     r"\b(?:le|la|les|l|d|qu|que|qui|quoi|quel|quelle|est|où|pourquoi|comment|nous|on|il|elle|je|tu|a)\b"
 )
+
+# "May" and "March" in lower case or at the beginning of a sentence are verbs, unless a preposition stands before them.
+_BEFORE_MONTH = "".join(
+    rf"(?<!\b{preposition} {between})"
+    for preposition in ("in", "of", "on", "by", "during", "last", "since", "until", "from", "before", "after")
+    for between in ("", r"\d ", r"\d\d ", "early ", "mid ", "late ")
+)
+_VERB = re.compile(
+    rf"(?:{_BEFORE_MONTH}(?<!\d(?:st|nd|rd|th) )\b(?:may|march)|(?:^|(?<=[.!?] ))(?:May|March))\b"
+    r"(?! \d\d?(?:st|nd|rd|th))"
+)
+# "Spring Boot", "fall back".
+_NO_SEASON = r"(?!\W(?:boot|security|data|mvc|cloud|framework|batch|bean|back|through)|through)"
+# "이번 주문" is "this order", and "지난 달력" the last calendar.
+_NO_UNIT = {"주": "(?![문제소인])", "달": "(?![력리])"}
 
 Days: TypeAlias = tuple[date, date]
 
@@ -37,13 +54,13 @@ Days: TypeAlias = tuple[date, date]
 def period(question: str, now: datetime) -> Period | None:
     """The period that a question names, the latest one that has begun; None if it names none.
 
-    `now` has the time zone of the person who asks. Of several periods in a question one is taken: a date before a
-    month, and that before "last week". The northern hemisphere has the seasons.
+    `now` has the time zone of the person who asks; without one, it is in that of this machine. Of several periods in a
+    question one is taken: a date before a month, and that before "last week". The northern hemisphere has the seasons.
     """
-    folded = compatible(question[:QUESTION_CHARS_MAX]).casefold()
+    folded = _VERB.sub("_", compatible(question[:QUESTION_CHARS_MAX])).casefold()
     for found in (_dates, _months, _ago, _offsets, _seasons):
         for (first, end), words in found(folded, now.date()):
-            since, until = (datetime.combine(day, time(), now.tzinfo) for day in (first, end))
+            since, until = (datetime.combine(day, time(), now.tzinfo).astimezone(UTC) for day in (first, end))
             return Period(since, until, words)
     return None
 
@@ -69,8 +86,9 @@ def _months(text: str, today: date) -> Iterator[tuple[Days, str]]:
         if day:
             days = _one_day(year, month, int(day), today)
         else:
-            year = year or _latest_year(month, 1, today) - _is_last(match[0], month, 1, today)
-            days = _part(_month(year, month), _numbers("part").get(match["part"] or ""))
+            part = _numbers("part").get(match["part"] or "")
+            latest = _latest_year(month, ([1, 1, *(day + 1 for day in PARTS)])[part or 0], today)
+            days = _part(_month(year or latest - _is_last(match[0], month, 1, today), month), part)
         if days:
             yield days, match[0].strip()
 
@@ -191,7 +209,7 @@ def _any(words: list[str] | dict[str, int] | dict[str, str]) -> str:
     """A pattern of these words, the longest first: whole words where a script has spaces between them."""
     known = sorted(words, key=len, reverse=True)
     spaced = "|".join(r"\W+".join(word.split()) for word in known if not _unspaced(word))
-    unspaced = "|".join(r"\s*".join(word.split()) for word in known if _unspaced(word))
+    unspaced = "|".join(r"\s*".join(word.split()) + _NO_UNIT.get(word[-1], "") for word in known if _unspaced(word))
     return "|".join(filter(None, (rf"\b(?:{spaced})\b" if spaced else "", unspaced)))
 
 
@@ -236,7 +254,9 @@ def _offset_patterns() -> list[tuple[re.Pattern[str], dict[str, tuple[str, int]]
 @cache
 def _season_pattern() -> re.Pattern[str]:
     before, name, last = _any(_lines()["before season"]), _any(_numbers("season")), _any(_lines()["last"])
-    return re.compile(rf"(?:{before})\W*(?P<name>{name})(?:\W+(?:(?:of|de)\W+)?(?P<year>{_YEAR})\b)?(?:\W+(?:{last}))?")
+    return re.compile(
+        rf"(?:{before})\W*(?P<name>{name}){_NO_SEASON}(?:\W+(?:(?:of|de)\W+)?(?P<year>{_YEAR})\b)?(?:\W+(?:{last}))?"
+    )
 
 
 @cache

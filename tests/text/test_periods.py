@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -83,6 +84,48 @@ def test_a_period_is_that_of_the_time_zone_of_the_asker() -> None:
     assert found
     assert found.since.astimezone(UTC) == datetime(2026, 5, 19, 15, tzinfo=UTC)
     assert named("yesterday", late) == YESTERDAY
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "This may be slow, why?", "Which plan A may we choose?", "How late may guests stay?",
+        "How many requests may 10 clients send?", "May 5 people share a licence?", "Which of these 3 may fail?",
+        "How many sessions may 2000 users open?", "Did a march take place?", "March 4 times around it?",
+        "Why does this Spring Boot service crash?", "CORS in Spring Security", "Is it in fall-back mode?",
+        "prompts for gpt-4o-2024-08-06", "api-version=2024-02-01", "where is backup-2026-04-03.tar.gz",
+        "/srv/2026/04/03/log", "v1.2.2026", "2026-04-03T12:00:01Z ERROR timeout", "2026-04-03 12:00:01,1 ERROR timeout",
+        "지난 주문 내역", "이번 주제", "지난 달력",
+    ],
+)  # fmt: skip
+def test_verbs_names_and_log_lines_name_no_period(question: str) -> None:
+    assert named(question) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("on 5 may", ("2026-05-05", "2026-05-06")), ("on march 7", ("2026-03-07", "2026-03-08")),
+        ("what broke in early march", ("2026-03-01", "2026-03-11")), ("and in may?", ("2026-05-01", "2026-06-01")),
+        ("the 7th of march", ("2026-03-07", "2026-03-08")), ("since 2026-03-07T09:30Z", ("2026-03-07", "2026-03-08")),
+        ("as of 2026-03-07.", ("2026-03-07", "2026-03-08")), ("지난 주말", LAST_WEEK),
+        ("the end of May", ("2025-05-21", "2025-06-01")),
+    ],
+)  # fmt: skip
+def test_months_in_lower_case_and_dates_with_a_time_are_known(question: str, days: tuple[str, str]) -> None:
+    assert named(question) == days
+
+
+def test_the_days_of_this_machine_have_the_offset_of_their_season(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        found = period("in July", datetime(2026, 11, 20, 8))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found
+    assert found.since == datetime(2026, 6, 30, 22, tzinfo=UTC)
 
 
 def test_a_month_and_a_season_without_a_year_are_the_latest_ones() -> None:
