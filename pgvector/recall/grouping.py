@@ -163,10 +163,14 @@ def _together(found: Sequence[Found], superseded: Mapping[Key, Found]) -> list[F
     return list(order.values())
 
 
-@lru_cache(maxsize=1024)
 def acknowledges(text: str) -> bool:
     """Whether a text only says that something was heard: "Noted, I will keep that in mind."""
-    return len(text) <= _ACKNOWLEDGEMENT_CHARS_MAX and made_of(_acknowledgements(), text)
+    return len(text) <= _ACKNOWLEDGEMENT_CHARS_MAX and _acknowledges(text)
+
+
+@lru_cache(maxsize=1024)
+def _acknowledges(text: str) -> bool:
+    return made_of(_acknowledgements(), text)
 
 
 @lru_cache(maxsize=1)

@@ -86,9 +86,13 @@ def figures(text: str) -> Set[str]:
     return set(_FIGURE.findall(text[:COMPARED_CHARS_MAX]))
 
 
-@lru_cache(maxsize=1024)
 def masked(text: str) -> tuple[str, ...]:
     """The sentences of a text that have figures, without these: `supersedes` compares the figures of equal ones."""
+    return _masked(text) if len(text) <= COMPARED_CHARS_MAX else ()
+
+
+@lru_cache(maxsize=1024)
+def _masked(text: str) -> tuple[str, ...]:
     sentences = _statements(text) if _DIGITS.search(text) else ()
     return tuple(_FIGURE.sub("0", one) for one in sentences if _DIGITS.search(one))
 
@@ -109,11 +113,14 @@ def concerns(newer: str, older: str) -> bool:
     return False
 
 
-@lru_cache(maxsize=1024)
 def says_change(text: str) -> bool:
     """Whether a short text has a word that says that something is not as it was."""
-    if len(text) > COMPARED_CHARS_MAX:
-        return False
+    return len(text) <= COMPARED_CHARS_MAX and _says_change(text)
+
+
+# Long texts do not get into a cache, which would hold a thousand of them.
+@lru_cache(maxsize=1024)
+def _says_change(text: str) -> bool:
     folded = text.lower() if text.isascii() else compatible(text).casefold()
     spaced, unspaced = _changes()
     firsts = spaced.keys() & set(_WORD.findall(folded))
@@ -127,7 +134,7 @@ def _replaces(new: str, old: str) -> bool:
         return False
     if (masked := _FIGURE.sub("0", new)) == _FIGURE.sub("0", old) and masked != new:
         return _other_value(new, old)
-    return says_change(new) and _same_subject(_content(new), _content(old))
+    return says_change(new) and _same_subject(_content(new), _content(old)) and _same_predicate(new, old)
 
 
 def _other_value(new: str, old: str) -> bool:
@@ -153,6 +160,12 @@ def _same_subject(new: Sequence[str], old: Sequence[str]) -> bool:
         if change == "replace" and start < subject and not set(new[at:end]) <= set(old):
             return False
     return len(set(old[:subject]).intersection(new)) * 2 > subject
+
+
+def _same_predicate(new: str, old: str) -> bool:
+    """Whether the newer one can be of what a sentence of two words of content says: "is red", but not "is in Kiel"."""
+    content = _content(old)
+    return len(content) > 2 or set(content) <= set(_content(new)) or _functions(new) <= _functions(old)
 
 
 def _is_anchor(word: str) -> bool:
@@ -188,11 +201,13 @@ def _without_change(folded: str) -> str:
     return unspaced.sub(" ", folded)
 
 
-@lru_cache(maxsize=1024)
 def _statements(text: str) -> tuple[str, ...]:
     """The sentences of a short text that ask nothing; none of a text that has many."""
-    if len(text) > COMPARED_CHARS_MAX:
-        return ()
+    return _short_statements(text) if len(text) <= COMPARED_CHARS_MAX else ()
+
+
+@lru_cache(maxsize=1024)
+def _short_statements(text: str) -> tuple[str, ...]:
     sentences = (sentence.strip() for sentence in _SENTENCE.findall(text))
     found = tuple(one for one in sentences if one and one[-1] not in "?？")
     return found if len(found) <= STATEMENTS_MAX else ()
@@ -201,12 +216,21 @@ def _statements(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _content(sentence: str) -> tuple[str, ...]:
     """The words of content in their order: names whole, other words by how they begin."""
-    plain = compatible(sentence)
-    written = set(_TOKEN.findall(plain))
-    tokens = _TOKEN.findall(_without_change(plain.casefold()))
+    written = set(_TOKEN.findall(compatible(sentence)))
+    tokens = _tokens(sentence)
     noise = language_words(tokens)
     return tuple(
         token[:STEM_CHARS] if token in written else token
         for token in tokens
         if token not in noise and not _HIRAGANA.match(token)
     )
+
+
+def _functions(sentence: str) -> Set[str]:
+    """The function words."""
+    tokens = _tokens(sentence)
+    return language_words(tokens) & set(tokens)
+
+
+def _tokens(sentence: str) -> list[str]:
+    return _TOKEN.findall(_without_change(compatible(sentence).casefold()))

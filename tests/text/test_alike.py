@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.recall.grouping import acknowledges
 from hermes_memory_pgvector.text.alike import concerns, masked, near_equal, says_change, shape, supersedes, variant
 
 PAIRS = json.loads((Path(__file__).parents[1] / "data" / "alike_pairs.json").read_text(encoding="utf-8"))
@@ -51,6 +53,9 @@ def test_the_twins_of_the_recall_sets_do_not_supersede_each_other() -> None:
         ("The key hangs in the shed.", "How is it that the key no longer hangs in the shed?", False),
         ("The key hangs in the shed.", "The key no longer hangs in the shed.", True),
         ("The key hangs in the shed.", "The ladder no longer hangs in the shed.", False),
+        ("The car is red.", "The car is now in the garage.", False),
+        ("The car is red.", "The car is now blue.", True),
+        ("The boat is blue.", "The boat was moved to Kiel.", False),
         ("Der Zug fährt um neun.", "Der Zug fährt ab sofort um zehn.", True),
         ("仓库钥匙在门卫那里。", "仓库钥匙不再在门卫那里。", True),
     ],
@@ -64,6 +69,17 @@ def test_a_text_that_says_many_things_supersedes_nothing() -> None:
     assert supersedes(newer, "The key hangs in the shed.")
     assert not supersedes(newer + more, "The key hangs in the shed.")
     assert not supersedes(newer + " Really" * 100, "The key hangs in the shed.")
+
+
+def test_long_texts_are_not_held_in_memory() -> None:
+    text = "The key no longer hangs in the shed of 7 hens. " * 1000
+    held = sys.getrefcount(text)
+    assert not supersedes(text, "The key hangs in the shed.")
+    assert not concerns(text, "The key hangs in the shed.")
+    assert not says_change(text)
+    assert masked(text) == ()
+    assert not acknowledges(text)
+    assert sys.getrefcount(text) == held
 
 
 def test_a_change_concerns_what_it_names_unless_both_sentences_are_built_alike() -> None:
