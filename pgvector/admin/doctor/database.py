@@ -52,6 +52,15 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
     schema = found.schema
     yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions")
     yield _role(facts)
+    yield from _rows(found)
+    if found.server:
+        yield disk("server's disk", found.server.data_dir)
+        if lost := identity.replaced(state, found.server.data_dir):
+            yield Check("data folder", "warning", lost, identity.remedy(state))
+
+
+def _rows(found: Overview) -> Iterator[Check]:
+    """Whether all rows have vectors, and the themes that are at their quota."""
     if found.totals is None:
         yield Check("rows", "problem", found.problem, "run doctor again")
     elif found.totals.without_vector:
@@ -64,10 +73,6 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         if quota.full:
             remedy = "raise theme_rows_max or theme_mb_max if older turns matter"
             yield Check("quota", "warning", quota_line(quota), remedy)
-    if found.server:
-        yield disk("server's disk", found.server.data_dir)
-        if lost := identity.replaced(state, found.server.data_dir):
-            yield Check("data folder", "warning", lost, identity.remedy(state))
 
 
 def person_key(key: PersonKey, found: Overview) -> Iterator[Check]:

@@ -107,9 +107,7 @@ def migrate(
         _lock(connection, lock_wait_s, progress)
         applied = _apply_missing(connection, migrations, progress)
         if runtime_role is not None:
-            lacks = rights.held(connection, runtime_role)
-            if lacks.missing or (narrow and lacks.excess):
-                rights.grant(connection, runtime_role, narrow=narrow)
+            rights.ensure(connection, runtime_role, narrow=narrow)
             progress(f"role {runtime_role} may read and write the memory")
     return applied
 

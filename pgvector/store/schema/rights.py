@@ -46,11 +46,17 @@ def held(connection: Connection, role: str | None = None) -> Rights:
     return Rights(tuple(missing), tuple(excess))
 
 
-def grant(connection: Connection, role: str, *, narrow: bool = True) -> None:
-    """Grant a role what agents need: to read and write rows, no DDL. `narrow` revokes what earlier releases granted.
+def ensure(connection: Connection, role: str, *, narrow: bool = True) -> None:
+    """Give a role what agents need, unless it has that: to read and write rows, no DDL.
 
-    The owner of the tables keeps its rights: the functions need them.
+    `narrow` revokes what earlier releases granted. The owner of the tables keeps its rights: the functions need them.
     """
+    has = held(connection, role)
+    if has.missing or (narrow and has.excess):
+        _grant(connection, role, narrow=narrow)
+
+
+def _grant(connection: Connection, role: str, *, narrow: bool) -> None:
     (schema, owner) = fetch(
         connection,
         "SELECT current_schema(), pg_has_role(%(role)s, relowner, 'USAGE') FROM pg_class"
