@@ -1,8 +1,8 @@
 """Re-ranking server for tests: `rerank_server.py KIND`. It answers and refuses as the documentation of its kind says.
 
 It scores a text by the words that it shares with the question, twice as many for each `!` in it. It prints its address
-as the first line. A line on stdin is a mode, `well`, `hang`, `503` or `nan`, and is answered by the number of texts in
-each request since the last line. It ends when stdin closes.
+as the first line. A line on stdin is a mode, `well`, `hang`, `nan`, `400`, `422` or `503`, and is answered by the number
+of texts in each request since the last line. It ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Handler(BaseHTTPRequestHandler):
             return 404, {"detail": "Not Found"}
         if kind.key and self.headers["Authorization"] != f"Bearer {KEY}":
             return 401, {"message": "invalid api token"}
-        if self.mode == "503":
-            return 503, {"error": "overloaded"}
+        if self.mode in ("400", "422", "503"):
+            return int(self.mode), {"error": "trouble"}
         texts = asked.get(kind.texts)
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             return 422, {"error": f"missing field `{kind.texts}`"}

@@ -14,15 +14,16 @@ from .http_client import HttpClient
 from .rerank_api import Dialect
 from .vectors import prepared
 
-_REFUSED = frozenset({400, 413, 422})
+# TEI answers 422 and others 413 to more texts than they take at once.
+_TOO_MANY = frozenset({413, 422})
 _TEMPORARY = frozenset({408, 425, 429})
 _ANSWER_BYTES_BASE = 1 << 16
 # Some endpoints repeat the texts in their answer, escaped.
 _ANSWER_BYTES_PER_TEXT = 1 << 15
 
 
-class _RequestRefused(EmbedderMismatch):
-    """The endpoint refuses this request: it has another dialect, or takes fewer texts at once."""
+class _TooMany(EmbedderMismatch):
+    """The endpoint may take fewer texts at once; it may also have another dialect."""
 
 
 class Reranker:
@@ -61,15 +62,17 @@ class Reranker:
 
     def _in_parts(self, query: str, texts: list[str], deadline: float) -> list[float]:
         """The scores, asked for in as few requests as the endpoint takes."""
-        found: list[float] = []
+        found, most = list[float](), self._texts_max
         while len(found) < len(texts):
-            part = texts[len(found) : len(found) + self._texts_max]
+            part = texts[len(found) : len(found) + most]
             try:
                 found += self._ask(query, part, deadline)
-            except _RequestRefused:
+            except _TooMany:
                 if len(part) == 1:
                     raise
-                self._texts_max = len(part) // 2
+                most = len(part) // 2
+        # An endpoint that refused a single text has told nothing about how many it takes.
+        self._texts_max = most
         return found
 
     def _ask(self, query: str, texts: list[str], deadline: float) -> list[float]:
@@ -84,7 +87,7 @@ class Reranker:
             self._candidates = ((address, dialect),)
             return scores
         # A refused request may be one with too many texts, at the right address.
-        raise next((error for error in errors if isinstance(error, _RequestRefused)), errors[0])
+        raise next((error for error in errors if isinstance(error, _TooMany)), errors[0])
 
     def _request(self, address: str, dialect: Dialect, query: str, texts: list[str], deadline: float) -> list[float]:
         payload = rerank_api.request_body(dialect, self._model, query, texts)
@@ -93,8 +96,9 @@ class Reranker:
         answered = f"{self._client.host} answered {status}"
         if status in _TEMPORARY or status >= 500:
             raise EmbedderUnavailable(answered)
-        if status in _REFUSED:
-            raise _RequestRefused(f"{answered}; check rerank_url, rerank_model and the endpoint's log")
+        if status == 400 or status in _TOO_MANY:
+            kind = EmbedderMismatch if status == 400 else _TooMany
+            raise kind(f"{answered}; check rerank_url, rerank_model and the endpoint's log")
         if status != 200:
             advice = "the key that rerank_key_env names" if status in (401, 403) else "rerank_url"
             raise EmbedderMismatch(f"{answered}; check {advice}")

@@ -64,6 +64,19 @@ def test_an_endpoint_that_takes_few_texts_gets_them_in_parts(start: Callable[...
     assert server.tell("well") == [25, 25]
 
 
+def test_a_request_that_is_refused_whatever_its_size_does_not_shorten_later_ones(start: Callable[..., Any]) -> None:
+    server, reranker = start("vllm")
+    texts = [f"pump {number}" for number in range(40)]
+    reranker.scores(QUERY, texts, 10)
+    for mode in ("400", "422"):
+        server.tell(mode)
+        with pytest.raises(EmbedderMismatch, match="rerank_model"):
+            reranker.scores(QUERY, texts, 10)
+        server.tell("well")
+        reranker.scores(QUERY, texts, 10)
+        assert server.tell("well") == [len(texts)]
+
+
 def test_a_late_endpoint_is_left_after_the_time(start: Callable[..., Any]) -> None:
     server, reranker = start("vllm")
     server.tell("hang")
