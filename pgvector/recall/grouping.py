@@ -48,6 +48,11 @@ class Families:
         """Whether one of the families is a flood."""
         return any(len(members) > FLOOD_MIN for _, members in self._members)
 
+    @property
+    def members(self) -> list[list[Key]]:
+        """The rows of each family, in the order in which they were added."""
+        return [members for _, members in self._members]
+
     def add(self, key: Key, folded: str) -> None:
         """Add a row."""
         words = self._shapes[key] = shape(folded)
@@ -86,11 +91,14 @@ class Families:
         return [replace(one, alike=left_out.get(one.key, 0)) for one in hits]
 
 
-def newest_first(found: Sequence[Found], scores: Mapping[Key, float], query: str = "") -> list[Found]:
+def newest_first(
+    found: Sequence[Found], scores: Mapping[Key, float], query: str = "", limit: int | None = None
+) -> list[Found]:
     """The rows in their order, but each one that supersedes others stands before them, and these right behind it.
 
     A row that says that something has changed also takes its place before an older one with a word in common, if its
-    score is not much lower. A row with a figure of the query, which the newer one lacks, is what is asked for.
+    score is not much lower and the older one remains among the first `limit` rows. A row with a figure of the query,
+    which the newer one lacks, is what is asked for.
     """
     asked = figures(query)
     order, changing = list(found), [one for one in found if says_change(one.row.content)]
@@ -102,7 +110,8 @@ def newest_first(found: Sequence[Found], scores: Mapping[Key, float], query: str
     }
     for new in changing:
         at = next(place for place, one in enumerate(order) if one.key == new.key)
-        for place, old in enumerate(order[:at]):
+        # Behind it the older row has the next place.
+        for place, old in enumerate(order[: at if limit is None else min(at, limit - 1)]):
             close = scores[new.key] >= NEWER_SHARE * scores[old.key]
             if close and old.row.at < new.row.at and concerns(new.row.content, old.row.content):
                 order.insert(place, order.pop(at))

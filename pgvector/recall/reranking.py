@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from datetime import datetime
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Protocol
 
 from ..embedding.breaker import CircuitBreaker
@@ -14,7 +15,10 @@ from ..errors import PgvectorError
 from ..model import Hit, Recall, RecallRequest
 from ..settings import Settings
 from ..store.queries import Kind
+from ..store.retrieval import Key
+from ..text.alike import comparable
 from .deadline import Deadline
+from .grouping import FLOOD_MIN, FLOOD_SHOWN, Families
 
 if TYPE_CHECKING:
     from ..embedding.reranker import Reranker
@@ -60,9 +64,14 @@ class RerankingRecaller:
                 relevances = reranker.scores(request.query, [hit.content for hit in hits], deadline.reranking_s)
         except (PgvectorError, ValueError) as error:
             reason = f"not re-ranked: {error}"
-            return [replace(each, hits=each.hits[: request.limit], degraded=(*each.degraded, reason)) for each in found]
-        ranked = iter(scored(hits, relevances))
-        return [replace(each, hits=best(islice(ranked, len(each.hits)), request.limit)) for each in found]
+            found, ranked = [replace(each, degraded=(*each.degraded, reason)) for each in found], iter(hits)
+        else:
+            ranked = iter(scored(hits, relevances))
+        each_best = [best(islice(ranked, len(each.hits))) for each in found]
+        return [
+            replace(each, hits=tuple(hits[: request.limit]) if kind == "facts" else grouped(hits, request.limit))
+            for kind, each, hits in zip(kinds, found, each_best, strict=True)
+        ]
 
     def empty_caches(self) -> None:
         """As `Recaller.empty_caches`."""
@@ -90,6 +99,45 @@ def scored(hits: Sequence[Hit], relevances: Sequence[float]) -> list[Hit]:
     ]
 
 
-def best(hits: Iterable[Hit], limit: int) -> tuple[Hit, ...]:
-    """The hits with the highest relevances, best first; equal ones in the order given."""
-    return tuple(sorted(hits, key=lambda hit: -(hit.relevance or 0.0))[:limit])
+def best(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits by their relevances, best first; equal ones in the order given."""
+    return sorted(hits, key=lambda hit: -(hit.relevance or 0.0))
+
+
+def grouped(hits: Sequence[Hit], limit: int) -> tuple[Hit, ...]:
+    """The first `limit` of the hits, grouped as they were before their re-ranking.
+
+    A superseded one stands behind the newer one, few of a flood stand before others, and `alike` counts the rest of it.
+    Scores descend, to 0 for the rest of a flood: they order the hits among those of other kinds.
+    """
+    families, by_key = Families(), {(hit.theme, hit.id): hit for hit in hits}
+    for key, hit in by_key.items():
+        families.add(key, comparable(hit.content))
+    alike = [members for members in families.members if _is_flood(members, by_key)]
+    late = {key for members in alike for key in members[FLOOD_SHOWN:]}
+    newer = {(hit.id, hit.at): hit for hit in hits}
+    # Sorting keeps the order of the others.
+    order = sorted(by_key, key=late.__contains__)
+    order = list(dict.fromkeys(key for place in order for key in _from_newest(by_key[place], newer)))[:limit]
+    counts = {}
+    for members in alike:
+        shown = next((key for key in order if key in members), None)
+        left_out = sum(by_key[key].alike for key in members) + len(set(members).difference(order))
+        counts.update({key: left_out if key == shown else 0 for key in members})
+    # A hit that was moved before others has the score of the best of them.
+    own = [0.0 if key in late else by_key[key].score for key in order]
+    scores = list(accumulate(reversed(own), max))[::-1]
+    return tuple(
+        replace(by_key[key], score=score, alike=counts.get(key, by_key[key].alike))
+        for key, score in zip(order, scores, strict=True)
+    )
+
+
+def _is_flood(members: Sequence[Key], by_key: Mapping[Key, Hit]) -> bool:
+    return len(members) + sum(by_key[key].alike for key in members) > FLOOD_MIN
+
+
+def _from_newest(hit: Hit, newer: Mapping[tuple[int, datetime], Hit]) -> list[Key]:
+    """The hits that supersede a hit, the newest first, and the hit."""
+    later = newer.get(hit.newer) if hit.newer else None
+    return [*(_from_newest(later, newer) if later else ()), (hit.theme, hit.id)]

@@ -44,7 +44,7 @@ def select(
             break
     if not grouped:
         return best[: request.limit]
-    newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query), *best[NEWEST_AMONG:]]
+    newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit), *best[NEWEST_AMONG:]]
     return chosen.families.counted(newest[: request.limit])
 
 

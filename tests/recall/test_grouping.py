@@ -82,6 +82,12 @@ def test_a_change_goes_before_an_older_row_that_it_names_if_its_score_is_close()
     assert newest_first(rows, scores(rows)) == rows
 
 
+def test_a_change_that_only_has_a_word_of_a_row_takes_no_place_from_it_in_a_short_answer() -> None:
+    rows = found(["We send letters with Postwing.", "Mailings moved to our own relay after the Postwing price hike."])
+    assert newest_first(rows, scores(rows), limit=1) == rows
+    assert newest_first(rows, scores(rows), limit=2) == rows[::-1]
+
+
 def test_a_turn_marks_an_entry_that_it_supersedes() -> None:
     entry = Hit(id=1, theme="t", content="The key hangs in the shed.", at=NOON, target="memory")
     turn = Hit(

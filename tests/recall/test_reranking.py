@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from waiting import wait_for
 
 from hermes_memory_pgvector.model import Add, Event, Hit, RecallRequest, Scope, TurnTaken, now
 from hermes_memory_pgvector.recall.recaller import Recaller, build
-from hermes_memory_pgvector.recall.reranking import best, scored
+from hermes_memory_pgvector.recall.reranking import best, grouped, scored
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
@@ -28,6 +30,7 @@ TEXTS = [
     "a loud pump ! was sold 2",
     "the cat sleeps 3",
 ]
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OPS = Scope("ops", ("ops",))
 
 
@@ -115,7 +118,43 @@ hits = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20)
 @given(hits, st.integers(1, 20))
 def test_the_best_relevances_come_first_and_equal_ones_keep_their_order(relevances: list[float], limit: int) -> None:
     given_hits = [Hit(id=number, theme="t", content="c", at=now()) for number in range(len(relevances))]
-    found = best(scored(given_hits, relevances), limit)
+    found = best(scored(given_hits, relevances))[:limit]
     wanted = sorted(range(len(relevances)), key=lambda place: -relevances[place])[:limit]
     assert [hit.relevance for hit in found] == [relevances[place] for place in wanted]
     assert all(0 <= hit.score <= 1 for hit in found)
+
+
+def ranked(texts: list[str]) -> list[Hit]:
+    """Hits of these texts, each later than the next one."""
+    return [
+        Hit(id=number, theme="t", content=text, at=NOON - timedelta(days=number), score=1 - number / 100)
+        for number, text in enumerate(texts)
+    ]
+
+
+def test_a_superseded_hit_stays_behind_the_newer_one() -> None:
+    new, other, old, older = ranked(["it hangs in the barn now", "rain", "it hangs in the shed", "it hung in the tree"])
+    old, older = replace(old, newer=(new.id, new.at)), replace(older, newer=(old.id, old.at))
+    found = grouped([older, other, old, new], 3)
+    assert [hit.id for hit in found] == [new.id, old.id, older.id]
+    assert [hit.score for hit in found] == [1.0, 0.98, 0.97]
+    lifted = grouped([other, old, replace(new, score=0.1)], 3)
+    assert [hit.score for hit in lifted] == [0.99, 0.98, 0.98]
+    assert [hit.id for hit in grouped([older, other], 3)] == [older.id, other.id]
+
+
+def test_a_flood_does_not_fill_a_re_ranked_answer_and_is_counted() -> None:
+    hits = ranked([*(f"status of the old bridge: {number} welders on site" for number in range(9)), "the otter came"])
+    found = grouped([replace(hits[0], alike=20), *hits[1:]], 5)
+    assert [hit.id for hit in found] == [0, 1, 2, 9, 3]
+    assert [hit.score for hit in found] == [1.0, 0.99, 0.98, 0.91, 0.0]
+    assert [hit.alike for hit in found] == [25, 0, 0, 0, 0]
+    assert grouped(hits[:3], 3) == tuple(hits[:3])
+
+
+@given(st.lists(st.sampled_from(TEXTS), max_size=20), st.integers(1, 20))
+def test_grouping_loses_no_hit(texts: list[str], limit: int) -> None:
+    hits = ranked(texts)
+    found = grouped(hits, limit)
+    assert len(found) == min(limit, len(hits))
+    assert {hit.id for hit in found} <= {hit.id for hit in hits}
