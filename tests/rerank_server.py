@@ -1,8 +1,8 @@
 """Re-ranking server for tests: `rerank_server.py KIND`. It answers and refuses as the documentation of its kind says.
 
 It scores a text by the words that it shares with the question, twice as many for each `!` in it. It prints its address
-as the first line. A line on stdin is a mode, `well`, `hang`, `nan`, `400`, `422` or `503`, and is answered by the number
-of texts in each request since the last line. It ends when stdin closes.
+as the first line. A line on stdin is a mode, `well`, `hang`, `nan`, `400`, `422` or `503`, and is answered by the
+number of texts in each request since the last line. It ends when stdin closes.
 """
 
 from __future__ import annotations
