@@ -47,7 +47,7 @@ FIGURES = {
     "tool": "recall by tool",
     "ambient": "recall before a turn",
     "hook": "sync_turn",
-    "slow": "slowest 1 %",
+    "slow": "the slowest sync_turn",
 }
 RATIO_MAX = 2.0
 # Done, and done with something left to do, as `erase` says while deleted rows are in the files of tables.
@@ -138,17 +138,24 @@ def filling(rows: int) -> Corpus:
 
 
 def show(results: dict[str, dict[str, float]]) -> None:
-    table = Table("command", "s", *(f"{title}: {kind}" for title in FIGURES.values() for kind in ("p50", "p95")))
+    """Print, for each command and figure, the values before and beside it and their ratios, and the goal."""
+    table = Table("command", "s", "", "p50, ms", "ratio", "p95, ms", "ratio")
     for command, found in results.items():
-        names = [f"{name}_{kind}" for name in FIGURES for kind in ("p50", "p95")]
-        cells = [
-            f"{found[f'{name}_ratio']:.2f} ({found[f'{name}_idle_ms']:.2f} → {found[f'{name}_ms']:.2f} ms)"
-            for name in names
-        ]
-        table.add_row(command, f"{found['seconds']:.0f}", *cells)
-    console = Console(highlight=False, width=max(200, Console().width))
+        for name, title in FIGURES.items():
+            cells = [
+                cell
+                for kind in ("p50", "p95")
+                for cell in (
+                    f"{found[f'{name}_{kind}_idle_ms']:.2f} → {found[f'{name}_{kind}_ms']:.2f}",
+                    f"{found[f'{name}_{kind}_ratio']:.2f}",
+                )
+            ]
+            first = name == next(iter(FIGURES))
+            table.add_row(command if first else "", f"{found['seconds']:.0f}" if first else "", title, *cells)
+    console = Console(highlight=False)
     console.print(table)
-    worst = max(found[f"{name}_p50_ratio"] for found in results.values() for name in FIGURES)
+    # A window has too few turns for its slowest one to be more than chance.
+    worst = max(found[f"{name}_p50_ratio"] for found in results.values() for name in FIGURES if name != "slow")
     mark = "✓" if worst <= RATIO_MAX else "✗"
     console.print(f"{mark} highest median, relative to the one before: {worst:.2f} (<= {RATIO_MAX:g})")
 
