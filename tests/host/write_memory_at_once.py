@@ -15,13 +15,16 @@ from typing import Any
 PROCESSES, ROUNDS, CAP = 4, 40, 1_000_000
 
 
-def use_the_tool(number: int, told: Any) -> None:
+def use_the_tool(number: int, relieved: Any, told: Any) -> None:
     from tools.memory_tool import MemoryStore
 
     store = MemoryStore(CAP, CAP)
     store.load_from_disk()
     refused = []
     for turn in range(ROUNDS):
+        # However the lock is passed on, some of the changes come before a relief and some after it.
+        if turn == ROUNDS // 2 and not relieved.wait(120):
+            refused.append("no relief came between the changes")
         answers = [store.add("memory", f"process {number} turn {turn} x")]
         if turn % 3 == 2:
             answers.append(
@@ -41,7 +44,10 @@ def main() -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text("the first entry")
     told: Any = multiprocessing.Queue()
-    running = [multiprocessing.Process(target=use_the_tool, args=(number, told)) for number in range(PROCESSES)]
+    relieved = multiprocessing.Event()
+    running = [
+        multiprocessing.Process(target=use_the_tool, args=(number, relieved, told)) for number in range(PROCESSES)
+    ]
     for process in running:
         process.start()
     taken: list[str] = []
@@ -50,6 +56,8 @@ def main() -> None:
             taken += file.entries[:2]
             file.prepare(file.entries[2:])
             file.replace()
+        if len(taken) > PROCESSES:
+            relieved.set()
     refused = [reason for _ in running for reason in told.get(timeout=20)]
     left = path.read_text().split("\n§\n")
     answer = {"taken": taken, "left": left, "refused": refused, "files": sorted(os.listdir(path.parent))}
