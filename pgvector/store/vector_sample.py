@@ -63,6 +63,17 @@ def nearest(
     return [((row["theme"], row["id"]), row["distance"]) for row in rows]
 
 
+def count_equal(connection: Connection, kind: Kind, vector: Vector, limit: int) -> int:
+    """How many rows and chunks have this very vector in the second column; of each, no more than `limit` are counted.
+
+    Reads the whole tables when there are fewer.
+    """
+    statement = query(f"count_equal_vectors_{kind}", second=True)
+    with connection.transaction(), part(connection, STATEMENT_S):
+        found = connection.execute(statement, {"vector": half(vector), "limit": limit}).fetchone()
+    return found["rows"] if found else 0
+
+
 def is_there(connection: Connection, row: Sampled) -> bool:
     """Whether a row still has a vector in the second column."""
     return bool(_vectors(connection, row.kind, row.key, second=True))

@@ -162,6 +162,17 @@ def test_rows_that_an_index_never_returns_are_noticed(second: Second, index: str
     assert table != "conversations" or "not found by their own vectors" in found.problem
 
 
+def test_rows_that_are_repeated_so_often_that_a_graph_index_reaches_few_of_them_are_no_problem(second: Second) -> None:
+    for text in (f"buoy {letter} is lit" for letter in "abcdefghijklmnopqrstuvwxyz"):
+        second.run(
+            "insert into conversations (agent_identity, session_id, role, content, ts, embedding_next)"
+            " select 'ops', 's', 'user', %s, now(), %s::halfvec from generate_series(1, 100)",
+            text, str(vector(text, DIMENSIONS)),
+        )  # fmt: skip
+    found = second.compared()
+    assert (found.problem, found.found) == ("", found.sampled)
+
+
 def test_turns_whose_neighbours_were_deleted_meanwhile_are_no_problem(second: Second) -> None:
     second.run("delete from conversations where role = 'user'")
     found = second.compared()

@@ -48,7 +48,7 @@ def compare(connection: Connection, embedder: Embedder, settings: Settings) -> C
     found, same = 0, list[float]()
     for row in rows:
         new = _nearest(connection, row, row.vectors[0], second=True)
-        reached = _reached(row.key, new) and _finds_chunks(connection, row)
+        reached = _reached(connection, row, row.vectors[0], new) and _finds_chunks(connection, row)
         # A row that is deleted meanwhile cannot be found.
         found += reached or not vector_sample.is_there(connection, row)
         if row.old is not None:
@@ -117,14 +117,20 @@ def _nearest(
 
 def _finds_chunks(connection: Connection, row: Sampled) -> bool:
     return all(
-        _reached(row.key, _nearest(connection, row, vector, second=True, pieces=True))
+        _reached(connection, row, vector, _nearest(connection, row, vector, second=True, pieces=True))
         for vector in row.vectors[1:TEXTS_MAX]
     )
 
 
-def _reached(key: Key, found: Sequence[tuple[Key, float]]) -> bool:
-    """Whether a row is found by its own vector, or so many others that are alike."""
-    return any(other == key for other, _ in found) or (len(found) > NEAREST and found[-1][1] <= ALIKE)
+def _reached(connection: Connection, row: Sampled, vector: Vector, found: Sequence[tuple[Key, float]]) -> bool:
+    """Whether a row is found by a vector of its own, or so many others that are alike.
+
+    Rows with equal vectors are linked to each other only, so a graph index may reach none of many. That tells nothing
+    of the model.
+    """
+    if any(key == row.key for key, _ in found) or (len(found) > NEAREST and found[-1][1] <= ALIKE):
+        return True
+    return vector_sample.count_equal(connection, row.kind, vector, NEAREST + 1) > NEAREST
 
 
 def _others(key: Key, found: Sequence[tuple[Key, float]]) -> set[Key]:
