@@ -186,7 +186,10 @@ def main() -> None:
         environment["HERMES_HOME"] = str(folder)
         for name in given.commands or COMMANDS:
             results[name] = measure(agents, COMMANDS[name], environment, folder)
-            log(f"{name}: {results[name]['seconds']:.0f} s")
+            ratios = ", ".join(
+                f"{title} {results[name][f'{figure}_p50_ratio']:.2f}" for figure, title in FIGURES.items()
+            )
+            log(f"{name}: {results[name]['seconds']:.0f} s; medians relative to before: {ratios}")
     show(results)
     if given.json:
         about = {"rows": given.rows, "cores": os.cpu_count()}
