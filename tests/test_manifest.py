@@ -17,6 +17,8 @@ from typing import Any, get_args
 import pytest
 import yaml
 from annotated_types import Ge, Le
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector.hosts.config import ENV_PREFIX
@@ -28,6 +30,8 @@ PROJECT = PACKAGE.parent / "pyproject.toml"
 OF_HOSTS = {"agent", "gateway", "hermes_cli", "hermes_constants", "plugins"}
 # Their import names differ, so one host would install them anew each time; hosts need both themselves.
 LEFT_OUT = {"pyyaml", "python-dotenv"}
+# The extras of the environment of CI.
+LOCKED = ("embedded", "mcp", "web", "plot", "test", "quality")
 KINDS = ("text", "select", "secret", "bool", "number", "json")
 
 
@@ -187,6 +191,20 @@ def imports(path: Path) -> Iterator[str]:
 def test_every_dependency_is_written_so_that_a_host_can_find_it_installed() -> None:
     for text in manifest()["pip_dependencies"]:
         __import__(text.replace("-", "_").split("[")[0])
+
+
+def test_every_dependency_has_an_upper_bound_and_one_locked_version_within_it() -> None:
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    wanted = [Requirement(text) for text in project["dependencies"]]
+    extras = {name: [Requirement(text) for text in texts] for name, texts in project["optional-dependencies"].items()}
+    for each in (*wanted, *(each for extra in extras.values() for each in extra)):
+        assert any(bound.operator in ("<", "==") for bound in each.specifier), each
+    text = (PROJECT.parent / ".ci" / "lock.txt").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert all("--hash=sha256:" in line for line in lines)
+    versions = {canonicalize_name(line.split("==")[0]): line.split("==")[1].split()[0] for line in lines}
+    for each in (*wanted, *(each for name in LOCKED for each in extras[name])):
+        assert versions[canonicalize_name(each.name)] in each.specifier, each
 
 
 def test_the_manifest_keeps_hosts_from_making_an_environment_of_their_own() -> None:
