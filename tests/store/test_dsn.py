@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from commandline import hermes_pgvector
@@ -90,6 +91,15 @@ def test_dsns_that_libpq_parses_unambiguously_are_accepted(dsn: str, shown: str)
     assert describe(dsn) == shown
 
 
-@pytest.mark.parametrize("name", ["postgresql://u:hunter2@h2/x", "'host=h2 password=hunter2'"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "postgresql://u:hunter2@h2/x",
+        "postgres://u:hunter2@h2/x",
+        "POSTGRES://u:hunter2@h2",
+        "'host=h2 password=hunter2'",
+    ],
+)
 def test_a_connection_string_in_place_of_a_database_is_not_shown(name: str) -> None:
     assert describe(f"host=h user=me dbname={name}") == "me@h:5432/…"
+    assert "hunter2" not in told(f"postgresql://me@h/x?dbname={quote(name.strip(chr(39)), safe='')}")

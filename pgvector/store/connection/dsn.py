@@ -72,7 +72,7 @@ def describe(dsn: str) -> str:
     host = values.get("host") or values.get("hostaddr") or "local socket"
     name = values.get("dbname") or ""
     # A connection string that was put there by mistake may have a password.
-    name = "…" if "=" in name or name.startswith(_URL) else name
+    name = "…" if "=" in name or "://" in name else name
     return f"{values.get('user') or ''}@{host}:{values.get('port') or 5432}/{name}"
 
 
