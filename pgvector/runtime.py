@@ -26,8 +26,9 @@ from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
 from .session.persons import Changes, Persons
-from .session.themes import Identity, allowed, home_theme, read_unasked, scope_of
+from .session.themes import NOT_ALLOWED, Identity, allowed, home_theme, read_unasked, scope_of
 from .settings import Settings
+from .text.personal_keys import shown
 from .text.theme_names import is_bench
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ log = logging.getLogger("hermes.pgvector")
 
 P = ParamSpec("P")
 
-AWAY_DRAIN_S, IMPORT_GAP_S, STARTING_S_MAX = 0.3, 0.02, 1.0
-UNKNOWN_THEMES_MAX = 100
+AWAY_DRAIN_S, IMPORT_GAP_S, STARTING_S_MAX, UNKNOWN_THEMES_MAX = 0.3, 0.02, 1.0, 100
 
 
 class Runtime:
@@ -158,11 +158,11 @@ class Runtime:
             return self.writer.accept(event)
         if event.theme not in self._unknown_themes:
             log.warning(
-                "theme %r is not in allowed_themes: its events become dead letters; see: hermes-pgvector doctor",
-                event.theme,
+                "theme %s is not in allowed_themes: its events become dead letters; see: hermes-pgvector doctor",
+                shown(event.theme),
             )
             self._unknown_themes = {event.theme, *list(self._unknown_themes)[:UNKNOWN_THEMES_MAX]}
-        return self.writer.divert(event, "the theme is not in allowed_themes")
+        return self.writer.divert(event, NOT_ALLOWED)
 
     def wake(self) -> None:
         """Have the writer look for work soon. In a new process it is imported first, in the background."""

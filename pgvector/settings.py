@@ -16,11 +16,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from .errors import SettingsError
-from .hosts.config import ENV_PREFIX, config_file, env_values, host_config, read_config, section
+from .hosts import config as host_files
+from .hosts.config import ENV_PREFIX, config_file, env_values, read_config, section
 from .text.keep_rules import Rules
-from .text.setting_values import Days, Limits, Themes, absolute, from_json_text, http_url, template
+from .text.setting_values import Days, Limits, Readable, Themes, absolute, from_json_text, http_url, template
 
-IN_ENVIRONMENT, IN_HOST_CONFIG = "environment", "memory.pgvector"
+IN_ENVIRONMENT, IN_HOST_CONFIG, EARLIER = "environment", "memory.pgvector", "default of earlier releases"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
 
@@ -62,10 +63,7 @@ class Settings(BaseModel):
     )
     embed_batch_max: int = Field(64, ge=1, le=512, description="Most texts in one embedding request")
     embed_chars_max: int = Field(
-        2000,
-        ge=200,
-        le=100_000,
-        description="A longer text, with what was said before it, is embedded in chunks",
+        2000, ge=200, le=100_000, description="A longer text, with what was said before it, is embedded in chunks"
     )
     embed_piece_chars: int = Field(1000, ge=100, le=100_000, description="Longest chunk of a long text, in characters")
     embed_pieces_max: int = Field(
@@ -226,29 +224,30 @@ class Settings(BaseModel):
     )
 
     theme_template: Annotated[str, AfterValidator(template)] = Field(
-        "",
-        description="Theme without a session key, made of {project}, {profile} and {platform}; empty: the profile's",
+        "", description="Theme without a session key, made of {project}, {profile} and {platform}; empty: the profile's"
     )
     theme_aliases: Annotated[dict[str, str], BeforeValidator(from_json_text)] = Field(
         {}, description="Other names of a theme, as {alias: theme}"
     )
     allowed_themes: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
-        [], description="Themes that may be used; empty: any"
+        [], description="Themes that may be used, or patterns of them; empty: any"
+    )
+    hash_personal_keys: bool = Field(
+        False, description="Session keys that look like phone numbers, mail addresses or user ids become keyed hashes"
     )
     bench_themes: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
         default_factory=lambda: ["bench-*", "hermes-bench*"],
         description="Patterns of themes of benchmark traffic: they read no others, and no others read them",
     )
-    cross_theme_recall: Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(from_json_text)] = (
-        Field("all", description="What `scope` may name: all, none, or {theme: [themes]}")
+    cross_theme_recall: Readable = Field(
+        "none", description="What `scope` may name beside the own theme and also_recall: none, all, {theme: [themes]}"
     )
     also_recall: Annotated[dict[str, Themes], BeforeValidator(from_json_text)] = Field(
         default_factory=dict,
         description="Themes that are always recalled beside the own one, as {theme or pattern: [themes]}",
     )
     also_write: Annotated[dict[str, Themes], BeforeValidator(from_json_text)] = Field(
-        default_factory=dict,
-        description="Themes that `remember` may name, as {theme or pattern: [themes]}",
+        default_factory=dict, description="Themes that `remember` may name, as {theme or pattern: [themes]}"
     )
 
     @property
@@ -278,7 +277,7 @@ def given_values(
     Raises SettingsError when a place cannot be read.
     """
     home = Path(hermes_home)
-    config = host_config(home)
+    config = host_files.host_config(home)
     layers = [
         ("plugins.pgvector", section(config, "plugins").get("pgvector")),
         (str(config_file(home)), read_config(home)),
@@ -294,6 +293,8 @@ def given_values(
         for key, value in (values or {}).items():
             if key in Settings.model_fields and value is not None:
                 given[key], origin[key] = value, name
+    if "cross_theme_recall" not in given and host_files.has_earlier_defaults(home, config):
+        given["cross_theme_recall"], origin["cross_theme_recall"] = "all", EARLIER
     return given, origin
 
 

@@ -254,7 +254,7 @@ def test_dead_letters_of_unknown_themes_leave_room_for_others_and_are_logged_onc
 def test_an_alias_is_the_theme_it_stands_for_in_hooks_and_for_the_files_of_a_home(
     start: Callable[..., Runtime], database: str
 ) -> None:
-    runtime = start(theme_aliases={"shop": "billing", "default": "ops"})
+    runtime = start(theme_aliases={"shop": "billing", "default": "ops"}, cross_theme_recall="all")
     asked = Identity(gateway_session_key="Shop", platform="api_server")
     assert runtime.context.theme(asked, None) == runtime.context.theme(asked, "billing") == "billing"
     assert runtime.scope("garden", "shop", "").themes == ("billing",)

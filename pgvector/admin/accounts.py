@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import BadArgument
 from ..hosts.environment import profile_name
 from ..runtime import Runtime
+from ..session.chats import Chat, theme_of_person
 from ..session.themes import Identity, home_theme
+from ..text import personal_keys
 from ..text.theme_names import is_bench, normalise, reserved
 from .console import Console
 
@@ -16,19 +19,28 @@ ACCOUNTS_MAX = 20
 PERSON = "dm-person-"
 QUESTION = (
     "Accounts, one a line, then an empty line. An account is a platform and the id of the private chat (telegram "
-    "123456789), a session key of the host (agent:main:telegram:dm:123456789), a theme (dm-telegram-1f3a…), or cli."
+    "123456789), a session key of the host (agent:main:telegram:dm:123456789), the session key of a client of the API "
+    "(key alice@example.com), a theme (dm-telegram-1f3a…), or cli."
 )
-_SESSION_KEY = re.compile(r"agent:[^:]+:([^:]+):[^:]+(?::.*)?", re.DOTALL)
 
 
-def asked(runtime: Runtime, home: Path, console: Console, profile: str) -> list[str]:
+def asked(
+    runtime: Runtime,
+    home: Path,
+    console: Console,
+    profile: str,
+    known: Callable[[str], bool] = lambda _: False,
+) -> list[str]:
     """The themes of the accounts that the operator types; `profile` is empty for that of the home.
 
-    Raises BadArgument.
+    Also those that they have with another value of `hash_personal_keys`, if they are `known`. Raises BadArgument.
     """
     lines = console.lines(QUESTION, ACCOUNTS_MAX)
     profile = profile or profile_name(home)
-    accounts = list(dict.fromkeys(_account(line, runtime, profile) for line in lines))
+    found = [_account(line, runtime, profile) for line in lines]
+    keys = filter(None, map(_personal_key, lines))
+    found += [theme for key in keys for theme in _both(normalise(key), runtime) if known(theme)]
+    accounts = list(dict.fromkeys(found))
     if not accounts:
         raise BadArgument("no account was named; nothing is changed")
     return accounts
@@ -42,9 +54,12 @@ def _account(line: str, runtime: Runtime, profile: str) -> str:
         theme = normalise(line)
     elif platform == "cli":
         theme = home_theme(Identity(agent_identity=chat or profile), aliases=settings.theme_aliases)
-    elif key := _SESSION_KEY.fullmatch(line):
-        theme = runtime.context.theme(Identity(gateway_session_key=line, agent_identity=profile, platform=key[1]), None)
-    elif chat and re.fullmatch(r"[a-z0-9_]{1,24}", platform):
+    elif key := Chat.of(line):
+        told = Identity(gateway_session_key=line, agent_identity=profile, platform=key.platform)
+        theme = runtime.context.theme(told, None)
+    elif of_client := _personal_key(line):
+        theme = runtime.context.theme(Identity(gateway_session_key=of_client, platform="api_server"), None)
+    elif chat and platform != "key" and re.fullmatch(r"[a-z0-9_]{1,24}", platform):
         key_of_chat = f"agent:main:{platform}:dm:{chat}"
         told = Identity(gateway_session_key=key_of_chat, agent_identity=profile, platform=platform, chat_id=chat)
         theme = runtime.context.theme(told, None)
@@ -56,3 +71,14 @@ def _account(line: str, runtime: Runtime, profile: str) -> str:
     if is_bench(theme, settings.bench_themes):
         raise BadArgument(f"{theme} is a theme of benchmarks and no account")
     return theme
+
+
+def _personal_key(line: str) -> str:
+    """The session key in a line `key K`, if it looks like a person; else empty."""
+    word, _, key = line.partition(" ")
+    return key if word.lower() == "key" and personal_keys.kind(normalise(key)) else ""
+
+
+def _both(named: str, runtime: Runtime) -> tuple[str, str]:
+    """The theme of a session key as it is, and the hashed one."""
+    return named, runtime.context.person_key.name(lambda key: theme_of_person(named, key))

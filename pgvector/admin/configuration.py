@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from ..errors import SettingsError
 from ..files import make_private, overwrite
 from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config
+from ..mirror.home import begin
 from ..settings import Settings, load
 
 PROVIDER = "pgvector"
@@ -85,6 +86,7 @@ def write_config(home: Path, document: Mapping[str, Any]) -> None:
     """Replace the saved settings; the file gets mode 0600. Raises SettingsError."""
     path = config_file(home)
     try:
+        begin(home)
         make_private(path.parent)
         overwrite(path.resolve(), f"{json.dumps(document, indent=2)}\n")
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from rich.filesize import decimal as size
@@ -12,6 +13,7 @@ from ..mirror.home import Home
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Backlog, Process, processes, total
 from ..outbox.pending_writes import pending_writes
+from ..session.themes import NOT_ALLOWED
 from ..settings import Settings
 from ..store import clients, statistics
 from ..store.clients import Client
@@ -24,7 +26,7 @@ from ..text.sanitize import safe_line
 from ..write.retention import Quota, quotas
 from .console import counted
 
-COUNT_S_MAX = 30.0
+COUNT_S_MAX, LETTERS_READ_MAX = 30.0, 200
 STOPPED = "the embedded server is stopped; the next session starts it, or: hermes-pgvector server start"
 EARLIER = (
     "an earlier release started the embedded server; the next session lets agents in, or: hermes-pgvector server start"
@@ -66,7 +68,7 @@ class Overview:
 class Observation:
     """The state of a home: its database, its processes, and what waits in its files.
 
-    `pending` are writes that wait for approval.
+    `pending` are writes that wait for approval, `refused_themes` those of dead letters that `allowed_themes` has not.
     """
 
     home: Home
@@ -74,6 +76,7 @@ class Observation:
     processes: list[Process]
     waiting: Backlog
     dead_letters: int
+    refused_themes: int
     pending: int
     stuck_after_s: float
 
@@ -81,16 +84,23 @@ class Observation:
 def observed(settings: Settings, home: Path, *, themes_max: int) -> Observation:
     """The state of a home now. Raises SettingsError when the home has no database."""
     here = Home(home, settings.spool_dir)
-    running = processes(here.spool)
+    running, letters = processes(here.spool), DeadLetters(here.state)
     return Observation(
         home=here,
         database=overview(settings, here.path, themes_max=themes_max),
         processes=running,
         waiting=total(process.waiting for process in running),
-        dead_letters=len(DeadLetters(here.state).ids()),
+        dead_letters=len(letters.ids()),
+        refused_themes=_refused_themes(letters),
         pending=len(pending_writes(here.state, settings).ids()),
         stuck_after_s=settings.stuck_after_s,
     )
+
+
+def _refused_themes(letters: DeadLetters) -> int:
+    """How many themes were refused, by the first of the dead letters."""
+    found = (letter for letter in islice(letters, LETTERS_READ_MAX) if letter.reason == NOT_ALLOWED)
+    return len({letter.event.theme for letter in found if letter.event})
 
 
 def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:

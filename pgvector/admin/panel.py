@@ -29,9 +29,8 @@ DUMP_AGE_S_MAX = 300.0
 DUMP_S_MAX = 120.0
 # The settings that decide on themes, on what is stored, and on the tools.
 DECIDING = {
-    "theme_template", "theme_aliases", "allowed_themes", "cross_theme_recall", "also_recall", "also_write",
-    "bench_themes", "off_record", "recall_mode", "tools", "keep", "owner_accounts",
-    "mask_secrets",
+    "theme_template", "theme_aliases", "allowed_themes", "hash_personal_keys", "cross_theme_recall", "also_recall",
+    "also_write", "bench_themes", "off_record", "recall_mode", "tools", "keep", "owner_accounts", "mask_secrets",
 }  # fmt: skip
 
 

@@ -77,6 +77,8 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
     see = "; see: hermes-pgvector spool list"
     letters = seen.dead_letters
     lines.append(("Dead letters", f"{counted(letters, 'event')}{see}" if letters else "none"))
+    if seen.refused_themes:
+        lines.append(("Refused", f"{counted(seen.refused_themes, 'theme')} not in allowed_themes{see}"))
     if seen.pending:
         line = f"{counted(seen.pending, 'write')} to approve; see: hermes-pgvector pending list"
         lines.append(("Approval", line))
@@ -117,5 +119,6 @@ def _document(seen: Observation, settings: Settings) -> dict[str, Any]:
         "homes": [home._asdict() for home in found.homes],
         "spool": seen.waiting._asdict(),
         "set_aside": seen.dead_letters,
+        "refused_themes": seen.refused_themes,
         "pending": seen.pending,
     }

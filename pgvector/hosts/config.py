@@ -12,6 +12,8 @@ from ..errors import SettingsError
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
+# The file in a home's folder that says that it began with the defaults of this release or a later one.
+DEFAULTS = "defaults"
 # What both hosts assume for a limit that is not set.
 FILE_CAPS = {"memory": 2200, "user": 1375}
 # The fast YAML loader, in C, overflows the stack where this many of these characters may each begin a level.
@@ -88,6 +90,19 @@ def _is_on(value: Any) -> bool:
     if isinstance(value, str):
         return value.strip().lower() in ("1", "true", "yes", "on")
     return value is None or bool(value)
+
+
+def has_earlier_defaults(home: Path, config: Any) -> bool:
+    """Whether an earlier release began a home: it has files or settings of that, and no note of newer defaults.
+
+    `config` is the host's configuration. Raises OSError when the home cannot be read.
+    """
+    state = home / "pgvector"
+    if (state / DEFAULTS).exists():
+        return False
+    return (
+        (state / "home_id").exists() or config_file(home).exists() or bool(section(config, "plugins").get("pgvector"))
+    )
 
 
 def host_section(home: Path, name: str) -> dict[str, Any]:

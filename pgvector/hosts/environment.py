@@ -67,6 +67,11 @@ def running(variable: Literal["HERMES_SESSION_KEY", "HERMES_SESSION_USER_ID"]) -
     return "" if read is None else str(read(variable) or "")
 
 
+def in_gateway() -> bool:
+    """Whether this process is a gateway, which has no terminal."""
+    return "gateway.run" in sys.modules
+
+
 def user_zone() -> tzinfo | None:
     """The time zone that the host is set to; None is that of this machine."""
     read: Callable[[], object] | None = getattr(host_module("hermes_time"), "get_timezone", None)

@@ -30,6 +30,9 @@ _MESSAGES = """
 _HAS_KIND = "select 1 from pragma_table_info('messages') where name = 'display_kind'"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
+_ORIGIN = """
+    select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
+    from sessions where id = ?"""
 _PARENTS = """
     with recursive line (id, depth) as (
       select parent_session_id, 1 from sessions where id = ?
@@ -77,6 +80,13 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]
         return [dict(row) for row in _select(home, _RECENT, (since, limit))]
     except sqlite3.Error as error:
         raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
+
+
+def origin(home: Path, session_id: str) -> dict[str, str]:
+    """What the record has of whose session it is, by the names of `initialize`; empty when it has no session key."""
+    rows = _read(home, _ORIGIN, (session_id,))
+    found = {name: str(value) for row in rows for name, value in dict(row).items() if value}
+    return found if "gateway_session_key" in found else {}
 
 
 def titles(home: Path, sessions: Sequence[str]) -> dict[str, str]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ..errors import SettingsError
-from ..files import read, read_matching, read_or_create
-from ..hosts.config import files_in_use
+from ..files import create, make_private, read, read_matching, read_or_create
+from ..hosts.config import DEFAULTS, files_in_use, has_earlier_defaults, host_config
 from ..hosts.environment import scrubber
 from ..model import FILES, Target
 from .entries import parse
@@ -49,7 +49,7 @@ class Home:
     def id(self) -> str:
         """The random id that is kept in the home; empty when the home cannot be written."""
         if not self._id:
-            with suppress(OSError):
+            with suppress(OSError, SettingsError):
                 self._id = self._read_or_make_id()
         return self._id
 
@@ -100,7 +100,19 @@ class Home:
         return FILES[target] if held else ""
 
     def _read_or_make_id(self) -> str:
+        begin(self.path)
         path = self.state / "home_id"
         if path.exists() and not read_matching(path, _ID):
             log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
         return read_or_create(path, uuid4().hex, _ID)
+
+
+def begin(home: Path) -> None:
+    """Note in a home without files of this package that it has the defaults of this release.
+
+    Call it before the first of the files is made. Raises OSError, and SettingsError when config.yaml cannot be read.
+    """
+    note = home / "pgvector" / DEFAULTS
+    if not note.exists() and not has_earlier_defaults(home, host_config(home)):
+        make_private(note.parent)
+        create(note, "2\n")

@@ -43,7 +43,7 @@ class Conversation:
     def __init__(
         self, home: HomeContext, identity: Identity, session_id: str, agent_context: str, given_folder: str = ""
     ) -> None:
-        self.identity, self.session_id = home.located(identity, given_folder), session_id
+        self.identity, self.session_id = home.located(identity, given_folder, session_id), session_id
         self._given_folder = given_folder
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
         self._lineage = Lineage()
@@ -60,10 +60,12 @@ class Conversation:
         return theme if allowed(theme, self._settings.allowed_themes) else None
 
     def notices(self, message: str) -> list[Notice]:
-        """What the person who wrote a message is told of an outage now. A job, or the host itself, is told nothing."""
+        """What the person who wrote a message is told of the memory now. A job, or the host itself, is told nothing."""
         told = self.primary and not self._home.capture.by_host(message, self._agent_context)
-        theme = self.theme() if told else None
-        return [] if theme is None else self._home.outages.notices(theme, self.session_id)
+        theme = self._theme() if told else ""
+        if told and not allowed(theme, self._settings.allowed_themes):
+            return self._home.outages.refused(theme, self.session_id)
+        return self._home.outages.notices(theme, self.session_id) if told else []
 
     def caller(self, theme: str) -> Caller:
         """On whose behalf a tool runs that the agent calls now."""

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from ..files import LastingMarks
+from ..hosts import state_db
 from ..hosts.config import person_key
-from ..hosts.environment import working_folder
+from ..hosts.environment import in_gateway, running, working_folder
 from ..model import Event
 from ..settings import Settings
+from ..text import personal_keys
+from ..text.keep import TERMINALS
+from ..text.theme_names import reserved
 from .capture import Capture
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
-from .themes import Identity, author_of, templated_theme, theme_of
+from .themes import Identity, author_of, keyed, templated_theme, theme_of
+
+log = logging.getLogger("hermes.pgvector")
 
 OFF_RECORD_MAX = 100_000
 
@@ -47,21 +54,40 @@ class HomeContext:
         self.off_record = LastingMarks(
             state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it, and may store it"
         )
+        self._warned = False
         self.turn_lock = threading.Lock()
         self.outages = Outages(state / "outages", settings.outage_after_s)
 
-    def located(self, identity: Identity, given_folder: str = "") -> Identity:
-        """The identity with the project of its working folder, if the settings ask for it. Reads a few small files."""
+    def located(self, identity: Identity, given_folder: str = "", session_id: str = "") -> Identity:
+        """The identity with the session key of its chat, or the project of its working folder, if settings ask for it.
+
+        A gateway says nothing of the chat to an agent that only compresses a session: then its record is asked. Reads a
+        few small files.
+        """
+        if identity.platform in TERMINALS and session_id and not identity.gateway_session_key and in_gateway():
+            identity = replace(identity, **state_db.origin(self.home, session_id))
+        identity = keyed(identity, running("HERMES_SESSION_KEY"))
         if identity.gateway_session_key or "{project}" not in self.settings.theme_template:
             return identity
         return replace(identity, project=project_of(working_folder(identity.platform, given_folder)))
 
     def theme(self, identity: Identity, session_key: str | None) -> str:
         """The theme of a hook that runs now, as `theme_of`. Raises BadArgument for a reserved name."""
+        identity, settings = keyed(identity), self.settings
         if not identity.gateway_session_key:
-            return templated_theme(identity, self.settings)
-        aliases = self.settings.theme_aliases
-        return self.person_key.name(lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key))
+            return templated_theme(identity, settings)
+        aliases, hashes = settings.theme_aliases, settings.hash_personal_keys
+        theme = self.person_key.name(
+            lambda key: theme_of(identity, session_key, aliases=aliases, person_key=key, hashes_personal=hashes)
+        )
+        if not (self._warned or reserved(theme)) and (looks_like := personal_keys.kind(theme)):
+            self._warned = True
+            log.warning(
+                "a session key looks like %s and is the name of a theme, in the database and in files; to have such "
+                "keys hashed: hermes-pgvector settings set hash_personal_keys true; hermes-pgvector remap --personal",
+                looks_like,
+            )
+        return theme
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""

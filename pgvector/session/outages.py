@@ -21,6 +21,10 @@ Part: TypeAlias = Literal["database", "embedder", "outbox"]
 TOLD_MAX = 5000
 SESSIONS_MAX = 1000
 PROBLEM_CHARS_MAX = 300
+REFUSED = (
+    "The memory refuses the theme of this session: nothing is recalled, and what is said is not stored. To do, add it "
+    "to allowed_themes, or use another name; see: hermes-pgvector doctor"
+)
 _RUN = "; run: "
 _EFFECTS: Mapping[Part, str] = {
     "database": "Nothing is recalled; what is said is kept on this host and stored later.",
@@ -65,6 +69,14 @@ class Outages:
         with self._lock:
             found = [self._notice(part, condition, session) for part, condition in conditions.items()]
         return [notice for notice in found if notice]
+
+    def refused(self, theme: str, session_id: str) -> list[Notice]:
+        """What this session has to be told of its theme, which may not be used; it is returned once."""
+        mark = mark_name(f"refused:{theme}:{session_id}")
+        if mark in self._told:
+            return []
+        self._told.change([mark], marked=True)
+        return [Notice(REFUSED, over=False)]
 
     def over(self, part: Part) -> None:
         """Note that a part works: an outage of it has ended."""

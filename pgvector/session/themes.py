@@ -7,32 +7,24 @@ key. No client can ask for one, and no other theme reads it.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..errors import BadArgument, SettingsError
+from ..errors import BadArgument
 from ..model import Scope
 from ..settings import Settings
-from ..text.keep import PRIVATE_CHATS, Source
+from ..text import personal_keys
+from ..text.keep import PRIVATE_CHATS, TERMINALS, Source
 from ..text.setting_values import PLACEHOLDER
-from ..text.theme_names import DEFAULT_THEME, covers, hidden_pattern, is_bench, normalise, reserved, segment
+from ..text.theme_names import DEFAULT_THEME, covers, hidden_pattern, is_bench, is_pattern, normalise, reserved, segment
+from .chats import CHAT_TYPES, PERSONAL, Chat, digest, theme_of_chat, theme_of_person
 
 ROOM = "group-"
-
-_SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
-_CHAT_TYPES = PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
-# Ids that contain colons: Matrix rooms and users, Signal groups, Teams conversations.
-_ID = re.compile(
-    r"[!@#][^:]+:[^:]+(?::\d{2,5}(?![^:]))?"
-    r"|group:[^:]+"
-    r"|(?:\d{1,2}|a):(?:orgid:)?[^:]+"
-    r"|[^:]+"
-)
-_SLACK_SCOPE = re.compile(r"[TE][A-Z0-9]{5,}")
+# The reason of a dead letter, stored with it: never change the text.
+NOT_ALLOWED = "the theme is not in allowed_themes"
+# Platforms that name no chat: whoever uses them is at the home, or is known by a header.
+WITHOUT_CHATS = TERMINALS | {"api_server", "cron", "subagent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +63,8 @@ class Identity:
 
     @property
     def _chat_type(self) -> str:
-        key = _SESSION_KEY.fullmatch(self.gateway_session_key)
-        return self.chat_type or (key[3] if key and self.platform != "api_server" else "")
+        chat = Chat.of(self.gateway_session_key)
+        return self.chat_type or (chat.type if chat and self.platform != "api_server" else "")
 
     @property
     def _is_private(self) -> bool:
@@ -80,35 +72,64 @@ class Identity:
 
 
 def theme_of(
-    identity: Identity, session_key: str | None = None, *, aliases: Mapping[str, str], person_key: bytes
+    identity: Identity,
+    session_key: str | None = None,
+    *,
+    aliases: Mapping[str, str],
+    person_key: bytes,
+    hashes_personal: bool = False,
 ) -> str:
     """The theme of a hook that runs now.
 
-    `session_key` is the key of the running request. It is ignored unless `initialize` got one too: without
-    one it may come from the environment of the process. `person_key` is the key of the hashes of persons and rooms.
+    `session_key` is the key of the running request. It is ignored unless `initialize` got one too, or a chat: without
+    one it may come from the environment of the process. `person_key` is the key of the hashes of persons and rooms,
+    which are also made of other keys that look like a person when `hashes_personal`.
 
     Raises BadArgument when a client names a reserved theme, SettingsError when `person_key` is needed and empty.
     """
+    identity = keyed(identity)
     if not identity.gateway_session_key:
         return home_theme(identity, aliases=aliases)
     key = session_key or identity.gateway_session_key
+    chat = Chat.of(key)
     if identity.platform == "api_server":
         # Only these keys come from clients, in any case and width, and perhaps with hidden characters.
-        claimed = _SESSION_KEY.fullmatch(normalise(key))
-        if claimed and claimed[3] in _CHAT_TYPES:
+        claimed = Chat.of(normalise(key))
+        if claimed and claimed.type in CHAT_TYPES:
             raise BadArgument("X-Hermes-Session-Key has the form of a messaging session; name a theme instead")
-        return _named(key, aliases)
-    messaging = _SESSION_KEY.fullmatch(key)
-    if messaging:
-        # A chat of an unknown type is private, too.
-        return aliased(_messaging_theme(identity, key, messaging, person_key), aliases)
+        chat = None
+    if chat:
+        # A chat of an unknown type is private, too. What the host says of a chat is about that of `initialize`.
+        own = identity if key == identity.gateway_session_key else Identity()
+        profile, sender = identity.agent_identity or DEFAULT_THEME, own.user_id_alt or own.user_id
+        return aliased(theme_of_chat(chat, profile, own.chat_id, sender, person_key), aliases)
+    named = normalise(key)
+    if hashes_personal and personal_keys.kind(named) and aliased(named, aliases) == named:
+        return theme_of_person(named, person_key)
     return _named(key, aliases)
+
+
+def keyed(identity: Identity, running_key: str = "") -> Identity:
+    """The identity with a session key of its chat, which hosts leave out for tasks in the background.
+
+    It is the key of the running request, if that is of the same chat.
+    """
+    if (
+        identity.gateway_session_key
+        or not (identity.chat_id or identity.user_id_alt or identity.user_id)
+        or identity.platform in WITHOUT_CHATS
+    ):
+        return identity
+    platform, kind = identity.platform.replace(":", "_") or "unknown", identity.chat_type.replace(":", "_") or "dm"
+    chat, now = Chat("main", platform, kind, identity.chat_id), Chat.of(running_key)
+    alike = now is not None and (now.platform, now.type) == (platform, kind) and f":{chat.ids}:" in f":{now.ids}:"
+    return replace(identity, gateway_session_key=running_key if chat.ids and alike else chat.key)
 
 
 def author_of(platform: str, user_id: str, *, person_key: bytes) -> str:
     """The pseudonym of a person in a chat room; empty without a `person_key`."""
     parts = ("author", platform, user_id)
-    return _digest(parts, person_key) if person_key else ""
+    return digest(parts, person_key) if person_key else ""
 
 
 def home_theme(identity: Identity, *, aliases: Mapping[str, str]) -> str:
@@ -160,8 +181,18 @@ def aliased(theme: str, aliases: Mapping[str, str]) -> str:
 
 
 def allowed(theme: str, allowed_themes: Collection[str]) -> bool:
-    """Whether this theme may be used. Reserved themes always may: they are not typed."""
-    return not allowed_themes or reserved(theme) or theme in map(normalise, allowed_themes)
+    """Whether this theme, or a pattern of it, is among those that may be used.
+
+    Those of chats always are, because the host decides who may write to it. Clients choose the keys that are hashed.
+    """
+    of_chat = reserved(theme) and not theme.startswith(PERSONAL)
+    return not allowed_themes or of_chat or any(covers(name, theme) for name in allowed_themes)
+
+
+def trial_theme(usual: str, settings: Settings) -> str:
+    """A theme for a trial entry: `usual`, or the first of `allowed_themes`, or one that its pattern covers."""
+    first = next(iter(settings.allowed_themes), usual)
+    return normalise(first.replace("*", "trial").replace("?", "x"))
 
 
 def readable(
@@ -184,10 +215,11 @@ def readable(
     named = aliased(wanted, settings.theme_aliases)
     if named == theme:
         return (theme,)
-    hidden = reserved(named) or is_bench(named, settings.bench_themes)
+    hidden = reserved(named) or is_bench(named, settings.bench_themes) or not allowed(named, settings.allowed_themes)
     if hidden or (others is not None and named not in (*also, *others)):
         choice = "" if others is None else "".join(f", {other}" for other in (*also, *others)[:20])
-        raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}")
+        rule = "" if hidden or granted is not None else "; the setting cross_theme_recall opens other themes"
+        raise BadArgument(f"scope {_quoted(scope)} may not be read from here; use current, session, all{choice}{rule}")
     return (named,)
 
 
@@ -201,7 +233,7 @@ def scope_of(
     name = name or settings.scope_default
     if name == "session" and not session_id:
         raise BadArgument("scope is 'session' but there is no session; use current")
-    hidden = hidden_pattern(settings.bench_themes)
+    hidden = hidden_pattern(settings.bench_themes, settings.allowed_themes)
     themes = readable(theme, name, settings, granted)
     return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
 
@@ -243,7 +275,9 @@ def _others(theme: str, settings: Settings) -> tuple[str, ...] | None:
     if isinstance(rule, dict):
         ours = [themes for reader, themes in rule.items() if _stored(reader, settings) == theme]
         return _listed(theme, ours, settings)
-    return _visible(theme, settings.allowed_themes, settings) if settings.allowed_themes else None
+    names = settings.allowed_themes
+    # Where there are patterns, `hidden_pattern` leaves out what they do not cover.
+    return _visible(theme, names, settings) if names and not any(map(is_pattern, names)) else None
 
 
 def _granted(theme: str, granted: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
@@ -272,43 +306,6 @@ def _named(name: str, aliases: Mapping[str, str]) -> str:
     if reserved(theme):
         raise BadArgument(f"theme {_quoted(theme)} is reserved for one person or room; choose another name")
     return aliased(theme, aliases)
-
-
-def _messaging_theme(identity: Identity, key: str, parts: re.Match[str], person_key: bytes) -> str:
-    if not person_key:
-        raise SettingsError("HERMES_PGVECTOR_PERSON_KEY is empty and no key was generated; set it to a random text")
-    profile, platform, chat_type, ids = parts[1], parts[2], parts[3], parts[4] or ""
-    kind = "dm" if chat_type in PRIVATE_CHATS else "group"
-    # In a gateway of many profiles the key names the profile, otherwise the home does.
-    if profile == "main":
-        profile = identity.agent_identity or DEFAULT_THEME
-    hint = identity if key == identity.gateway_session_key else None
-    stable = (profile.rstrip("~"), platform, kind, *_stable_ids(platform, kind, ids, hint))
-    return f"{kind}-{re.sub('[^a-z0-9_]', '_', platform.lower())[:24]}-{_digest(stable, person_key)}"
-
-
-def _digest(parts: Iterable[str], key: bytes) -> str:
-    # With the lengths, different lists of parts never give the same message.
-    message = "".join(f"{len(part)}:{part}" for part in parts)
-    return hmac.new(key, message.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
-
-
-def _stable_ids(platform: str, kind: str, ids: str, hint: Identity | None) -> tuple[str, ...]:
-    """The ids that identify a person or room: the chat, or the sender of a private chat without an id.
-
-    Thread and participant follow the id of the chat in the key and are left out.
-    """
-    if not ids:
-        sender = hint.user_id_alt or hint.user_id if hint and kind == "dm" else ""
-        return (sender,) if sender else ()
-    scope: tuple[str, ...] = ()
-    head, _, rest = ids.partition(":")
-    if platform == "slack" and rest and _SLACK_SCOPE.fullmatch(head):
-        scope, ids = (head,), rest
-    if hint and hint.chat_id and (ids == hint.chat_id or ids.startswith(f"{hint.chat_id}:")):
-        return (*scope, hint.chat_id)
-    chat = _ID.match(ids)
-    return (*scope, chat[0] if chat else ids)
 
 
 def _quoted(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -30,6 +30,8 @@ Days: TypeAlias = Annotated[
 Limits: TypeAlias = Annotated[
     dict[str, Annotated[int, Field(ge=1, le=1_000_000_000)]], Field(max_length=100), BeforeValidator(from_json_text)
 ]
+# Which themes may be read by which.
+Readable: TypeAlias = Annotated[Literal["all", "none"] | dict[str, list[str]], BeforeValidator(from_json_text)]
 
 
 def http_url(value: str) -> str:

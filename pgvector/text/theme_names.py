@@ -46,6 +46,11 @@ def covers(pattern: str, theme: str) -> bool:
     return re.fullmatch(_glob(pattern), theme) is not None
 
 
+def is_pattern(name: str) -> bool:
+    """Whether a name stands for all themes of a form."""
+    return "*" in name or "?" in name
+
+
 def reserved(theme: str) -> bool:
     """Whether the name is that of a person or chat room."""
     return _RESERVED.match(theme) is not None
@@ -56,9 +61,13 @@ def is_bench(theme: str, bench_themes: Collection[str]) -> bool:
     return any(covers(pattern, theme) for pattern in bench_themes)
 
 
-def hidden_pattern(bench_themes: Collection[str]) -> str:
-    """A pattern of the themes that no other theme reads, for Python's `re` and Postgres' `~`."""
-    return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes)])
+def hidden_pattern(bench_themes: Collection[str], allowed_themes: Collection[str] = ()) -> str:
+    """A pattern of the themes that no other theme reads, for Python's `re` and Postgres' `~`.
+
+    Where some themes are allowed, or patterns of themes, all others are among them.
+    """
+    only = [f"^(?!(?:{'|'.join(map(_glob, allowed_themes))})$)"] if allowed_themes else []
+    return "|".join([RESERVED_PATTERN, *(f"^{_glob(pattern)}$" for pattern in bench_themes), *only])
 
 
 def _bounded(name: str, chars_max: int) -> str:

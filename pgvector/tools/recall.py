@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadArgument
 from ..model import TARGETS, Caller, Hit, Recall, RecallRequest
 from ..runtime import Runtime
+from ..settings import Settings
 from ..text import times
 from ..text.cleaning import clean
 from . import arguments as given
@@ -105,6 +106,21 @@ SCHEMAS = (
         required=["query"],
     ),
 )
+
+
+def offered(settings: Settings) -> list[dict[str, Any]]:
+    """The schemas for these settings: `scope` says which themes may be asked for."""
+    if settings.cross_theme_recall != "none":
+        return list(SCHEMAS)
+    others = "the name of a theme that is read with this one" if settings.also_recall else "no other theme may be read"
+    scope = {"type": "string", "description": f"current: this theme (usual); session: this conversation; {others}"}
+    return [
+        {
+            **each,
+            "parameters": {**each["parameters"], "properties": {**each["parameters"]["properties"], "scope": scope}},
+        }
+        for each in SCHEMAS
+    ]
 
 
 def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def schemas(settings: Settings) -> list[dict[str, Any]]:
     if settings.recall_mode == "context":
         return []
     optional = {"recall": (), "all": entry_schemas.offered(settings), "facts": _FACTS}[settings.tools]
-    return [dict(schema) for schema in (*recall.SCHEMAS, *optional)]
+    return [dict(schema) for schema in (*recall.offered(settings), *optional)]
 
 
 def every_schema(settings: Settings) -> list[dict[str, Any]]:

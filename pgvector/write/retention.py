@@ -16,6 +16,7 @@ from ..settings import Settings
 from ..store import pruning, statistics, upkeep
 from ..store.connection.database import Connection, Database
 from ..store.pruning import Prunable, Pruning
+from ..text.personal_keys import shown
 from ..text.theme_names import covers
 
 log = logging.getLogger("hermes.pgvector")
@@ -139,7 +140,7 @@ class Retention:
             log.warning(
                 "theme %s is at its quota: the oldest turns are deleted for new ones; raise theme_rows_max or "
                 "theme_mb_max, or see: hermes-pgvector status",
-                quota.theme,
+                shown(quota.theme),
             )
 
     def _transaction(self) -> AbstractContextManager[Connection]:

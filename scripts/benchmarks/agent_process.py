@@ -29,7 +29,8 @@ ANSWERS = 10
 
 def ours(dsn: str, embed_url: str, home: str, settings: dict[str, Any]) -> Any:
     """A provider of this repository, with settings from environment variables."""
-    values = {"dsn": dsn, "embed_url": embed_url and f"{embed_url}/v1", **settings}
+    every = {"dsn": dsn, "embed_url": embed_url and f"{embed_url}/v1", "cross_theme_recall": "all"}
+    values = {**every, **settings}
     os.environ.update({f"HERMES_PGVECTOR_{name.upper()}": str(value) for name, value in values.items()})
     os.environ["HERMES_HOME"] = home
     # Hosts execute all modules of the plugin folder.

@@ -168,7 +168,7 @@ class Demo:
             "neither the added memories nor the tool returned rows of billing",
         )
         self.recall(agent, "recall_memory", "ledger database", scope="all", expect=[LEDGER])
-        note("A tool can ask for other themes. The setting cross_theme_recall limits which ones it may read.")
+        note("A tool can ask for other themes, because the homes of this demo have cross_theme_recall: all.")
 
     def kill_during_writes(self, agents: ExitStack) -> None:
         heading("4. A process is killed during a burst of writes")

@@ -34,7 +34,7 @@ class Agent:
             self._process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("host_agent.py")), theme, session],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=home, text=True,
-                env={**os.environ, "HERMES_HOME": str(home)},
+                env={**os.environ, "HERMES_HOME": str(home), "HERMES_PGVECTOR_CROSS_THEME_RECALL": "all"},
             )  # fmt: skip
         threading.Thread(target=self._listen, daemon=True).start()
 

@@ -40,7 +40,7 @@ def endpoint_url() -> Iterator[str]:
 def values(database: str, endpoint_url: str) -> dict[str, Any]:
     return {
         "dsn": database, "embed_url": endpoint_url, "embed_model": "words", "batch_linger_s": 0, "heal_interval_s": 1,
-        "tools": "all", "recall_budget_s": 20,
+        "tools": "all", "recall_budget_s": 20, "cross_theme_recall": "all",
     }  # fmt: skip
 
 

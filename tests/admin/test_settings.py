@@ -72,7 +72,7 @@ def test_no_password_is_shown(run: Run, home: Path) -> None:
         ("sync_turns", "false", False),
         ("min_similarity", "0.5", 0.5),
         ("allowed_themes", '["billing", "söarch"]', ["billing", "söarch"]),
-        ("cross_theme_recall", "none", "none"),
+        ("cross_theme_recall", "all", "all"),
         ("theme_template", "project/{project}", "project/{project}"),
         ("keep", '[{"author": "owner", "action": "turns"}, {"action": "none"}]', None),
     ],

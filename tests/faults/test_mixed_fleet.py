@@ -26,7 +26,7 @@ from hermes_memory_pgvector.store.schema.verification import LATEST
 VALUES = {
     "tools": "all", "embed_model": "test", "batch_linger_s": "0", "heal_interval_s": "1", "adopt_interval_s": "1",
     "retry_max_s": "0.3", "recall_budget_s": "20", "prefetch_budget_s": "5", "embed_wait_s": "0.3",
-    "person_key": "5e" * 32,
+    "person_key": "5e" * 32, "cross_theme_recall": "all",
 }  # fmt: skip
 ACTS = 40
 # The sessions of an agent, by the owner of what is said in them. Alice's two accounts will be linked.

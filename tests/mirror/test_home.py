@@ -87,7 +87,7 @@ def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path:
     assert len(set(printed)) == 1
     assert printed[0] == f"{Home(tmp_path).id} {key_of(Home(tmp_path))}"
     assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == [
-        "home_id", "person_key.names", "person_key.provisional"
+        "defaults", "home_id", "person_key.names", "person_key.provisional"
     ]  # fmt: skip
 
 

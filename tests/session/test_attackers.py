@@ -110,7 +110,7 @@ def shared(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     """A database with a row of each kind in every theme, and a runtime on it."""
     name = server.create(server.template(384))
     database, endpoint = server.dsn_of(name), Endpoint()
-    runtime = opened(database, endpoint, tmp_path_factory.mktemp("home"))
+    runtime = opened(database, endpoint, tmp_path_factory.mktemp("home"), cross_theme_recall="all")
     for theme in (*THEMES, *people(runtime)):
         told: dict[str, Any] = {"theme": theme, "home": "h", "session_id": "the-same"}
         assert runtime.accept(Add(target="memory", content=f"{WORDS} ({theme})", **told))

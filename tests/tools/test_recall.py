@@ -110,7 +110,7 @@ def test_what_was_just_written_is_found(runtime: Runtime, tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_scopes_and_defaults(start: Any, tool: str) -> None:
-    runtime = start(scope_default="all")
+    runtime = start(scope_default="all", cross_theme_recall="all")
     for theme in ("ops", "billing", PERSON):
         keep(runtime, f"kelp of {theme}", theme=theme)
     assert contents(use(runtime, tool, query="kelp")) == {"kelp of ops", "kelp of billing"}

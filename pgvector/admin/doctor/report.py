@@ -17,7 +17,7 @@ from ...settings import load
 from ..check import Check, Verdict
 from ..console import Console, counted
 from ..overview import overview
-from . import database, files, installation, server
+from . import database, files, installation, server, themes
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),
@@ -60,7 +60,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
         seen = overview(settings, here.path, themes_max=0)
     except SettingsError as error:
         return [*found, Check("settings", "problem", str(error), "fix it; the other checks need valid settings")]
-    found.append(Check("settings", "ok", "valid"))
+    found += [Check("settings", "ok", "valid"), themes.readable(settings, here.path)]
     found += files.local_files(here, settings)
     found += database.database(seen, here.state)
     if seen.schema:

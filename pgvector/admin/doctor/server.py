@@ -9,16 +9,18 @@ from pathlib import Path
 
 from ...errors import DISK_FULL, PgvectorError
 from ...model import now
+from ...session.themes import trial_theme
 from ...settings import Settings
+from ...store import pruning
 from ...store.connection.database import Database
 from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health
 from ...store.schema.verification import LATEST, SchemaState
-from ...text.theme_names import normalise
 from ..check import Check, in_psql, place_of_setting, quoted
 from ..console import counted
 from ..database import running, wait_ready
 from ..round_trip import round_trip
 from .tables import locks, statements, tables
+from .themes import names
 
 CANARY_THEME = "doctor-canary"
 CLOCK_S_MAX = 5.0
@@ -30,6 +32,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     try:
         with database.connection(settings.connect_timeout_s) as connection:
             asked, found, answered = now(), health(connection), now()
+            themes = pruning.themes(connection)
             # The disk of a private server is looked at as a disk of this host.
             owned = database.server is not None
             full = not (owned or found.standby or found.read_only) and disk_is_full(connection)
@@ -45,6 +48,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     finally:
         database.close()
     yield from _modes(found, role, name, owned=owned)
+    yield from names(settings, themes)
     if full:
         remedy = "free space on the server; meanwhile events wait in the spool, and are stored then"
         yield Check("server's disk", "problem", DISK_FULL, remedy)
@@ -56,7 +60,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
 def canary(settings: Settings, home: Path) -> Iterator[Check]:
     """Whether an entry is stored, recalled and removed, as agents do it, in a theme of its own if that is allowed."""
     remedy = "see the other checks; until it works, what agents say is kept in the spool"
-    theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else CANARY_THEME
+    theme = trial_theme(CANARY_THEME, settings)
     try:
         with running(settings, home) as runtime:
             wait_ready(runtime)

@@ -18,10 +18,11 @@ from typing import Any
 from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
 from ...runtime import Runtime
 from ...settings import Settings, load
+from ...store import renames
 from ...store.connection.database import Connection, Database
 from ...store.erasure import marks, selection, traces
 from ...store.erasure.selection import Group, Run, Selection
-from ...store.person_links import themes_of
+from ...store.person_links import held, themes_of
 from ...store.queries import Kind
 from ...store.schema.preflight import ADMINISTRATOR, admin_connection
 from ...text.cleaning import clean
@@ -100,7 +101,7 @@ def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console,
     if args.person:
         if args.theme:
             raise BadArgument("--person finds the themes by itself; leave --theme out")
-        named = asked(runtime, home, console, args.profile)
+        named = asked(runtime, home, console, args.profile, partial(_is_known, reading))
         themes = tuple(dict.fromkeys(theme for account in named for theme in themes_of(reading, account)))
     elif args.theme:
         themes = themes_of(reading, theme_named(reading, args.theme, runtime.settings))
@@ -113,6 +114,12 @@ def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console,
     if args.text and len(text) < TEXT_CHARS_MIN:
         raise BadArgument(f"the text has {len(text)} characters; give {TEXT_CHARS_MIN} or more")
     return Selection(themes=themes, session=args.session, text=text)
+
+
+def _is_known(connection: Connection, theme: str) -> bool:
+    """Whether the database has rows of a theme, or another name of it. Marks of others would only tell the name."""
+    there = held(connection, theme)
+    return bool(there.entries or there.turns or there.facts or renames.listed(connection, theme, 1))
 
 
 def _names_rows(args: argparse.Namespace) -> bool:

@@ -35,6 +35,8 @@ def add_commands(
     remap.add_argument("new", nargs="?", default="", metavar="NEW", help=text)
     text = "let this old name be a theme of its own again; the rows stay"
     remap.add_argument("--release", default="", metavar="OLD", help=text)
+    text = "all themes that are named like persons, to the hashes that hash_personal_keys makes"
+    remap.add_argument("--personal", action="store_true", help=text)
     add_consent(remap)
     completion = add(
         "completion", "print a script by which a shell completes commands and options", "mend.completion:completion"

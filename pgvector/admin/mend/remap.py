@@ -16,6 +16,7 @@ from ...text.theme_names import normalise, reserved
 from ..console import Cell, Console, counted, local_time, rows_table
 from ..overview import COUNT_S_MAX
 from .batches import Memory, Task, agreed, check_consent, opened
+from .personal import hash_names
 
 NAME_CHARS_MAX = 60
 
@@ -25,6 +26,11 @@ def remap(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     Raises BadArgument and Refused, and KeyboardInterrupt after the result is printed.
     """
+    if args.personal:
+        if args.old or args.release:
+            raise BadArgument("--personal finds the themes by itself; leave the names out")
+        check_consent(console, args)
+        return hash_names(home, console, args)
     if args.release:
         if args.old:
             raise BadArgument("--release takes one old name, and no other names")

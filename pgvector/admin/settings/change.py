@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import BadArgument, SettingsError
 from ...hosts.config import read_config
-from ...settings import IN_HOST_CONFIG, given_values, load
+from ...settings import EARLIER, IN_HOST_CONFIG, given_values, load
 from .. import configuration
 from ..console import Console
 from .listing import known, place_of, saved_forms, settings_of, text_of, variable
@@ -45,8 +45,8 @@ def unset(home: Path, console: Console, args: argparse.Namespace) -> int:
     after = next(setting for setting in settings_of(home) if setting.key == key)
     console.data({"key": key, "value": after.shown, "from": after.place})
     console.show(f"{key} = {text_of(after.shown)}")
-    if after.place == "default":
-        console.say(f"That is the default; {LATER}.")
+    if after.place in ("default", EARLIER):
+        console.say(f"That is the {after.place}; {LATER}.")
         return 0
     console.say(f"It is still set: {after.place}; remove it there.")
     return 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import BadArgument, SettingsError
-from ...settings import given_values, load
+from ...settings import EARLIER, given_values, load
 from ..console import Console, counted, rows_table
 from .change import checked, save
 from .listing import known, saved_forms, settings_of, text_of, variable
@@ -27,8 +27,9 @@ class _Copy(NamedTuple):
 
 def copy(home: Path, console: Console, args: argparse.Namespace) -> int:
     """The `settings copy` command."""
-    given, _ = given_values(home)
-    keys = [known(key) for key in args.keys] or [key for key in given if key not in OF_ONE_HOME]
+    _, origin = given_values(home)
+    given = [key for key, place in origin.items() if key not in OF_ONE_HOME and place != EARLIER]
+    keys = [known(key) for key in args.keys] or given
     own = sorted(OF_ONE_HOME & set(keys))
     if own:
         raise BadArgument(f"{' and '.join(own)} belong to one home and are not copied")

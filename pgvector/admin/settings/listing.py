@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from ...errors import BadArgument
 from ...hosts.config import ENV_PREFIX
-from ...settings import IN_ENVIRONMENT, IN_HOST_CONFIG, Settings, given_values, load
+from ...settings import EARLIER, IN_ENVIRONMENT, IN_HOST_CONFIG, Settings, given_values, load
 from ...store.connection.dsn import describe
 from ..configuration import exported, without_secrets
 from ..console import Console, rows_table
@@ -62,7 +62,7 @@ def known(key: str) -> str:
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     """The `settings list` command."""
-    found = [setting for setting in settings_of(home) if args.all or setting.place != "default"]
+    found = [setting for setting in settings_of(home) if args.all or setting.place not in ("default", EARLIER)]
     console.data(
         [{"key": each.key, "value": each.shown, "from": each.place, "description": each.description} for each in found]
     )

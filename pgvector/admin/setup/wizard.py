@@ -13,9 +13,10 @@ from pydantic import SecretStr
 
 from ...errors import BadArgument, PgvectorError, SettingsError
 from ...hosts.config import ENV_PREFIX, config_file
+from ...session.themes import trial_theme
 from ...settings import load
 from ...store.embedded.server import EmbeddedServer, available
-from ...text.theme_names import DEFAULT_THEME, normalise
+from ...text.theme_names import DEFAULT_THEME
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider
 from ..console import Console
@@ -179,7 +180,7 @@ class _Setup:
 
     def _round_trip(self) -> tuple[str, float]:
         settings = load(self._home)
-        theme = normalise(settings.allowed_themes[0]) if settings.allowed_themes else DEFAULT_THEME
+        theme = trial_theme(DEFAULT_THEME, settings)
         with running(settings, self._home) as runtime:
             wait_ready(runtime)
             return round_trip(runtime, theme)

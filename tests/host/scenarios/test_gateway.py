@@ -143,8 +143,10 @@ def test_of_two_conversations_that_begin_alike_each_is_told_of_the_other_and_not
 
 @pytest.mark.slow
 def test_tools_answer_with_what_is_of_their_theme_and_name_the_others_when_asked_for_all(
-    hermes: Hermes, model: ModelEndpoint, rows: Rows
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:
+    hermes = make_hermes(cross_theme_recall="all")
+
     def both(**scope: str) -> list[Call]:
         return [Call(tool, {"query": ABOUT_BOTH, **scope}) for tool in ("recall_memory", "recall_conversation")]
 

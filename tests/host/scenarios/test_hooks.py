@@ -11,6 +11,8 @@ from hostrig.hermes import Hermes
 from hostrig.marks import one_server
 from hostrig.rows import Rows
 
+from hermes_memory_pgvector.session.outages import REFUSED
+
 pytestmark = one_server
 
 QUESTION = "Which mountain is the highest one of the Alps?"
@@ -142,7 +144,8 @@ def test_a_theme_that_is_not_allowed_recalls_nothing_and_an_operator_files_what_
         "gardn", *asked, called("sync_turn", "Is it of wood?", fact, session_id="s"),
         called("on_memory_write", "add", "memory", fact, metadata={}),
     )  # fmt: skip
-    assert (recalled, summary) == ("", "")
+    assert recalled.endswith(REFUSED)
+    assert (as_theme("gardn", asked[0])[0], summary) == ("", "")
     assert "allowed_themes" in json.loads(found)["error"]
     assert "allowed_themes" in json.loads(remembered)["error"]
     assert "Mont Blanc" in as_theme("garden", asked[0])[0]

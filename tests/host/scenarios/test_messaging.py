@@ -225,3 +225,23 @@ def test_clients_persons_and_a_room_at_once_are_each_filed_and_recalled_under_th
     assert any(f"of the {theme}" in "".join(r.recalled) for theme in clients for r in model.requests)
     assert leaks(hermes, rows) == []
     assert hermes.complaints() == []
+
+
+def test_a_task_in_the_background_belongs_to_the_person_who_gave_it(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    model.script = lambda request: answer_to(asked(request))
+    said = {ANN: "Find out what the boat of my uncle in Thun needs", BEN: "Find out who can mend a bell of bronze"}
+    with hermes.gateway(**messenger.environment) as gateway:
+        for person, text in said.items():
+            messenger.write(
+                person, f"Hello, my number {person.number[-4:]} is only mine to know", until=person.number[-4:]
+            )
+            messenger.write(person, f"/bg {text}", until=answer_to(text))
+        rows.wait(lambda rows: len(rows.turns()) >= 8)
+        gateway.stop()
+    themes = {person: {turn.theme for turn in rows.turns() if text in turn.content} for person, text in said.items()}
+    chats = {person: {turn.theme for turn in rows.turns() if person.number[-4:] in turn.content} for person in said}
+    assert themes == chats
+    assert len(set().union(*themes.values())) == 2
+    assert hermes.complaints() == []

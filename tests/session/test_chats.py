@@ -1,0 +1,234 @@
+"""Whose theme a session has: of a chat without a session key, and of a key that looks like a person."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from commandline import hermes_pgvector
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from spools import die
+
+from hermes_memory_pgvector.errors import SettingsError
+from hermes_memory_pgvector.model import Caller, TurnTaken
+from hermes_memory_pgvector.outbox.spool import Spool
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.session.chats import PERSONAL
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.home_context import HomeContext
+from hermes_memory_pgvector.session.outages import REFUSED
+from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text import theme_names
+from hermes_memory_pgvector.tools import toolset
+
+KEY = b"a key of the operator"
+IDS = st.from_regex(r"[A-Za-z0-9+@!.$_-]{1,20}", fullmatch=True)
+MAIL, PHONE = "alice@example.com", "+49 170 5551234"
+
+
+def theme_of(session_key: str | None = None, /, *, key: bytes = KEY, hashes: bool = False, **told: str) -> str:
+    return themes.theme_of(Identity(**told), session_key, aliases={}, person_key=key, hashes_personal=hashes)
+
+
+def header(key: str, person_key: bytes = KEY) -> str:
+    return theme_of(key=person_key, hashes=True, gateway_session_key=key, platform="api_server")
+
+
+@given(st.sampled_from(["", "telegram", "sms", "odd:one"]), IDS, IDS, st.booleans(), st.booleans())
+def test_two_chats_or_users_without_a_session_key_never_share_a_theme(
+    platform: str, one: str, other: str, with_user: bool, with_chat: bool
+) -> None:
+    assume(one != other and (with_user or with_chat))
+    found = {
+        theme_of(platform=platform, user_id=name * with_user, chat_id=name * with_chat, agent_identity="default")
+        for name in (one, other)
+    }
+    assert len(found) == 2
+    assert all(map(theme_names.reserved, found))
+
+
+@pytest.mark.parametrize(("kind", "chat"), [("dm", "4917055512"), ("group", "-100777"), ("private", "42"), ("", "7")])
+def test_a_task_in_the_background_has_the_theme_of_its_chat(kind: str, chat: str) -> None:
+    told = {"platform": "telegram", "chat_type": kind, "chat_id": chat, "user_id": "4917055512"}
+    key = f"agent:main:telegram:{kind or 'dm'}:{chat}"
+    assert theme_of(**told) == theme_of(**told, gateway_session_key=key)
+
+
+@pytest.mark.parametrize("platform", [*themes.WITHOUT_CHATS])
+def test_a_terminal_and_a_client_of_the_api_have_the_theme_of_the_home(platform: str) -> None:
+    assert theme_of(platform=platform, user_id="alice", chat_id="1") == "default"
+
+
+def context(home: Path, **changed: Any) -> HomeContext:
+    return HomeContext(
+        Settings(**changed), home, home / "pgvector",
+        home_id=lambda: "h", accept=lambda _: True, change_entry=lambda *_, **__: True,
+    )  # fmt: skip
+
+
+def test_the_key_of_the_running_request_is_taken_for_its_own_chat_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = context(tmp_path)
+    told = Identity(platform="slack", chat_type="dm", chat_id="D0456EFGH", user_id="U1")
+    with_team = "agent:main:slack:dm:T0123ABCD:D0456EFGH"
+
+    def found(running: str) -> str:
+        monkeypatch.setattr("hermes_memory_pgvector.session.home_context.running", lambda _: running)
+        return at.located(told).gateway_session_key
+
+    assert found(with_team) == with_team
+    own = "agent:main:slack:dm:D0456EFGH"
+    for other in ("", "garden", "agent:main:slack:dm:T0123ABCD:D9999", "agent:main:slack:group:C1:D0456EFGH",
+                  "agent:main:telegram:dm:D0456EFGH"):  # fmt: skip
+        assert found(other) == own
+
+
+def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, key = context(tmp_path), "agent:main:slack:dm:T0123ABCD:D0456EFGH"
+    columns = "session_key, chat_id, chat_type, thread_id, user_id"
+    with closing(sqlite3.connect(tmp_path / "state.db")) as record:
+        record.execute(f"create table sessions (id, source, {columns})")
+        record.execute("insert into sessions values ('s1', 'slack', ?, 'D0456EFGH', 'dm', null, 'U1')", [key])
+        record.execute("insert into sessions values ('s2', 'cli', null, null, null, null, null)")
+        record.commit()
+    chat = at.theme(Identity(gateway_session_key=key, platform="slack", chat_id="D0456EFGH", user_id="U1"), None)
+
+    def theme(session: str) -> str | None:
+        return Conversation(at, Identity(platform="cli"), session, "primary").theme()
+
+    # A terminal that resumes the session is not the person.
+    assert theme("s1") == "default"
+    monkeypatch.setitem(sys.modules, "gateway.run", types.ModuleType("gateway.run"))
+    assert (theme("s1"), theme("s2"), theme("unknown")) == (chat, "default", "default")
+
+
+@pytest.mark.parametrize("key", [MAIL, PHONE, "telegram:123456789", "@alice:matrix.org"])
+def test_a_key_that_looks_like_a_person_becomes_a_hash_that_no_other_theme_reads(key: str) -> None:
+    theme = header(key)
+    assert theme.startswith(PERSONAL)
+    assert theme_names.reserved(theme)
+    assert theme == header(f" {key.upper()}\u200b") != header(key, b"another key")
+    assert theme_of(gateway_session_key=key, platform="api_server") == theme_names.normalise(key)
+    with pytest.raises(SettingsError, match="HERMES_PGVECTOR_PERSON_KEY"):
+        header(key, b"")
+
+
+def test_a_phone_number_is_one_person_and_an_alias_names_them(tmp_path: Path) -> None:
+    assert header(PHONE) == header("0049-170-5551234") == header("tel:+491705551234")
+    assert len({header(PHONE), header(MAIL), header("+49 170 5551235")}) == 3
+    assert header("billing") == "billing"
+    at = context(tmp_path, hash_personal_keys=True, theme_aliases={MAIL: "anna"})
+    assert at.theme(Identity(gateway_session_key="Alice@Example.com", platform="api_server"), None) == "anna"
+
+
+@pytest.mark.parametrize(("names", "may"), [([], True), (["ops"], False), (["ops", "dm-key-*"], True), ([MAIL], False)])
+def test_a_hashed_key_may_be_used_only_where_a_pattern_lists_it(tmp_path: Path, names: list[str], may: bool) -> None:
+    at = context(tmp_path, hash_personal_keys=True, allowed_themes=names)
+    talk = Conversation(at, Identity(gateway_session_key=MAIL, platform="api_server"), "s", "primary")
+    assert (talk.theme() is not None) == may
+    chat = Identity(gateway_session_key="agent:main:telegram:dm:1", platform="telegram")
+    assert Conversation(at, chat, "s", "primary").theme()
+
+
+def test_homes_with_the_same_key_of_persons_name_a_person_alike_and_a_provisional_name_is_renamed(
+    tmp_path: Path,
+) -> None:
+    identity, agreed = Identity(gateway_session_key=MAIL, platform="api_server"), "5e" * 32
+    one, two = (context(tmp_path / name, hash_personal_keys=True) for name in ("one", "two"))
+    provisional = one.theme(identity, None)
+    event = TurnTaken(theme=provisional, session_id="s", user="u", assistant="a")
+    for at in (one, two):
+        at.person_key.settle(lambda offer: agreed)
+    assert one.theme(identity, None) == two.theme(identity, None) == one.person_key.renamed(event).theme != provisional
+
+
+def test_a_key_that_looks_like_a_person_is_warned_of_once_and_not_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for hashes, warnings in ((True, 0), (False, 1)):
+        at = context(tmp_path / str(hashes), hash_personal_keys=hashes)
+        for key in (MAIL, PHONE, MAIL, "billing"):
+            at.theme(Identity(gateway_session_key=key, platform="api_server"), None)
+        assert [record.getMessage().count("looks like a mail address") for record in caplog.records] == [1] * warnings
+    assert "hash_personal_keys true" in caplog.text
+    assert "alice" not in caplog.text.lower()
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+    running: list[Runtime] = []
+
+    def make(**changed: Any) -> Runtime:
+        values = {"dsn": database, "embed_on_write": False, "batch_linger_s": 0, "recall_budget_s": 20, **changed}
+        running.append(acquire(Settings(**values), tmp_path))
+        assert running[-1].wait_ready(20)
+        return running[-1]
+
+    yield make
+    for runtime in running:
+        release(runtime)
+
+
+def read(runtime: Runtime, theme: str, scope: str) -> set[str]:
+    caller = Caller(theme=theme, session_id="s")
+    answer = json.loads(toolset.call(runtime, "recall_conversation", {"query": "the pump", "scope": scope}, caller))
+    return {hit["theme"] for hit in answer.get("hits", ())}
+
+
+def test_patterns_of_allowed_themes_decide_what_is_stored_and_read(start: Callable[..., Runtime]) -> None:
+    person, names = "dm-telegram-0123456789abcdef", ("ops", "project/a", "project/b.c", "projects", "red", "o?s")
+    everything = start()
+    for theme in (*names, person):
+        assert everything.accept(TurnTaken(theme=theme, session_id="s", user=f"the pump of {theme}", assistant=""))
+    assert everything.writer.flush(20)
+    runtime = start(allowed_themes=["ops", "Project/*"], cross_theme_recall="all")
+    allowed = {"ops", "project/a", "project/b.c"}
+    assert read(runtime, "ops", "all") == read(runtime, "project/a", "all") == allowed
+    assert read(runtime, "ops", "project/a") == {"project/a"}
+    assert read(runtime, person, "all") == allowed | {person}
+    for other in ("projects", "red", "o?s", "project", person):
+        assert read(runtime, "ops", other) == set()
+        assert themes.allowed(other, runtime.settings.allowed_themes) == (other == person)
+
+
+def test_a_refused_theme_is_told_once_a_session_and_what_was_accepted_before_is_stored(
+    start: Callable[..., Runtime], database: str, caplog: pytest.LogCaptureFixture, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    earlier = Spool(tmp_path / "pgvector" / "spool", bytes_max=1 << 20, window_max=10)
+    assert earlier.append(TurnTaken(theme="garden", session_id="s", user="where is the rake?", assistant=""))
+    die(earlier)
+    runtime = start(allowed_themes=["ops*"])
+    client = Identity(gateway_session_key=PHONE, platform="api_server")
+    told = []
+    for session in ("s1", "s2", "s1"):
+        talk = Conversation(runtime.context, client, session, "primary")
+        assert talk.theme() is None
+        talk.take_turn("which pump is broken and why is that?", "the blue one, because of its valve", session)
+        told.append([notice.text for notice in talk.notices("which pump is broken?")])
+    assert told == [[REFUSED], [REFUSED], []]
+    assert runtime.writer.flush(20, orphans=True)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select distinct agent_identity from conversations").fetchall() == [("garden",)]
+    assert [letter.reason for letter in runtime.dead_letters] == [themes.NOT_ALLOWED] * 3
+    assert sum("is not in allowed_themes" in record.getMessage() for record in caplog.records) == 1
+    assert "5551234" not in caplog.text
+    outcome = hermes_pgvector("--home", str(tmp_path), "status")
+    assert "1 theme not in allowed_themes" in outcome.out
