@@ -206,6 +206,11 @@ class Scope:
         """
         return bool(self.since or self.until or self.role)
 
+    @property
+    def narrow(self) -> bool:
+        """Whether it may have few of the rows of its themes."""
+        return bool(self.cuts_sessions or self.session_id or self.target or self.label or self.tags)
+
     def holds(self, at: datetime, session_id: str, role: str) -> bool:
         """Whether a row of these themes and sessions has a time and role in scope."""
         late = self.since is None or at >= self.since

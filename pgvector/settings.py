@@ -69,6 +69,9 @@ class Settings(BaseModel):
     embed_pieces_max: int = Field(
         40, ge=0, le=1000, description="Most chunks of one text; words are found in its first 100,000 characters"
     )
+    embed_sentences_max: int = Field(
+        6, ge=0, le=40, description="Most sentences of a user's message with vectors of their own; 0: none"
+    )
     embed_on_write: bool = Field(True, description="false: only `hermes-pgvector backfill` adds vectors")
 
     rerank_url: Annotated[str, AfterValidator(http_url)] = Field(

@@ -24,6 +24,7 @@ from ..write.maintenance import Maintenance
 from .console import Console, counted
 from .database import start_server
 from .embedder import PROBE
+from .sentences import Division
 
 POLL_S = 2.0
 STEP_S = 0.1
@@ -80,15 +81,16 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     try:
         embedder = _fitting(compatibility, database, settings.embed_timeout_s)
         job = _Job(database, embedder, settings, args.limit or sys.maxsize)
-        interrupted = not _run(job, console, args.wait)
+        division = Division(database, embedder, settings) if args.sentences else None
+        interrupted = not _run(job, console, args.wait, division)
         left = job.missing()
     finally:
         compatibility.close()
         database.close()
-    _report(job, console, left, interrupted)
+    _report(job, console, left, interrupted, division)
     if interrupted:
         raise KeyboardInterrupt
-    return 1 if job.vectors.refused else 0
+    return 1 if job.vectors.refused or (division and division.refused) else 0
 
 
 def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s: float) -> Embedder:
@@ -107,7 +109,7 @@ def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s
     return embedder
 
 
-def _run(job: _Job, console: Console, wait_s: float) -> bool:
+def _run(job: _Job, console: Console, wait_s: float, division: Division | None) -> bool:
     """Work until nothing is left or the limit is reached; False after Ctrl-C."""
     missing = job.missing()
     total = min(missing.without_vector, job.limit)
@@ -120,6 +122,8 @@ def _run(job: _Job, console: Console, wait_s: float) -> bool:
                     _wait_for_lease(job, console, wait_s)
                 progress.update(vectors, completed=job.tried, total=max(total, job.tried))
                 progress.update(words, completed=job.words.rows_done)
+        if division:
+            division.run(console, job.limit - job.vectors.rows_done)
     except KeyboardInterrupt:
         return False
     finally:
@@ -149,10 +153,12 @@ def _wait_for_lease(job: _Job, console: Console, wait_s: float) -> None:
     job.vectors.run_soon()
 
 
-def _report(job: _Job, console: Console, left: Totals, interrupted: bool) -> None:
+def _report(job: _Job, console: Console, left: Totals, interrupted: bool, division: Division | None) -> None:
     embedded, worded = job.vectors.rows_done, job.words.rows_done
     refused = [{"kind": kind, "id": row, "reason": reason} for (kind, row), reason in job.vectors.refused.items()]
     document = {"embedded": embedded, "worded": worded, "left": left.without_vector, "left_words": left.without_words}
+    if division:
+        document["divided"] = division.rows_done
     console.data({**document, "refused": refused, "interrupted": interrupted})
     if interrupted:
         console.say("interrupted; finished parts are stored")
@@ -163,5 +169,7 @@ def _report(job: _Job, console: Console, left: Totals, interrupted: bool) -> Non
             f"embedded {counted(embedded, 'row')}; {counted(left.without_vector, 'row')} left without a vector",
             f"added words to {counted(worded, 'row')}; {counted(left.without_words, 'row')} left without words",
         )
+    if division:
+        division.report(console)
     for (kind, row), reason in list(job.vectors.refused.items())[:REFUSED_SHOWN]:
         console.say(f"refused: row {row} of {kind}: {reason}")

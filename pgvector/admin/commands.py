@@ -197,6 +197,8 @@ def _add_maintenance(commands: Commands) -> None:
     backfill.add_argument("--limit", type=_number(1), metavar="N", help="stop after this many rows")
     text = "while an agent does the same, wait until it makes no progress for S seconds (default 45)"
     backfill.add_argument("--wait", type=_number(0), default=45, metavar="S", help=text)
+    text = "also embed the sentences of users' messages that were stored before sentences had vectors"
+    backfill.add_argument("--sentences", action="store_true", help=text)
     tune = _add(commands, "tune", "propose and build separate graph indexes for the largest themes", "tune:tune")
     tune.add_argument("--dsn", default="", help="the administrator's connection string (default: as for migrate)")
     tune.add_argument("--apply", action="store_true", help="build and drop what is proposed")

@@ -200,7 +200,7 @@ class Recaller:
         scan = self._scan(connection, question, size) if whole else None
         if vector is None:
             nearest = Nearest("words only", {})
-        elif scan is not None and not size.pieces:
+        elif scan is not None:
             nearest = Nearest(vector_search.EXACT, vector_search.nearest_of(scan, SEARCH_LIMIT))
         else:
             most = self._settings.exact_rows_max

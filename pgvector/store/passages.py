@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model import (
@@ -21,22 +22,24 @@ from ..model import (
 )
 from ..settings import Settings
 from ..text.chunking import chunks
+from ..text.sentences import sentences
 
 CONTEXT_CHARS_MAX = 400
 
 
 @dataclass(slots=True)
 class Passage:
-    """One text of an event, stored as one row.
+    """One text of an event, stored as one row. `role` is the side of a turn, "" for other rows.
 
     `answers` is the text before it in the session, which gives its vector context. `vector` is None until the text is
-    embedded.
+    embedded; `pieces` are then the vectors of its pieces, if it has any.
     """
 
     role: str
     content: str
     answers: str = ""
     vector: Vector | None = None
+    pieces: Sequence[Vector] = ()
 
     @property
     def context(self) -> str:
@@ -50,10 +53,12 @@ class Passage:
     def texts(self, settings: Settings) -> list[str]:
         """The texts that are embedded for the row, each with a vector of its own.
 
-        The first has the context and the content, or its first chunk if it is long. The others are the other chunks.
+        The first has the context and the content, or its first chunk if it is long. The others are its pieces: the
+        other chunks, or the sentences of a user's message, which often states a fact beside something else.
         """
         if not self.is_long(settings):
-            return [self.context + self.content]
+            found = sentences(self.content, settings.embed_sentences_max) if self.role == "user" else []
+            return list(dict.fromkeys([self.context + self.content, *(found if len(found) > 1 else ())]))
         first, *rest = chunks(self.content, settings.embed_piece_chars, 1 + settings.embed_pieces_max) or [self.content]
         return [self.context + first, *rest]
 
@@ -72,9 +77,7 @@ def prepare(event: Event, answers: str = "") -> PreparedEvent:
     A transcript has none: its missing turns are found when it is stored.
     """
     match event:
-        case Add() | Replace():
-            return PreparedEvent(event, (Passage(event.target, event.content),))
-        case Update():
+        case Add() | Replace() | Update():
             return PreparedEvent(event, (Passage("", event.content),))
         case TurnTaken():
             return PreparedEvent(event, _exchange(event.user, event.assistant, answers))

@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal["entries", "turns", "facts"]
 KINDS: dict[Kind, dict[str, str]] = {
     "entries": {
         "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text",
-        "role": "target", "text": "content", "answers": "null::text", "current": "true",
+        "role": "''", "text": "content", "answers": "null::text", "current": "true",
         "written_in": "metadata ->> 'session_id'",
         "searched": "content || ' ' || coalesce(tags::text, '')",
     },

@@ -32,7 +32,7 @@ class Size:
     """The rows of a scope, counted up to a bound, with those that have expired since the last upkeep.
 
     `own_index` is whether the scope is one theme that has a graph index of its own, `pieces` whether its themes have
-    texts that are matched in chunks because they are long.
+    texts with pieces, each with a vector of its own.
     """
 
     rows: int
@@ -105,6 +105,7 @@ class Row(NamedTuple):
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """The named parameters that every statement about the rows of a scope takes."""
     return {
+        "narrow": scope.narrow,
         "themes": None if scope.themes is None else _array(scope.themes),
         "own": scope.own,
         "reserved": scope.hidden or RESERVED_PATTERN,
@@ -154,6 +155,7 @@ def scan(
     parameters = {**parameters_of(scope), "words": _array(words), "vector": half(vector), "limit": limit}
     themes = tuples(connection, for_words(_named(f"scan_{kind}", scope), len(words)), parameters, binary=True)
     keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
+    _raise_to_pieces(cosines, ids, [(len(theme[1]) // 8, theme[-2]) for theme in themes])
     places = _with_own_term(themes[0][-1] or ()) if themes else []
     kept = [words[place] for place in places]
     return ScannedRows(keys, ids, sessions, times, cosines, lengths, _bits(bits, places), kept)
@@ -185,7 +187,7 @@ def nearest(
 ) -> dict[Key, float]:
     """The rows whose vectors are nearest to the question's, with their cosines.
 
-    With `pieces` the cosine of a long text is that of the nearest of its chunks.
+    With `pieces` the cosine of a row is that of the nearest of its vectors.
     """
     found: dict[Key, float] = {}
     parameters = {**parameters_of(scope), "vector": half(vector), "limit": limit, "seen": NEAREST_OF_ALL_ROWS}
@@ -254,6 +256,27 @@ def _columns(themes: Sequence[tuple[Any, ...]], types: Sequence[str]) -> tuple[l
     ]
     theme_of_row = [name for name, ids in zip(names, columns[0], strict=True) for _ in range(len(ids) // 8)]
     return list(zip(theme_of_row, arrays[0].tolist(), strict=True)), arrays
+
+
+def _raise_to_pieces(
+    cosines: NDArray[np.float64], ids: NDArray[np.int64], themes: Sequence[tuple[int, bytes | None]]
+) -> None:
+    """Raise the cosine of each row to the highest of its pieces.
+
+    Each of `themes` is the number of its rows, and the ids of rows with the cosines of their pieces.
+    """
+    import numpy as np
+
+    start = 0
+    for rows, packed in themes:
+        end = start + rows
+        if packed:
+            pieces = np.frombuffer(packed, [("row", ">i8"), ("cosine", ">f8")])
+            order = start + np.argsort(ids[start:end])
+            places = order[np.searchsorted(ids[order], pieces["row"]).clip(max=rows - 1)]
+            known = ids[places] == pieces["row"]
+            np.fmax.at(cosines, places[known], pieces["cosine"][known])
+        start = end
 
 
 def _bits(numbers: NDArray[np.int64], places: Sequence[int]) -> NDArray[np.bool_]:

@@ -25,7 +25,7 @@ from ..model import (
     Withdrawn,
 )
 from ..text import tokenizer
-from . import entries, facts, out_of_order, person_links
+from . import entries, facts, out_of_order, person_links, pieces
 from .connection.database import Connection, half
 from .erasure import marks
 from .facts import PRESSURE, Pressure
@@ -93,6 +93,9 @@ def _add_turns(connection: Connection, theme: str, turns: Sequence[Turn]) -> int
     found = connection.execute(QUERIES["add_turns"], parameters).fetchone()
     assert found is not None
     fresh = set(found["fresh"])
+    inserted = [passage for turn, passages in turns if UUID(turn.id) in fresh for passage in passages]
+    rows = zip(found["ids"], inserted, strict=True)
+    pieces.add(connection, "turns", [((theme, number), passage.pieces) for number, passage in rows])
     if found["replayed"] or found["withdrawn"]:
         out_of_order.settle(connection, theme, [turn for turn, _ in turns if UUID(turn.id) in fresh])
     return len(fresh)

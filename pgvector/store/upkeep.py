@@ -12,6 +12,7 @@ from uuid import uuid4
 from ..errors import PgvectorError
 from ..model import Vector
 from ..text import tokenizer
+from . import pieces
 from .connection.database import Connection, Database, half
 from .passages import Passage
 from .queries import KINDS, QUERIES, Kind, query
@@ -137,7 +138,7 @@ def embed(
         chosen = [(row, own) for row, own in zip(found, vectors, strict=True) if row.kind == kind]
         if not chosen:
             continue
-        _add_chunks(connection, kind, chosen, second=second)
+        pieces.add(connection, kind, [((row.theme, row.id), own[1:]) for row, own in chosen], second=second)
         parameters = {
             "themes": [row.theme for row, _ in chosen],
             "ids": [row.id for row, _ in chosen],
@@ -146,20 +147,6 @@ def embed(
         }
         changed += connection.execute(query(f"embed_{kind}", second=second), parameters).rowcount
     return changed
-
-
-def _add_chunks(
-    connection: Connection, kind: Kind, chosen: Sequence[tuple[Unembedded, Sequence[Vector]]], *, second: bool
-) -> None:
-    chunks = [(row, number, vector) for row, own in chosen for number, vector in enumerate(own[1:])]
-    if chunks:
-        parameters = {
-            "themes": [row.theme for row, _, _ in chunks],
-            "ids": [row.id for row, _, _ in chunks],
-            "pieces": [number for _, number, _ in chunks],
-            "embeddings": [half(vector) for _, _, vector in chunks],
-        }
-        connection.execute(query(f"add_pieces_{kind}", second=second), parameters)
 
 
 def add_words(connection: Connection, limit: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -26,8 +27,8 @@ class Batch:
     unprepared: deque[Record]
     prepared: list[PreparedEvent] = field(default_factory=list)
     rejected: deque[tuple[str, str, str]] = field(default_factory=deque)
-    # The vectors on their way, each with its passage, and when they were requested.
-    requested: list[tuple[Passage, Future[Vector]]] = field(default_factory=list)
+    # Passages with the vectors of their texts, which are on their way, and when these were requested.
+    requested: list[tuple[Passage, Mapping[str, Future[Vector]]]] = field(default_factory=list)
     requested_at: float = 0.0
     # The model that makes them.
     model: str = ""

@@ -146,16 +146,17 @@ class BatchProcessor:
         self._behind &= not self.queue.idle
         if embedder is None or not self.settings.embed_on_write or self._behind:
             return
-        # The backfill embeds long texts, whose chunks are stored by the id of their row.
+        # The backfill embeds long texts: they would take the time of many others.
         passages = [each for each in passages_of(batch.prepared) if not each.is_long(self.settings)]
-        vectors = self.queue.submit(embedder, [passage.texts(self.settings)[0] for passage in passages])
-        batch.requested, batch.requested_at = list(zip(passages, vectors, strict=True)), time.monotonic()
-        batch.model = embedder.model
+        wanted = [(passage, passage.texts(self.settings)) for passage in passages]
+        vectors = iter(self.queue.submit(embedder, [text for _, texts in wanted for text in texts]))
+        batch.requested = [(passage, dict(zip(texts, vectors, strict=False))) for passage, texts in wanted]
+        batch.requested_at, batch.model = time.monotonic(), embedder.model
 
     def _collect_vectors(self, batch: Batch, hurried: Callable[[], bool]) -> None:
         """Wait for the vectors, and give those that came to their passages."""
         requested, batch.requested = batch.requested, []
-        missing: Collection[Future[Vector]] = [vector for _, vector in requested]
+        missing: Collection[Future[Vector]] = [vector for _, vectors in requested for vector in vectors.values()]
         while missing:
             wait_s = min(self.settings.embed_wait_s, HURRIED_WAIT_S_MAX if hurried() else math.inf)
             left_s = 0.0 if self._behind else batch.requested_at + wait_s - time.monotonic()
@@ -163,10 +164,10 @@ class BatchProcessor:
             if left_s <= 0:
                 break
         self._behind |= bool(missing)
-        for passage, vector in requested:
-            if not vector.done():
-                self.late[batch.model, passage.texts(self.settings)[0]] = vector
-            elif error := vector.exception():
+        for passage, vectors in requested:
+            if not all(vector.done() for vector in vectors.values()):
+                self.late.update({(batch.model, text): vector for text, vector in vectors.items()})
+            elif error := next((error for vector in vectors.values() if (error := vector.exception())), None):
                 log.info("rows are stored without vectors, which follow later: %s", error)
             else:
-                passage.vector = vector.result()
+                passage.vector, *passage.pieces = [vector.result() for vector in vectors.values()]

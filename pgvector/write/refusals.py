@@ -84,7 +84,7 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
 
 def _drop_vectors(batch: Batch) -> None:
     for passage in passages_of(batch.prepared):
-        passage.vector = None
+        passage.vector, passage.pieces = None, ()
 
 
 def keep(batch: Batch, letters: DeadLetters) -> None:

@@ -446,6 +446,25 @@ def test_backfill_embeds_every_row_and_can_be_resumed(run: Callable[..., Outcome
     assert value(database, "SELECT count(*) FROM hermes_pgvector_leases") == 0
 
 
+def test_backfill_embeds_the_sentences_of_stored_messages(run: Callable[..., Outcome], database: str) -> None:
+    two = "The new door code of the office is 4471. Could you also draft the mail to the landlord?"
+    add_turns(database, [f"{two} Reference {number}." for number in range(70)], session="a")
+    add_turns(database, ["Where does the kelp grow?", f"{SPOILT} is the harbour of the old town. {two}"], session="b")
+    run("backfill")
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM conversation_pieces")
+        # The whole of a message may be embedded where one of its sentences is refused.
+        connection.execute(
+            "UPDATE conversations SET embedding = (SELECT embedding FROM conversations ORDER BY id LIMIT 1)"
+        )
+    assert "embedded the sentences of 5 messages\n" in run("backfill", "--sentences", "--limit", "5").out
+    outcome = run("backfill", "--sentences")
+    assert outcome.code == 1
+    assert "embedded the sentences of 65 messages; 1 message refused by the embedder" in outcome.out
+    assert value(database, "SELECT count(*) FROM conversation_pieces") == 140
+    assert run("backfill", "--sentences", "--json").document["divided"] == 0
+
+
 def test_backfill_prints_refused_rows_and_embeds_the_others(run: Callable[..., Outcome], database: str) -> None:
     for number in range(20):
         # A session each: a turn is embedded together with the one before it.

@@ -1,6 +1,7 @@
 -- The turns of one theme. The ledger decides which events are new, and only their rows are inserted. `replayed` and
 -- `withdrawn` tell whether some turns may be out of order: a stored replay may contain them, or turns of their sessions
--- were withdrawn later. The rows of a replay are up to two seconds older than the replay.
+-- were withdrawn later. The rows of a replay are up to two seconds older than the replay. `ids` are those of the inserted
+-- rows, in their order.
 with fresh as (
   insert into memory_events (agent_identity, event_id)
   select %(theme)s, event from unnest(%(events)s::uuid[]) as event
@@ -17,11 +18,12 @@ with fresh as (
        as r (event_id, session_id, parent_session_id, role, content, ts, embedding, words, metadata, ordinality)
   join fresh on fresh.event_id = r.event_id
   order by r.ordinality
-  returning 1
+  returning id
 ), began as (
   select min(at) - interval '2 seconds' as at from unnest(%(times)s::timestamptz[]) as at
 )
 select coalesce((select array_agg(event_id) from fresh), '{}') as fresh,
+  array(select id from added order by id) as ids,
   exists (select from conversations
     where agent_identity = %(theme)s and metadata ? 'replayed' and ts >= (select at from began)) as replayed,
   exists (select from memory_withdrawals

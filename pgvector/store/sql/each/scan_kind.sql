@@ -1,7 +1,8 @@
 -- Every row of a scope that is small enough to be read whole: its cosine to the question, how many terms it has, and which
 -- terms of the question it holds, as bits. Each column of a theme is one byte string of big-endian numbers, because a
 -- thousand single rows take longer to send and to read than to find. A session is a number, unique across themes. No
--- number may be null. `terms` are those of the words of the question, empty for a stop-word.
+-- number may be null. `pieces` are the ids of rows, each with the cosine of one of its pieces: those of all rows of the
+-- theme, unless the scope may have few of them. `terms` are those of the words of the question, empty for a stop-word.
 select agent_identity,
        string_agg(int8send(id), '') as ids,
        string_agg(int8send(session), '') as sessions,
@@ -9,6 +10,9 @@ select agent_identity,
        string_agg(float8send(cosine), '') as cosines,
        string_agg(int4send(terms), '') as lengths,
        string_agg(int8send(held), '') as held,
+       (select string_agg(int8send(row_id) || float8send(1 - (embedding <=> %(vector)b::halfvec)), '')
+        from $pieces where agent_identity = t.agent_identity and %(vector)b::halfvec is not null
+          and (not %(narrow)s or row_id = any (array_agg(t.id)))) as pieces,
        (select array_agg(plainto_tsquery('english', word)::text order by n)
         from unnest(%(words)s::text[]) with ordinality as w (word, n)) as terms
 from (
