@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from hermes_memory_pgvector import model, runtime
 from hermes_memory_pgvector.model import WORDS_ONLY, Add, Caller, Event, TurnTaken
+from hermes_memory_pgvector.recall import recaller
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import tokenizer
@@ -199,9 +200,16 @@ def _words_only(used: Runtime) -> Iterator[None]:
 
 @contextmanager
 def _clock_at(moment: datetime) -> Iterator[None]:
-    """The clock of the package, `model.now`, stands at `moment`."""
+    """The clock of the package stands at `moment`: `model.now`, and that by which a recall reads periods."""
+
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return moment.astimezone(tz) if tz else moment.astimezone().replace(tzinfo=None)
+
     clock, holders = model.now, [m for name, m in sys.modules.items() if name.startswith(model.__package__ or "")]
     with ExitStack() as changed:
+        changed.enter_context(patch.object(recaller, "datetime", Standing))
         for module in holders:
             if getattr(module, "now", None) is clock:
                 changed.enter_context(patch.object(module, "now", lambda: moment))
