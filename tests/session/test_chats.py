@@ -66,7 +66,7 @@ def test_a_task_in_the_background_has_the_theme_of_its_chat(kind: str, chat: str
     assert theme_of(**told) == theme_of(**told, gateway_session_key=key)
 
 
-@pytest.mark.parametrize("platform", [*themes.WITHOUT_CHATS])
+@pytest.mark.parametrize("platform", sorted(themes.WITHOUT_CHATS))
 def test_a_terminal_and_a_client_of_the_api_have_the_theme_of_the_home(platform: str) -> None:
     assert theme_of(platform=platform, user_id="alice", chat_id="1") == "default"
 
