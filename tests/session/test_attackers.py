@@ -18,6 +18,7 @@ from hermes_memory_pgvector.model import Add, Caller, RecallRequest, Scope, Turn
 from hermes_memory_pgvector.recall import render
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.session.chats import theme_of_person
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
@@ -27,6 +28,7 @@ from hermes_memory_pgvector.tools import toolset
 KEY = b"a key of the operator"
 ANN = "agent:main:telegram:dm:4917055512"
 ROOM = "agent:main:telegram:group:-100777"
+MAIL = "anna.aebischer@example.com"
 THEMES = ("own", "red", "blue", "bench-red")
 WORDS = "the door code of everybody is 4711"
 HIDDEN = ["\u200b", "\u200d", "\ufeff", "\u00ad", "\u2060", "\u202e", "\0", "\u0007", "\ud800", "\ue000"]
@@ -73,6 +75,13 @@ def test_a_name_that_looks_like_a_person_is_a_theme_of_its_own(claim: str) -> No
     found = header(claim)
     assert found != person()
     assert not theme_names.reserved(found)
+
+
+@given(disguised(MAIL) | disguised("+49-170-5551234"))
+def test_no_disguise_of_a_hashed_key_shows_it_or_makes_another_theme(key: str) -> None:
+    identity = Identity(gateway_session_key=key, platform="api_server")
+    found = themes.theme_of(identity, aliases={}, person_key=KEY, hashes_personal=True)
+    assert found in {theme_of_person(name, KEY) for name in (MAIL, "+49-170-5551234")}
 
 
 @given(st.text(min_size=1, max_size=300))

@@ -47,9 +47,9 @@ def asked(request: Request) -> str:
 
 
 def hits(result: str) -> dict[str, str]:
-    """Theme and content of what a tool found; what it said before or after its JSON is the host's."""
+    """Theme and content of what a tool found, with the other sides of turns; what is around its JSON is the host's."""
     answer = json.loads(result[result.index("{") : result.rindex("}") + 1])
-    return {hit["content"]: hit["theme"] for hit in answer["hits"]}
+    return {text["content"]: hit["theme"] for hit in answer["hits"] for text in (hit, hit.get("side", hit))}
 
 
 def filed(rows: Rows, theme: str) -> list[tuple[str, str]]:
