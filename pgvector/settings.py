@@ -213,10 +213,7 @@ class Settings(BaseModel):
     )
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Ids of stored events are deleted after this time")
     history_days: int = Field(
-        365,
-        ge=1,
-        le=36_500,
-        description="Replaced and removed entries can be restored for this time, and past facts are kept",
+        365, ge=1, le=36_500, description="Past entries, which can be restored, and past facts are kept for this time"
     )
     retain_days: Days = Field({}, description="Older turns are deleted, as {theme or pattern: days}; entries never")
     theme_rows_max: Limits = Field(
