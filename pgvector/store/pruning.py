@@ -67,7 +67,7 @@ def count(
 
 
 def themes(connection: Connection) -> list[str]:
-    """The themes that have turns or entries, in alphabetical order."""
+    """The themes that have turns, entries or facts, in alphabetical order."""
     return [row["theme"] for row in connection.execute(QUERIES["themes_with_rows"])]
 
 

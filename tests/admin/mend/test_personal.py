@@ -12,7 +12,7 @@ import pytest
 from commandline import Outcome, hermes_pgvector
 
 from hermes_memory_pgvector.admin.doctor.themes import REMAP
-from hermes_memory_pgvector.model import Add
+from hermes_memory_pgvector.model import Add, FactWritten
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.chats import PERSONAL
 from hermes_memory_pgvector.session.conversation import Conversation
@@ -73,10 +73,11 @@ def test_rows_under_the_name_of_a_person_are_moved_and_late_ones_follow(
     for key in (MAIL, PHONE, "billing", "20261124"):
         say(verbatim, key, f"the gate of {key} has the code 4711")
     assert verbatim.accept(Add(theme=MAIL, target="memory", content="The gate has the code 4711"))
+    assert verbatim.accept(FactWritten(theme="0049-170-5550000", kind="V", target="gate.code", content="4711"))
     assert verbatim.writer.flush(20)
     check = checked(run)["names of themes"]
     assert check["verdict"] == "warning"
-    assert check["found"].startswith("2 themes named by persons")
+    assert check["found"].startswith("3 themes named by persons")
     assert "alice" not in str(check)
     assert "5551234" not in str(check)
 
@@ -89,9 +90,13 @@ def test_rows_under_the_name_of_a_person_are_moved_and_late_ones_follow(
     assert MAIL not in plan.out
     assert len(held(database)) == 4
     done = run("--json", "remap", "--personal", "--yes").document
-    assert [theme["kind"] for theme in done["themes"]] == ["a phone number", "a mail address"]
-    assert done["moved"] == 5
-    new = {theme["new"] for theme in done["themes"]}
+    kinds = [theme["kind"] for theme in done["themes"]]
+    assert kinds == ["a phone number", "a phone number", "a mail address"]
+    assert done["moved"] >= 6
+    hashed, of_facts = {theme["new"] for theme in done["themes"]}, held(database, "facts")
+    assert len(of_facts) == 1
+    assert of_facts.keys() < hashed
+    new = hashed - of_facts.keys()
     assert held(database) == dict.fromkeys((*new, "billing", "20261124"), 2)
     assert "names of themes" not in checked(run)
 
