@@ -338,7 +338,9 @@ def test_doctor_changes_nothing_in_the_database(run: Callable[..., Outcome], dat
 # search
 
 
-def test_search_finds_what_an_agent_of_the_theme_would_find(run: Callable[..., Outcome], database: str) -> None:
+def test_search_finds_what_an_agent_of_the_theme_would_find(
+    run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add_turns(database, ["the kittens are in the kitchen", "the invoices are in the cellar"], theme="ops")
     add_turns(database, ["the kittens of billing are in the barn"], theme="billing")
     run("backfill")
@@ -349,6 +351,9 @@ def test_search_finds_what_an_agent_of_the_theme_would_find(run: Callable[..., O
     assert hits[0]["content"] == "the kittens are in the kitchen"
     assert {hit["theme"] for hit in hits} == {"ops"}
     assert found.document["turns"]["explanation"]["rows"] == 2
+    alone = run("search", "kittens", "--theme", "ops", "--scope", "all", "--json").document
+    assert {hit["theme"] for hit in alone["turns"]["hits"]} == {"ops"}
+    monkeypatch.setenv("HERMES_PGVECTOR_CROSS_THEME_RECALL", "all")
     everywhere = run("search", "kittens", "--theme", "ops", "--scope", "all", "--json").document
     assert {hit["theme"] for hit in everywhere["turns"]["hits"]} == {"ops", "billing"}
     assert everywhere["memory"]["hits"] == []

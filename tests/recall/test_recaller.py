@@ -160,7 +160,7 @@ def test_no_hit_is_ever_outside_the_scope(
         whole.clear()
         whole.add(*(turn(text, theme=theme, session=session) for theme, session, text in corpus))
         whole.add(*(entry(text, theme) for theme, _, text in corpus))
-        themes = readable(own, name, Settings())
+        themes = readable(own, name, Settings(cross_theme_recall="all"))
         scope = Scope(own, themes, "s" if name == "session" else "")
 
         def visible(theme: str) -> bool:

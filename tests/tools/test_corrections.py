@@ -99,7 +99,8 @@ def test_what_is_superseded_leaves_recall(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("tool", ["update", "remember"])
-def test_an_entry_of_another_theme_is_an_unknown_one(runtime: Runtime, tool: str) -> None:
+def test_an_entry_of_another_theme_is_an_unknown_one(start: Callable[..., Runtime], tool: str) -> None:
+    runtime = start(cross_theme_recall="all")
     number = remember(runtime, "kelp", theme="billing")["id"]
     name = "id" if tool == "update" else "supersedes"
     unknown, foreign = (

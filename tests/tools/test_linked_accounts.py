@@ -102,7 +102,7 @@ def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
 def test_what_a_theme_may_write_to_a_linked_account_replaces_nothing_of_the_person(
     start: Callable[..., Runtime],
 ) -> None:
-    runtime = start(also_write={"billing": ["home"]})
+    runtime = start(also_write={"billing": ["home"]}, cross_theme_recall="all")
     shared = use(runtime, "remember", "billing", content="kelp is red", theme="home", sync=True)
     private = use(runtime, "remember", PHONE, content="the code is 4711", tags=["secret"], sync=True)
     replacing = {"theme": "home", "sync": True, "supersedes": shared["id"]}
