@@ -8,9 +8,13 @@ import ssl
 import threading
 import time
 import zlib
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -39,8 +43,6 @@ class _Call(threading.local):
 
 
 _call = _Call()
-# httpx logs the address of a request with its query.
-logging.getLogger("httpx").addFilter(lambda _record: not _call.deadline)
 
 
 class _Socket(socket.socket):
@@ -83,6 +85,7 @@ def _limit_socket(_event: str, info: dict[str, Any]) -> None:
 class HttpClient:
     """Sends requests to one endpoint, through the proxy that the environment names for it. Safe for any thread.
 
+    It uses transports of httpx without a client, whose cookies and redirects it does not need.
     `key` is sent as a bearer token; without a key, the user and password of the address are sent. Error messages and
     logs contain neither, nor the path, the query or the payload; they name the `setting` of the address. `transport`
     replaces the network in tests. Raises SettingsError for a proxy or certificates of the environment that cannot be
@@ -107,18 +110,20 @@ class HttpClient:
         }
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        self._make_client = partial(
-            httpx.Client,
-            headers=headers,
-            auth=(address.username, address.password) if address.username and not key else None,
+        elif address.username:
+            named = b64encode(f"{address.username}:{address.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {named}"
+        self._headers = httpx.Headers(headers)
+        self._make_transport: Callable[[], httpx.BaseTransport] = partial(
+            httpx.HTTPTransport,
             verify=_certificates(address),
-            # A proxy cannot reach the services of this machine.
-            trust_env=not _is_loopback(address.host),
+            proxy=_proxy(address),
             limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S_MAX),
-            transport=transport,
         )
+        if transport is not None:
+            self._make_transport = lambda: transport
         self._closed = False
-        self._idle = [self._new_client()]
+        self._idle = [self._new_transport()]
 
     def request(self, method: str, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
         """The status and the body of the answer, received before `deadline` on the monotonic clock.
@@ -152,8 +157,8 @@ class HttpClient:
     def close(self) -> None:
         """Close the idle connections. A call that is running closes its own when it ends. Safe to call twice."""
         self._closed = True
-        while client := self._take_idle():
-            client.close()
+        while transport := self._take_idle():
+            transport.close()
 
     def _exchange(self, method: str, url: str, payload: bytes, bytes_max: int) -> tuple[httpx.Response, bytes]:
         """The answer and its body, still compressed if it came so; at most one chunk more than `bytes_max`.
@@ -164,35 +169,36 @@ class HttpClient:
             raise EmbedderUnavailable("the embedder is closed")
         left_s = _call.left_s
         # A name can have several addresses. The first one that does not answer leaves time for the second.
-        timeout = httpx.Timeout(left_s, connect=left_s / 2)
-        client = self._take_idle() or self._new_client()
-        extensions = {"trace": _limit_socket}
+        limits = {"connect": left_s / 2, "read": left_s, "write": left_s, "pool": left_s}
+        extensions = {"timeout": limits, "trace": _limit_socket}
+        request = httpx.Request(method, url, headers=self._headers, content=payload, extensions=extensions)
+        transport = self._take_idle() or self._new_transport()
         try:
-            with client.stream(method, url, content=payload, timeout=timeout, extensions=extensions) as response:
+            with closing(transport.handle_request(request)) as response:
                 body = bytearray()
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > bytes_max:
                         break
         except BaseException:
-            client.close()
+            transport.close()
             raise
-        self._idle.append(client)
+        self._idle.append(transport)
         if self._closed or len(self._idle) > IDLE_CONNECTIONS_MAX:
             surplus = self._take_idle()
             if surplus:
                 surplus.close()
         return response, bytes(body)
 
-    def _take_idle(self) -> httpx.Client | None:
+    def _take_idle(self) -> httpx.BaseTransport | None:
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
-    def _new_client(self) -> httpx.Client:
+    def _new_transport(self) -> httpx.BaseTransport:
         try:
-            return self._make_client()
+            return self._make_transport()
         except (httpx.InvalidURL, ValueError, ImportError) as error:
             # The proxy's address may contain a password, so the message repeats no part of it.
             raise SettingsError(
@@ -209,6 +215,16 @@ class HttpClient:
             return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, bytes_max + 1)
         except zlib.error:
             raise EmbedderUnavailable(f"{self.host} sent a damaged compressed answer") from None
+
+
+def _proxy(address: httpx.URL) -> str | None:
+    """The proxy that the environment names for this address; None for this machine, whose services none can reach."""
+    proxies = getproxies()
+    found = proxies.get(address.scheme) or proxies.get("all")
+    unproxied = [name.strip() for name in proxies.get("no", "").split(",")]
+    if not found or "*" in unproxied or _is_loopback(address.host) or proxy_bypass(address.netloc.decode()):
+        return None
+    return found if "://" in found else f"http://{found}"
 
 
 def _certificates(address: httpx.URL) -> ssl.SSLContext:
