@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ PARTS = (10, 20)
 SEASON_MONTHS = 3
 
 _UNSPACED_FROM = "\u2e80"
+_WORD = re.compile(r"\w+")
 _YEAR = r"(?:19|20|21)\d\d"
 # Dates in names of files, versions and models, and the times of log lines, say nothing about when something was said.
 _ALONE, _NO_NAME = r"(?<![a-z0-9_=./-])", r"(?!\d|[-_][a-z0-9]|\.[a-z0-9]|[t ]\d\d:\d\d:\d\d)"
@@ -40,7 +41,7 @@ _BEFORE_MONTH = "".join(
     for between in ("", r"\d ", r"\d\d ", "early ", "mid ", "late ")
 )
 _VERB = re.compile(
-    rf"(?:{_BEFORE_MONTH}(?<!\d(?:st|nd|rd|th) )\b(?:may|march)|(?:^|(?<=[.!?] ))(?:May|March))\b"
+    rf"(?=[Mm]a)(?:{_BEFORE_MONTH}(?<!\d(?:st|nd|rd|th) )\b(?:may|march)|(?:^|(?<=[.!?] ))(?:May|March))\b"
     r"(?! \d\d?(?:st|nd|rd|th))"
 )
 # "Spring Boot", "fall back".
@@ -49,6 +50,7 @@ _NO_SEASON = r"(?!\W(?:boot|security|data|mvc|cloud|framework|batch|bean|back|th
 _NO_UNIT = {"주": "(?![문제소인])", "달": "(?![력리])"}
 
 Days: TypeAlias = tuple[date, date]
+_Finder: TypeAlias = Callable[[str, date], Iterator[tuple[Days, str]]]
 
 
 def period(question: str, now: datetime) -> Period | None:
@@ -58,7 +60,10 @@ def period(question: str, now: datetime) -> Period | None:
     question one is taken: a date before a month, and that before "last week". The northern hemisphere has the seasons.
     """
     folded = _VERB.sub("_", compatible(question[:QUESTION_CHARS_MAX])).casefold()
-    for found in (_dates, _months, _ago, _offsets, _seasons):
+    held, unspaced = set(_WORD.findall(folded)), not folded.isascii() and max(folded) >= _UNSPACED_FROM
+    for found, lasts in ((_dates, None), *_last_words().items()):
+        if lasts and not unspaced and held.isdisjoint(lasts):
+            continue
         for (first, end), words in found(folded, now.date()):
             since, until = (datetime.combine(day, time(), now.tzinfo).astimezone(UTC) for day in (first, end))
             return Period(since, until, words)
@@ -114,7 +119,7 @@ def _ago(text: str, today: date) -> Iterator[tuple[Days, str]]:
 def _offsets(text: str, today: date) -> Iterator[tuple[Days, str]]:
     for pattern, kinds in _offset_patterns():
         for match in pattern.finditer(text):
-            unit, offset = kinds[" ".join(re.findall(r"\w+", match[0]))]
+            unit, offset = kinds[" ".join(_WORD.findall(match[0]))]
             if match[0] in _lines()["french"] and not _FRENCH.search(text):
                 continue
             yield _shifted(unit, offset, today), match[0]
@@ -162,7 +167,7 @@ def _is_last(words: str, month: int, months: int, today: date) -> bool:
 def _year_in(text: str, today: date) -> int | None:
     for pattern, kinds in _offset_patterns():
         for match in pattern.finditer(text):
-            unit, offset = kinds[" ".join(re.findall(r"\w+", match[0]))]
+            unit, offset = kinds[" ".join(_WORD.findall(match[0]))]
             if unit == "year":
                 return today.year + offset
     return None
@@ -186,6 +191,24 @@ def _shifted(unit: str, offset: int, today: date) -> Days:
 def _lines() -> dict[str, list[str]]:
     lines = Path(__file__).with_name("periods.txt").read_text(encoding="utf-8").splitlines()
     return {kind: rest.split("|") for kind, _, rest in (line.partition(": ") for line in lines)}
+
+
+@cache
+def _last_words() -> dict[_Finder, frozenset[str]]:
+    """For each kind of periods, in the order in which they are tried, the words with one of which each of them ends.
+
+    Those of scripts without spaces between words are left out. The patterns take long, and most questions have none.
+    """
+    words: dict[_Finder, Iterable[str]] = {
+        _months: _numbers("name"),
+        _ago: _units(),
+        _offsets: _offset_patterns()[0][1],
+        _seasons: _numbers("season"),
+    }
+    return {
+        found: frozenset(_WORD.findall(word)[-1] for word in names if not _unspaced(word))
+        for found, names in words.items()
+    }
 
 
 @cache
