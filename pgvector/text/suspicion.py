@@ -99,7 +99,7 @@ _SIGNS = {
 _SENTENCE = re.compile(r"[.!?。！？\n]+(?=\s|$|[^\x00-\x7f])|\n")
 _ENCODED = re.compile(r"(?<![\w+/=-])(?:[A-Za-z0-9+/_-]{32,4000}={0,2}|(?:[0-9a-fA-F]{2}){24,2000})(?![\w+/=])")
 _ADDRESS = re.compile(r"https?://|hxxps?://|www\.|[\w.+-]{1,64}@[\w-]{1,64}\.\w|webhook", re.IGNORECASE)
-_WORD = re.compile(r"[\w']+")
+_WORD = re.compile(r"\w+")
 _HAN = re.compile("[\u3400-\u9fff]")
 _STEM_CHARS = 4
 _COMMANDS_AT = re.compile(r"(?:^|[:;,>\]—–-]\s{0,3}|\bplease |\bbitte )\W{0,3}$", re.IGNORECASE)
@@ -110,8 +110,8 @@ class _Vocabulary:
 
     def __init__(self) -> None:
         self.expressions: defaultdict[str, list[re.Pattern[str]]] = defaultdict(list)
-        # By the beginning of a word: the rules that it may belong to, each with the number of its language.
-        self._begun: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+        # By the beginning of a word: more of it, and a rule that it may belong to with the number of its language.
+        self._begun: defaultdict[str, set[tuple[str, tuple[str, int]]]] = defaultdict(set)
         firsts = {meanings[0]: reason for reason, meanings in _RULES.items()}
         for line in Path(__file__).with_name("suspicion.txt").read_text(encoding="utf-8").splitlines():
             name, _, words = line.partition(": ")
@@ -122,13 +122,18 @@ class _Vocabulary:
             )
             for word in words.split("|") if meaning in firsts else ():
                 if first := _WORD.match(word):
-                    self._begun["" if language == "zh" else first[0][:_STEM_CHARS]].add((firsts[meaning], number))
+                    begin = first[0][:-1] if word.startswith("?", first.end()) else first[0]
+                    key = "" if language == "zh" else begin[:_STEM_CHARS]
+                    self._begun[key].add((begin, (firsts[meaning], number)))
 
     def candidates(self, text: str) -> set[tuple[str, int]]:
         """The rules and languages of which the text may have the first meaning."""
-        begun = {word[:_STEM_CHARS] for word in _WORD.findall(text)} & self._begun.keys()
-        han = self._begun[""] if not text.isascii() and _HAN.search(text) else ()
-        return set(han).union(*(self._begun[stem] for stem in begun))
+        found = {rule for _, rule in self._begun[""]} if not text.isascii() and _HAN.search(text) else set()
+        for word in set(_WORD.findall(text)):
+            for begin, rule in self._begun.get(word[:_STEM_CHARS], ()):
+                if word.startswith(begin):
+                    found.add(rule)
+        return found
 
 
 @cache

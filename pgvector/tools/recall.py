@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument
-from ..model import TARGETS, Caller, Hit, Recall, RecallRequest
+from ..model import TARGETS, Caller, Recall, RecallRequest
 from ..runtime import Runtime
 from ..settings import Settings
 from ..text import times
@@ -159,15 +159,16 @@ def _without_suspicious(found: Recall) -> tuple[Recall, int]:
     """The recall without rows that look like an attack, also beside hits, and how many there were."""
     from ..text import suspicion
 
-    def fine(row: Hit | None) -> bool:
-        return row is not None and not suspicion.reasons(row.content)
-
+    rows = [row for hit in found.texts for row in (hit, *hit.context)]
+    bad = {id(row) for row in rows if suspicion.reasons(row.content)}
+    if not bad:
+        return found, 0
     hits = []
     for hit in found.hits:
-        kept = hit if fine(hit) else hit.side
-        if kept and fine(kept):
-            side = hit.side if kept is hit and fine(hit.side) else None
-            hits.append(replace(kept, side=side, context=tuple(filter(fine, hit.context))))
+        fine = [row for row in (hit, hit.side) if row and id(row) not in bad]
+        if fine:
+            context = tuple(row for row in hit.context if id(row) not in bad)
+            hits.append(replace(fine[0], side=fine[1] if fine[1:] else None, context=context))
     left = replace(found, hits=tuple(hits))
     before, after = (len(each.texts) + sum(len(hit.context) for hit in each.hits) for each in (found, left))
     return left, before - after
