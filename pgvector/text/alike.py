@@ -44,7 +44,7 @@ _PARTICLES = frozenset("はがをにでとも是为為는은가이")
 def comparable(text: str) -> str:
     """The words of a text without differences in case, width, spaces and punctuation; a text without words as it is."""
     folded = text if text.isascii() else _SIGN.sub(" ", compatible(text).casefold())
-    return " ".join(folded.encode().translate(_PLAIN).decode().split()) or text
+    return b" ".join(folded.encode().translate(_PLAIN).split()).decode() or text
 
 
 def shape(folded: str) -> frozenset[str]:

@@ -82,8 +82,8 @@ _LOADING = re.compile(
     re.IGNORECASE,
 )
 _HTTP = re.compile(r"http(s?)(?=:)", re.IGNORECASE)
-# The first signs of what _TAG, _BAR and _BRACKET match, and of what _SPEAKS and _HEADED do.
-_MARKUP = re.compile(f"[{OPENING}]")
+# The first signs of what _TAG, _BAR and _BRACKET match, found as those of _UNUSUAL, and of what _SPEAKS and _HEADED do.
+_MARKUP = re.compile(f"[^\\n -$'-;=?-Z^-z|~](?<=[{OPENING}])")
 _SIGN = re.compile(f"[#{COLONS}]")
 
 
