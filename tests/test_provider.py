@@ -104,7 +104,7 @@ os._exit(0)
 
 
 HEAVY = {"psycopg", "psycopg_pool", "pgvector", "numpy", "httpx", "asyncio"}
-HEAVY_OF_OURS = ("write.", "embedding.", "store.connection.database", "recall.recaller")
+HEAVY_OF_OURS = ("write.", "embedding.", "store.connection.database", "recall.recaller", "text.sanitize")
 DSN = "postgresql://nobody:p%40ss@127.0.0.1:1/none?sslmode=disable"
 
 

@@ -21,7 +21,6 @@ from ..hosts.transcript import exchanges
 from ..model import Hit, Recall, RecallRequest, Scope, now
 from ..settings import Settings
 from ..text.cleaning import clean, without_recalled
-from . import render
 from .deadline import Deadline
 
 if TYPE_CHECKING:
@@ -104,13 +103,15 @@ class Prefetch:
 
         Returns one text of at most `prefetch_chars_max` characters, and how many memories are in it.
         """
+        from .render import block
+
         due, room, query = self._due(), self._settings.prefetch_chars_max, clean(query)
         context = self._context(session_id, by_client, due)
         facts = self._hot(theme, room, due.facts_s)
         facts = "" if facts == context.shown.facts else facts
         room -= len(f"{facts}\n\n") if facts else 0
         recall = self._before_turn(theme, query, session_id, context, due, room) if self.enabled else Recall()
-        memories = render.block(recall, chars_max=room, query=query, own=own)
+        memories = block(recall, chars_max=room, query=query, own=own)
         return "\n\n".join(filter(None, (facts, memories))), len(recall.hits)
 
     def before_turn(self, theme: str, query: str, session_id: str, by_client: bool = False) -> Recall:
@@ -125,7 +126,7 @@ class Prefetch:
     def _due(self) -> Deadline:
         # What is needed takes long to import, and the time runs from now on.
         from ..text import suspicion  # noqa: F401
-        from . import context, selection  # noqa: F401
+        from . import context, render, selection  # noqa: F401
 
         return Deadline.before_turn(self._settings, database_away=self._database_away())
 
@@ -140,6 +141,7 @@ class Prefetch:
     ) -> Recall:
         from ..text.alike import comparable
         from .grouping import newest_of_kinds
+        from .render import HIT_CHARS_MIN
 
         settings, asked = self._settings, comparable(query)
         with self._lock:
@@ -159,7 +161,7 @@ class Prefetch:
             found = [hit for hit in recall.texts if hit.role != "user" or comparable(hit.content) != asked]
             hits += found
             best += found[: 2 * limit]
-        room = max(render.HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)
+        room = max(HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)
         fresh = (
             hit
             for hit in newest_of_kinds(relevant(hits, self._floor(), best))
@@ -182,6 +184,8 @@ class Prefetch:
         query = "\n".join(questions[-QUESTIONS_MAX:])[-QUESTION_CHARS_MAX:]
         if not query or not self.enabled or self._database_away():
             return ""
+        from .render import block
+
         themes = self._reads(theme)
         request = RecallRequest(
             query=query,
@@ -197,7 +201,7 @@ class Prefetch:
         chars_max = min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max)
         # The rows of a person are in other themes than the one that asks.
         own = dict.fromkeys((theme, *(hit.theme for hit in hits if hit.theme not in themes[1:])))
-        return render.block(Recall(tuple(hits)), chars_max=chars_max, own=tuple(own))
+        return block(Recall(tuple(hits)), chars_max=chars_max, own=tuple(own))
 
 
 def relevant(hits: Sequence[Hit], floor: float | None, best: Sequence[Hit] | None = None) -> list[Hit]:

@@ -19,7 +19,7 @@ _FILLERS = phrases("switch_fillers") | phrases("acknowledgements") | phrases("gr
 _WORDS = (phrases("off_record"), phrases("on_record"))
 _OFF, _ON = (words | _FILLERS for words in _WORDS)
 # Nearly all messages have nothing of it, and one search is faster than to take them apart.
-_STEM = re.compile("|".join({max(phrase.split(), key=len)[:5] for words in _WORDS for phrase in words}))
+_STEMS = frozenset(max(phrase.split(), key=len)[:5] for words in _WORDS for phrase in words)
 _MENTION = re.compile(r"<@[!&]?\w{1,40}>|(?<!\w)@[\w.-]{1,60}")
 # Characters without width can stand in the midst of a word.
 _WITHOUT_WIDTH = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
@@ -76,7 +76,8 @@ def _said(message: object) -> str:
     if len(text) > 2 * _EDGE_CHARS:
         text = f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
     text = _WITHOUT_WIDTH.sub("", text)
-    return _MENTION.sub(" ", text) if _STEM.search(compatible(text).casefold()) else ""
+    folded = compatible(text).casefold()
+    return _MENTION.sub(" ", text) if any(stem in folded for stem in _STEMS) else ""
 
 
 def notice(message: object, *, always_off: bool) -> str:

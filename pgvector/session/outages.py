@@ -14,7 +14,6 @@ from cachetools import LRUCache
 from ..errors import Condition
 from ..files import Marks, create, make_private, mark_name
 from ..model import Event, TurnTaken, now
-from ..text.sanitize import safe_line
 
 Part: TypeAlias = Literal["database", "embedder", "outbox"]
 
@@ -159,6 +158,8 @@ def _mark(part: Part, session: str) -> str:
 
 
 def _begun(part: Part, problem: str, since: datetime) -> str:
+    from ..text.sanitize import safe_line
+
     what, _, command = safe_line(problem, PROBLEM_CHARS_MAX).partition(_RUN)
     remedy = command or "hermes-pgvector doctor"
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 # What documentation writes where a secret would stand.
 _EXAMPLE = re.compile(
@@ -25,28 +26,39 @@ class Shape:
 
     kind: str
     signs: tuple[str, ...]
-    pattern: re.Pattern[str]
+    expression: str
+    case: int = 0
     loose: bool = False
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression. Few texts have signs, and to compile all of them would delay the start."""
+        return _compiled(self.expression, self.case)
+
+
+@cache
+def _compiled(expression: str, case: int) -> re.Pattern[str]:
+    return re.compile(expression, case)
 
 
 def _token(kind: str, *signs: str, tail: str, case: int = 0) -> Shape:
     """Tokens that begin with one of the signs."""
     heads = "|".join(map(re.escape, signs))
-    return Shape(kind, tuple(map(str.lower, signs)), re.compile(rf"(?<![A-Za-z0-9])(?:{heads}){tail}", case))
+    return Shape(kind, tuple(map(str.lower, signs)), rf"(?<![A-Za-z0-9])(?:{heads}){tail}", case)
 
 
 _SHAPES = (
     Shape(
         "private key",
         ("private key",),
-        re.compile(
+        (
             r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
             # Headers such as `DEK-Info: AES-256-CBC,…` have hyphens and colons.
             r"(?:(?:[^-]|-(?!----)){0,20000}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
             r"|(?:(?:\\n|\s){0,4}[A-Z][A-Za-z-]{1,30}: [^\n\\]{0,200}){0,9}[A-Za-z0-9+/=\\\s]{0,20000})"
         ),
     ),
-    Shape("token", ("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]{8,})?")),
+    Shape("token", ("eyj",), r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]{8,})?"),
     _token("API key", "sk-", tail=r"(?=[A-Za-z_-]{0,60}\d|[A-Za-z_-]{0,30}[A-Za-z]{24})[\w-]{20,}"),
     _token("API key", "AKIA", "ASIA", "ABIA", "ACCA", tail=r"[A-Z2-7]{16}(?![A-Za-z0-9])"),
     _token("API key", "AIza", tail=r"[\w-]{35}"),
@@ -64,34 +76,35 @@ _SHAPES = (
     _token("API key", "SG.", tail=r"[\w-]{20,24}\.[\w-]{39,50}"),
     _token("API key", "SK", "key-", tail=r"(?=[a-f]{0,20}\d)[0-9a-f]{32}\b"),
     _token("private key", "AGE-SECRET-KEY-1", tail=r"[0-9A-Z]{50,}"),
-    Shape("token", (":aa",), re.compile(r"(?<!\w)\d{8,10}:AA[\w-]{32,34}(?![\w-])")),
-    Shape("API key", ("key=",), re.compile(r"(?:Account|SharedAccess)Key=(?P<secret>[A-Za-z0-9+/]{40,90}={1,2})")),
+    Shape("token", (":aa",), r"(?<!\w)\d{8,10}:AA[\w-]{32,34}(?![\w-])"),
+    Shape("API key", ("key=",), r"(?:Account|SharedAccess)Key=(?P<secret>[A-Za-z0-9+/]{40,90}={1,2})"),
     Shape(
         "password",
         ("://",),
-        re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"<>]{0,100}:(?P<secret>[^\s/'\"]{1,200})(?=@)"),
+        r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"<>]{0,100}:(?P<secret>[^\s/'\"]{1,200})(?=@)",
         loose=True,
     ),
     Shape(
         "token",
         ("authorization", "bearer", "api-key", "api_key"),
-        re.compile(
+        (
             r"(?:\b(?:proxy-)?authorization['\"]?\s?[:=]\s?['\"]?(?:bearer|basic|token|digest|apikey)\s|\bbearer\s"
-            r"|\bx-api-key['\"]?\s?:\s?['\"]?)\s?(?P<secret>[A-Za-z0-9._~+/-]{12,}={0,2})",
-            re.IGNORECASE,
+            r"|\bx-api-key['\"]?\s?:\s?['\"]?)\s?(?P<secret>[A-Za-z0-9._~+/-]{12,}={0,2})"
         ),
+        re.IGNORECASE,
         loose=True,
     ),
     Shape(
         "password",
         ("password=", "passwd=", "pwd="),
-        re.compile(r"\b(?:password|passwd|pwd)=['\"]?(?P<secret>[^\s'\"&;,()<>{}\[\]$]{4,200})", re.IGNORECASE),
+        r"\b(?:password|passwd|pwd)=['\"]?(?P<secret>[^\s'\"&;,()<>{}\[\]$]{4,200})",
+        re.IGNORECASE,
         loose=True,
     ),
     Shape(
         "secret",
         ("secret", "token", "password", "passwd", "key"),
-        re.compile(
+        (
             r"\b[A-Z0-9_]{0,60}(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_KEY)(?:_[A-Z0-9_]{1,20})?"
             r"(?:=|:\s)['\"]?(?P<secret>[^\s'\"&;,()<>{}\[\]$]{12,200})"
         ),
@@ -100,7 +113,7 @@ _SHAPES = (
     Shape(
         "password",
         ("curl",),
-        re.compile(r"\bcurl\b[^\n]{0,300}?\s-u\s?['\"]?[^\s:'\"]{1,60}:(?P<secret>[^\s'\"$]{4,200})"),
+        r"\bcurl\b[^\n]{0,300}?\s-u\s?['\"]?[^\s:'\"]{1,60}:(?P<secret>[^\s'\"$]{4,200})",
         loose=True,
     ),
 )

@@ -11,7 +11,6 @@ from ..hosts.config import host_section
 from ..model import Caller
 from ..outbox.pending_writes import pending_writes
 from ..runtime import Runtime
-from ..text.sanitize import visible
 from .arguments import Arguments
 
 DENIED = "the user denied this write; nothing is changed"
@@ -27,6 +26,8 @@ def held_back(
     Raises Refused when the user denies it or too many writes wait, SettingsError when config.yaml cannot be read, and
     Unavailable when the write cannot be kept.
     """
+    from ..text.sanitize import visible  # which takes long to import: a host reads the schemas at its start
+
     configured = write_approval.is_on(host_section(runtime.home.path, "memory").get("write_approval"))
     if not configured and not write_approval.is_on_in_host():
         return None

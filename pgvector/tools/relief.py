@@ -9,12 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument, Refused
-from ..facts.notation import parse
 from ..hosts.environment import profile_name
 from ..model import Caller, FactKind
 from ..runtime import Runtime
 from ..session.themes import Identity, home_theme
-from ..text.sanitize import safe_line
 from . import arguments as given
 from .arguments import Arguments
 
@@ -85,6 +83,8 @@ def _home_theme(runtime: Runtime) -> str:
 
 
 def _fact_of(chars_max: int, line: str) -> tuple[FactKind, str, str] | None:
+    from ..facts.notation import parse
+
     try:
         fact = parse(line, chars_max)
     except BadArgument:
@@ -136,6 +136,8 @@ def headline(plan: Plan) -> str:
 
 
 def _line(entry: str) -> str:
+    from ..text.sanitize import safe_line
+
     return safe_line(entry, LINE_CHARS_MAX)
 
 
