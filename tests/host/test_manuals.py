@@ -144,8 +144,10 @@ def test_the_manuals_lead_one_host_from_the_set_up_to_the_removal(host: Host, us
         search = commands(blocks("docs/recall.md", "sh")[0])[0]
         assert TOLD in (found := shell.run(search))
         assert "plan: exact" in found
-        one_setting, setup, doctor = commands(blocks("docs/configuration.md", "sh")[0])
+        one_setting, listing, change, setup, doctor = commands(blocks("docs/configuration.md", "sh")[0])
         shell.run(one_setting)
+        assert "prefetch_limit" in shell.run(listing)
+        assert "recall_mode" in shell.run(change)
         assert "provider is pgvector" in shell.run(setup, *two_defaults)
         assert "settings: valid" in shell.run(doctor)
         restore_a_backup(shell)
@@ -185,7 +187,8 @@ def restore_a_backup(shell: Shell) -> None:
 
 
 def remove(shell: Shell) -> None:
-    *without_package, pip = commands(blocks("docs/operations.md", "sh")[-1])
+    block = next(block for block in blocks("docs/operations.md", "sh") if "pip uninstall" in block)
+    *without_package, pip = commands(block)
     assert "Data" in "".join([shell.run(command) for command in without_package])
     assert "Successfully uninstalled hermes-memory-pgvector" in shell.run(pip, ("Proceed", "y"))
 

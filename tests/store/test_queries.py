@@ -81,7 +81,7 @@ def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
 def test_every_statement_about_rows_names_their_theme() -> None:
     # So that each can be sent to one node when the tables are distributed by it.
     for name, statement in STATEMENTS.items():
-        # These are for all themes: rows that lack something, rows of sessions whose theme is not known, and equal vectors.
+        # These are for all themes: rows that lack something, rows of sessions of an unknown theme, equal vectors.
         if not name.startswith(("lacking", "newest_of_sessions", "count_equal_vectors_")) and re.search(
             r"\b(from|into|update|join)\s+(memory_\w+|conversations|facts?(_\w+)?)\b", statement
         ):
