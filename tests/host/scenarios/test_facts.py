@@ -30,6 +30,7 @@ def hermes(make_hermes: Callable[..., Hermes]) -> Hermes:
     return make_hermes(tools="facts", prefetch_turns=False, write_wait_s=20, prefetch_budget_s=7)
 
 
+@pytest.mark.main_host("b")
 def test_hot_facts_come_before_a_turn_when_they_have_changed(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     model.script = script
     with hermes.chat() as chat:
