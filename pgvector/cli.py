@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pgvector_job is None:
         sys.stderr.write(args.pgvector_help())
         return USAGE
+    _open_closed_streams()
     debug = _set_up_log()
     try:
         home = Path(args.pgvector_home or hermes_home()).expanduser().resolve()
@@ -86,6 +87,13 @@ def _failed(error: Exception, message: str, debug: bool) -> int:
         raise error
     print(f"hermes-pgvector: {message}", file=sys.stderr)
     return USAGE if isinstance(error, BadArgument) else PROBLEM
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the caller has closed by the null device, as `>&-` in a shell closes them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
 
 
 def _set_up_log() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import io
 import json
 import os
 import sys
@@ -51,7 +52,11 @@ class Console:
         self._answers = 0
         # Without a terminal there is no edge to wrap at, but a table needs some width.
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_COLUMNS
-        self._out = RichConsole(highlight=False, markup=False, emoji=False, width=width)
+        # It only renders: rich would write an empty text to stdout, which a full disk refuses.
+        terminal = sys.stdout.isatty() or None
+        self._out = RichConsole(
+            file=io.StringIO(), force_terminal=terminal, highlight=False, markup=False, emoji=False, width=width
+        )
         self._err = RichConsole(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     @property
@@ -127,7 +132,7 @@ class Console:
         # Lines of a pipe need no prompt, which would stand before the document of `--json`.
         prompt = ": " if sys.stdin.isatty() and not self.as_json else ""
         with suppress(EOFError):
-            while line := input(prompt).strip():
+            while line := _answer(prompt).strip():
                 if len(found) == lines_max:
                     raise SettingsError(f"there are more than {lines_max} lines; nothing is changed")
                 found.append(line)
@@ -150,9 +155,20 @@ class Console:
         if self._answers > ANSWERS_MAX:
             raise SettingsError(f"gave up after {ANSWERS_MAX} answers; nothing is changed")
         try:
-            return read(prompt.encode("ascii", "replace").decode()).strip()
+            return _answer(prompt, read).strip()
         except EOFError:
+            self.say("no answer: the input has ended")
             raise KeyboardInterrupt from None
+
+
+def _answer(prompt: str, read: Callable[[str], str] = input) -> str:
+    """A line of the input. The prompt is on stderr, unless stdout is a terminal: `input` edits the line there."""
+    shown = prompt.encode("ascii", "replace").decode()
+    if read is input and not sys.stdout.isatty():
+        sys.stderr.write(shown)
+        sys.stderr.flush()
+        shown = ""
+    return read(shown)
 
 
 def version(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001

@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from ..errors import BadArgument
 from ..facts.block import line
 from ..facts.notation import Notation, scope_label
-from ..model import Caller
+from ..model import Caller, now
 from ..runtime import Runtime
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
@@ -26,6 +27,7 @@ from .console import Cell, Console, counted, facts_table, local_time, rows_table
 from .database import connection, running, start_server, wait_ready
 
 PAGE = 1000
+PLAN_MAX = 20
 FACTS_MAX = 1_000_000
 STATUSES: dict[str, tuple[Status, ...]] = {
     "active": ("active",),
@@ -59,7 +61,7 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print facts in a table, the newest first. Returns 0."""
-    found = list(_facts(home, args, args.limit))
+    found = list(_facts(home, args, args.limit, STATUSES[args.status]))
     console.data({"facts": [asdict(fact) for fact in found]})
     if found:
         console.show(rows_table([_cells(fact) for fact in found]))
@@ -70,7 +72,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print facts in their notation, one a line. Returns 0."""
-    found = list(_facts(home, args, FACTS_MAX))
+    found = list(_facts(home, args, FACTS_MAX, STATUSES[args.status]))
     console.data({"facts": [_notation(fact) for fact in found]})
     for fact in found:
         console.show(_notation(fact))
@@ -111,14 +113,22 @@ def write(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Delete superseded and archived facts, after a question. Returns 0."""
+    """Delete superseded and archived facts, after showing them and a question. Returns 1 when nothing was agreed to."""
+    if console.as_json and not args.yes:
+        raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
     wanted: dict[str, Any] = {"scope": args.scope, "older_than_days": args.older_than_days}
     with _ready(home, args) as (runtime, caller):
-        question = f"{tools.preview_of_purge(runtime, wanted, caller)}, of theme {caller.theme}, for good?"
-        if not (args.yes or console.confirm(question, default=False)):
-            console.data({"purged": 0})
-            console.say("nothing is deleted")
+        found = _purgeable(home, args)
+        if not found:
+            console.data({"theme": caller.theme, "purged": 0})
+            console.show("no superseded or archived fact was found")
             return 0
+        console.show(rows_table([_cells(fact) for fact in found[:PLAN_MAX]]))
+        if len(found) > PLAN_MAX:
+            console.say(f"and {counted(len(found) - PLAN_MAX, 'older fact')} more")
+        if not (args.yes or console.confirm(f"Delete {counted(len(found), 'fact')} for good?", default=False)):
+            console.say("nothing is changed")
+            return 1
         answer = tools.purge(runtime, wanted, caller)
     console.data(answer)
     if "purged" in answer:
@@ -126,6 +136,17 @@ def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
     else:
         console.show(f"{answer['status']}: {answer['note']}")
     return 0
+
+
+def _purgeable(home: Path, args: argparse.Namespace) -> list[Fact]:
+    """What `purge` would delete, the newest first."""
+    days = args.older_than_days or 0
+    latest = now() - timedelta(days=days)
+    return [
+        fact
+        for fact in _facts(home, args, FACTS_MAX, STATUSES["superseded"])
+        if fact.changed_at <= latest and (not days or fact.used_at is None or fact.used_at <= latest)
+    ]
 
 
 @contextmanager
@@ -146,13 +167,13 @@ def _theme(settings: Settings, args: argparse.Namespace) -> str:
     return theme
 
 
-def _facts(home: Path, args: argparse.Namespace, limit: int) -> Iterator[Fact]:
+def _facts(home: Path, args: argparse.Namespace, limit: int, statuses: tuple[Status, ...]) -> Iterator[Fact]:
     """The facts that the arguments ask for, the newest first, read page by page."""
     scope, before = scope_label(args.scope, "--scope") or None, None
     with connection(home) as reading:
         theme = person_of(reading, _theme(load(home), args))
         while limit > 0:
-            page = listed(reading, theme, scope, STATUSES[args.status], min(limit, PAGE), before)
+            page = listed(reading, theme, scope, statuses, min(limit, PAGE), before)
             yield from page
             if len(page) < min(limit, PAGE):
                 return

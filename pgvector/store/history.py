@@ -78,11 +78,17 @@ def take_back(connection: Connection, entry: Past) -> tuple[int | None, str | No
     if successor is None:
         return restore(connection, entry), None
     same = entries.entry_with(connection, entry.theme, entry.target, entry.content)
-    if same is not None and same.id != successor["id"]:
+    if same is not None and (same.id != successor["id"] or _equal(same, entry)):
         return None, None
     number = successor["id"]
     entries.delete(connection, entry.theme, number, session_id="", at=now(), replaced_by=entry.content)
     return restore(connection, entry, replaces=entries.successor_ids(successor)), successor["content"]
+
+
+def _equal(there: Entry, entry: Past) -> bool:
+    """Whether an entry with the text of `entry` is what `restore` would make of it."""
+    expires_at = entry.expires_at if entry.expires_at and entry.expires_at > now() else None
+    return sorted(there.tags) == sorted(entry.tags) and there.expires_at == expires_at
 
 
 def update_seen(connection: Connection, event: Update, seen: str) -> Entry | None:

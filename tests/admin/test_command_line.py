@@ -233,17 +233,46 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("command", ["version", "status"])
-def test_a_full_stdout_is_one_line_on_stderr(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["status", "version"])
+def test_a_full_stdout_is_one_line_on_stderr(tmp_path: Path, command: str, unbuffered: str) -> None:
+    known = {"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "hermes_memory_pgvector", command],
-            env={"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "HERMES_HOME": str(tmp_path)},
+            env={**known, "HERMES_HOME": str(tmp_path)},
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd="/",
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "hermes-pgvector: stdout cannot be written: No space left on device"
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_traceback(tmp_path: Path, closed: str) -> None:
+    command = f'"$0" -P -m hermes_memory_pgvector add - --theme ops 2>"$1" {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, str(tmp_path / "errors")],
+        env={
+            "PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "HERMES_HOME": str(tmp_path),
+            "HERMES_PGVECTOR_DSN": DEAD_DSN,
+        },
+        stdin=subprocess.DEVNULL, timeout=60, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == 2  # the text is empty
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def test_questions_are_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with redirect_stdout(out), redirect_stderr(err):
+        console = Console(as_json=False)
+        assert console.confirm("Delete it?", default=False)
+        with pytest.raises(KeyboardInterrupt):
+            console.confirm("Delete the other?", default=False)
+    assert out.getvalue() == ""
+    assert err.getvalue() == "Delete it? [y/N]: Delete the other? [y/N]: no answer: the input has ended\n"
 
 
 def test_piped_output_has_neither_colours_nor_padding(home: Path) -> None:

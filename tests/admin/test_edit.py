@@ -65,6 +65,20 @@ def test_the_edited_text_takes_the_place_of_the_old_one_and_undo_takes_it_back(
     assert (undone.code, contents(database)) == (0, ["port 5433"])
     assert "in place of: port 5440" in undone.out
     assert sql(database, "select tags from memory_entries") == [(["db"],)]
+    history = sql(database, "select id from memory_history order by id")
+    again = command("undo", str(past))
+    assert (again.code, again.out) == (1, "")
+    assert "theme ops has this entry already" in again.err
+    assert sql(database, "select id from memory_history order by id") == history
+
+
+def test_undo_takes_back_a_change_of_the_tags_alone(command: Callable[..., Outcome], database: str) -> None:
+    number = insert(database, "port 5433")
+    command("edit", number, editor=writing("port 5440"))
+    sql(database, "update memory_entries set content = 'port 5433', tags = '{net}' where content = 'port 5440'")
+    ((past,),) = sql(database, "select id from memory_history where content = 'port 5433' and tags = '{db}'")
+    assert command("undo", str(past)).code == 0
+    assert sql(database, "select content, tags from memory_entries") == [("port 5433", ["db"])]
 
 
 def test_nobody_else_can_read_the_file_and_it_is_gone_afterwards(

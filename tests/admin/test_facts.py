@@ -66,8 +66,23 @@ def test_a_purge_asks_first(facts: Callable[..., Outcome], monkeypatch: pytest.M
     for value in ("1", "2"):
         facts("write", f"V[port]: {value}")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert "nothing is deleted" in facts("purge").err
+    asked = facts("purge")
+    assert (asked.code, "V[port]: 1" in asked.out, "V[port]: 2" in asked.out) == (1, True, False)
+    assert "Delete 1 fact for good? [y/N]: nothing is changed" in asked.err
     assert facts("list", "--status", "superseded", "--json").document["facts"]
+
+
+def test_a_purge_without_facts_asks_nothing(facts: Callable[..., Outcome]) -> None:
+    facts("write", "V[port]: 1")
+    facts("write", "V[port]: 2")
+    old = facts("purge", "--older-than-days", "1")
+    assert (old.code, old.out, old.err) == (0, "no superseded or archived fact was found\n", "")
+
+
+def test_a_purge_with_json_needs_yes(facts: Callable[..., Outcome]) -> None:
+    refused = facts("purge", "--json")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--yes" in refused.err
 
 
 def test_an_export_prints_all_facts(facts: Callable[..., Outcome], database: str) -> None:

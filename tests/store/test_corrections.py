@@ -149,7 +149,8 @@ class Model:
     def undo(self, past: history.Past) -> None:
         successor = self.leads_to[past.entry_id] if past.how == "replaced" else None
         restored = self.memory.undo(past)
-        taken = past.content in self.live and past.content != successor
+        same = sorted(self.live.get(past.content, ())) == sorted(past.tags)
+        taken = past.content in self.live and (past.content != successor or same)
         assert (restored is None) == taken
         if not taken and successor is not None:
             self.replace(successor, past.content, tuple(past.tags), ())
