@@ -93,7 +93,7 @@ def _open_closed_streams() -> None:
     """Replace standard streams that the caller has closed by the null device, as `>&-` in a shell closes them."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _set_up_log() -> bool:

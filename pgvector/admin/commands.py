@@ -150,8 +150,8 @@ def _add_spool(commands: Commands) -> None:
     show.add_argument("id", metavar="ID", help="its id, or the start of it")
     retry = _add(actions, "retry", "try to store dead letters again", "spool:retry")
     retry.add_argument("--theme", default="", metavar="T", help="store them under this theme")
-    drop = _add(actions, "drop", "delete dead letters", "spool:drop")
-    drop.add_argument("--yes", action="store_true", help="required to delete all of them")
+    drop = _add(actions, "drop", "delete dead letters, after showing them", "spool:drop")
+    drop.add_argument("--yes", action="store_true", help="ask no question")
     flush = _add(actions, "flush", "store the events that ended processes left in their spools", "spool:flush")
     for action in (retry, drop):
         which = action.add_mutually_exclusive_group(required=True)

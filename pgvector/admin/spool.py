@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.filesize import decimal as size
+from rich.table import Table
 
 from ..errors import BadArgument, SettingsError
 from ..mirror.home import Home
@@ -30,6 +31,7 @@ from .database import running
 ID_CHARS_MIN = 12
 CELL_CHARS_MAX = 60
 REASON_CHARS_MAX = 240
+SHOWN_MAX = 50
 RETRY_S = 0.5
 NOT_ALLOWED = "the theme is not in allowed_themes; add it there, or give --theme"
 DAMAGED = "damaged"
@@ -43,8 +45,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     if events:
-        chars = _unique_chars([event["id"] for event in events])
-        console.show(rows_table([_event_row(event, chars) for event in events]))
+        console.show(_events_table(events))
     else:
         console.show("no dead letters")
     if spools:
@@ -146,12 +147,21 @@ def _store(
 
 
 def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Delete dead letters. Returns 0. Raises BadArgument for all without `--yes`."""
+    """Show dead letters, ask, and delete them. Returns 0, or 1 when the answer is no."""
+    if console.as_json and not args.yes:
+        raise BadArgument("--json asks no question; add --yes, after a look at `hermes-pgvector spool list`")
     letters = DeadLetters(Home(home).state)
-    if not args.id and not args.yes:
-        raise BadArgument(f"this deletes {counted(len(letters.ids()), 'event')} for good; add --yes to do it")
     with letters.locked():
         chosen = [letters.find(args.id).id] if args.id else letters.ids()
+        if chosen and not args.yes:
+            shown = [_summary(letter) for letter in filter(None, map(letters.read, chosen[:SHOWN_MAX]))]
+            if shown:
+                console.show(_events_table(shown))
+            if len(chosen) > len(shown):
+                console.say(f"and {len(chosen) - len(shown):,} more; see: hermes-pgvector spool list")
+            if not console.confirm(f"Delete {counted(len(chosen), 'event')} for good?", default=False):
+                console.say("nothing is changed")
+                return 1
         dropped = [event_id for event_id in chosen if letters.forget(event_id)]
     console.data({"dropped": dropped})
     console.show(f"deleted {counted(len(dropped), 'event')}")
@@ -219,6 +229,11 @@ def _unique_chars(ids: Sequence[str]) -> int:
     while len({name[:chars] for name in ids}) < len(ids):
         chars += 1
     return chars
+
+
+def _events_table(events: Sequence[dict[str, Any]]) -> Table:
+    chars = _unique_chars([event["id"] for event in events])
+    return rows_table([_event_row(event, chars) for event in events])
 
 
 def _event_row(event: dict[str, Any], id_chars: int) -> dict[str, Cell]:

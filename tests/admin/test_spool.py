@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -127,10 +128,10 @@ def test_an_unknown_id_is_wrong_usage(home: Home, run: Run, name: str) -> None:
 def test_the_start_of_an_id_must_name_one_event(home: Home, run: Run) -> None:
     DeadLetters(home.state).keep("abcdef1", "r", "x")
     DeadLetters(home.state).keep("abcdef2", "r", "x")
-    refused = run("drop", "abcdef")
+    refused = run("drop", "abcdef", "--yes")
     assert refused.code == 2
     assert "give more of the id" in refused.err
-    assert run("drop", "abcdef2").document == {"dropped": ["abcdef2"]}
+    assert run("drop", "abcdef2", "--yes").document == {"dropped": ["abcdef2"]}
     assert DeadLetters(home.state).ids() == ["abcdef1"]
 
 
@@ -233,13 +234,25 @@ def test_a_damaged_dead_letter_stays(home: Home, run: Run) -> None:
     assert len(DeadLetters(home.state).ids()) == 1
 
 
-def test_all_are_deleted_only_with_yes(home: Home, run: Run) -> None:
+def test_what_is_deleted_is_shown_first(home: Home, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, *others = [put_aside(home, turn(word)) for word in ("one", "two", "three")]
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n\ny\n"))
+    for chosen in (one, "--all"):
+        refused = hermes_pgvector("--home", str(home.path), "spool", "drop", chosen)
+        assert refused.code == 1
+        assert one[:12] in refused.out
+        assert len(DeadLetters(home.state).ids()) == 3
+    done = hermes_pgvector("--home", str(home.path), "spool", "drop", one)
+    assert done.code == 0
+    assert done.err == "Delete 1 event for good? [y/N]: "
+    assert sorted(DeadLetters(home.state).ids()) == sorted(others)
+
+
+def test_all_are_deleted_without_a_question_with_yes(home: Home, run: Run) -> None:
     for word in ("one", "two", "three"):
         put_aside(home, turn(word))
     refused = run("drop", "--all")
-    assert refused.code == 2
-    assert "3 events" in refused.err
-    assert len(DeadLetters(home.state).ids()) == 3
+    assert (refused.code, refused.out) == (2, "")
     assert len(run("drop", "--all", "--yes").document["dropped"]) == 3
     assert DeadLetters(home.state).ids() == []
 

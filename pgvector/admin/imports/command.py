@@ -28,6 +28,7 @@ from .transfer import Transfer, destination
 Source = Callable[[Database, Rules, Console, argparse.Namespace], dict[str, Any]]
 Read = Callable[[str, Rules], Iterator[tuple[int, str, dict[str, Any]]]]
 SHOWN_MAX = 20
+CHUNK_BYTES = 1 << 20
 REASON_CHARS_MAX = 160
 NAME_CHARS_MAX = 60
 
@@ -53,9 +54,10 @@ def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
 def from_archive(database: Database, rules: Rules, console: Console, args: argparse.Namespace) -> dict[str, Any]:
     """Bring an archive, or plain JSON lines."""
     with _opened(args.path) as stream:
+        total = None
         if stream.seekable():
             with console.busy("checking"):
-                _check(stream)
+                total = _check(stream)
         reader = Reader(stream)
         manifest = reader.manifest
         if manifest.get("schema", 0) > LATEST:
@@ -64,7 +66,8 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
         to = destination(database, rules.settings, manifest, **options)
         transfer = Transfer(database, rules.settings, to)
         lines = reader.lines() if manifest else _plain(reader, rules)
-        total = sum(manifest["rows"].values()) if manifest else None
+        if manifest:
+            total = sum(manifest["rows"].values())
         try:
             transfer.run(_until_wrong(lines, reader) if manifest else lines, console, total)
         except KeyboardInterrupt:
@@ -117,8 +120,8 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         raise BadArgument(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _check(stream: IO[bytes]) -> None:
-    """Read an archive to its end and back. Raises Refused that names the lines that are wrong."""
+def _check(stream: IO[bytes]) -> int:
+    """The number of lines of a file, read to its end and back. Raises Refused that names wrong lines of an archive."""
     reader = Reader(stream)
     if reader.manifest:
         for _ in reader.lines():
@@ -128,6 +131,9 @@ def _check(stream: IO[bytes]) -> None:
             more = f"; and {len(reader.wrong) - SHOWN_MAX:,} more" if len(reader.wrong) > SHOWN_MAX else ""
             raise Refused(f"{named}{more}; nothing is imported")
     stream.seek(0)
+    lines = sum(chunk.count(b"\n") for chunk in iter(partial(stream.read, CHUNK_BYTES), b""))
+    stream.seek(0)
+    return lines
 
 
 def _until_wrong(lines: Iterator[Line], reader: Reader) -> Iterator[Line]:

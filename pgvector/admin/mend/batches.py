@@ -55,13 +55,14 @@ class Memory:
         with self._database.transaction(self.settings.connect_timeout_s, limit_s) as connection:
             return change(connection)
 
-    def run(self, tasks: Iterable[Task], console: Console) -> Done:
-        """Do the tasks one after the other. What a batch has changed is stored, also after Ctrl-C."""
-        done, rows = Done(), ROWS_MIN
+    def run(self, tasks: Iterable[Task], total: int, console: Console) -> Done:
+        """Do the tasks, of `total` rows, one after the other. What a batch has changed is stored, also after Ctrl-C."""
+        done, rows, ended = Done(), ROWS_MIN, 0
         try:
             with console.progress() as progress:
+                bar = progress.add_task("", total=total)
                 for task in tasks:
-                    bar = progress.add_task(task.name, total=task.total)
+                    progress.update(bar, description=task.name)
                     changed = -1
                     while changed:
                         began = time.monotonic()
@@ -71,6 +72,8 @@ class Memory:
                         progress.update(bar, advance=changed)
                         rows = max(ROWS_MIN, rows // 2) if took_s > BATCH_S else min(ROWS_MAX, rows * 2)
                         time.sleep(min(REST_S_MAX, REST_SHARE * took_s))
+                    ended += task.total
+                    progress.update(bar, completed=ended)
         except KeyboardInterrupt:
             done.interrupted = True
         return done

@@ -94,7 +94,7 @@ def dedupe(home: Path, console: Console, args: argparse.Namespace) -> int:
         search = Search(args.kind, args.similarity)
         with console.busy("counting"):
             themes = memory.change(lambda reading: _themes(reading, memory, args), COUNT_S_MAX)
-        if memory.run(search.tasks(themes), console).interrupted:
+        if memory.run(search.tasks(themes), sum(rows for _, rows in themes), console).interrupted:
             console.say("interrupted before the end of the comparison; nothing is changed")
             raise KeyboardInterrupt
         plan = Plan(memory, home, args.kind, search.found, args.limit)
@@ -111,8 +111,9 @@ def dedupe(home: Path, console: Console, args: argparse.Namespace) -> int:
             console.say("nothing is changed")
             return 1
         tasks = list(search.merging(chosen))
-        done = memory.run(tasks, console)
-    left, not_agreed = sum(task.total for task in tasks) - done.rows, len(plan.groups) - len(chosen)
+        total = sum(task.total for task in tasks)
+        done = memory.run(tasks, total, console)
+    left, not_agreed = total - done.rows, len(plan.groups) - len(chosen)
     result = {"merged": done.rows, "left": left, "not_agreed": not_agreed, "interrupted": done.interrupted}
     console.data({**document, **result})
     console.show(f"{'merged' if args.kind == 'entries' else 'deleted'} {counted(done.rows, 'row')}")

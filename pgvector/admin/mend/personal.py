@@ -39,7 +39,9 @@ def hash_names(home: Path, console: Console, args: argparse.Namespace) -> int:
         document = {
             "themes": [{"kind": kind(each.theme), "new": ways[each.theme]} for each in plan], "dry_run": args.dry_run,
         }  # fmt: skip
-        console.show(rows_table([_row(each, ways[each.theme]) for each in plan]) if plan else "no theme is named so")
+        console.show(
+            rows_table([_row(each, ways[each.theme]) for each in plan]) if plan else "no theme is named like a person"
+        )
         if args.dry_run or not plan:
             console.data({**document, "moved": 0, "interrupted": False})
             return 0
@@ -47,7 +49,8 @@ def hash_names(home: Path, console: Console, args: argparse.Namespace) -> int:
             return 1
         for old, new in ways.items():
             memory.change(partial(renames.rename, old=old, new=new))
-        done = memory.run([_task(each, ways[each.theme]) for each in plan], console)
+        tasks = [_task(each, ways[each.theme]) for each in plan]
+        done = memory.run(tasks, sum(task.total for task in tasks), console)
     console.data({**document, "moved": done.rows, "interrupted": done.interrupted})
     console.show(f"moved {counted(done.rows, 'row')} of {counted(len(plan), 'theme')}")
     if done.interrupted:

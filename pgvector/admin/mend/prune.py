@@ -47,7 +47,7 @@ def prune(home: Path, console: Console, args: argparse.Namespace) -> int:
             return 0
         if not agreed(console, args, f"Delete {counted(total, 'row')}?"):
             return 1
-        done = memory.run(_tasks(plan, wanted), console)
+        done = memory.run(_tasks(plan, wanted), total, console)
         with console.busy("counting"):
             left = sum(each.turns + each.entries for each in _matching(memory, args, wanted))
             memory.change(lambda connection: _count_words(connection, memory.settings))

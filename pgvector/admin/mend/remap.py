@@ -58,7 +58,7 @@ def _rename(home: Path, console: Console, args: argparse.Namespace, old: str, ne
             return 1
         memory.change(partial(renames.rename, old=old, new=new))
         task = Task("rows", total, lambda connection, rows: renames.move(connection, old, new, rows))
-        done = memory.run([task], console)
+        done = memory.run([task], total, console)
     console.data({**document, "moved": done.rows, "interrupted": done.interrupted})
     console.show(
         f"moved {counted(done.rows, 'row')}; events of {safe_line(old, NAME_CHARS_MAX)} are stored under {new}"
