@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import PgvectorError, SettingsError
+from ..errors import BadArgument, PgvectorError, SettingsError
 from ..text.sanitize import safe_line
 from ..version import __version__
 
@@ -144,7 +144,9 @@ class Console:
         return self._line(": ", getpass.getpass if sys.stdin.isatty() else input)
 
     def confirm(self, question: str, *, default: bool = True) -> bool:
-        """Yes or no."""
+        """Yes or no. Raises BadArgument with `as_json`."""
+        if self.as_json:
+            raise BadArgument("--json excludes questions; add --yes")
         while True:
             given = self._line(f"{question} [{'Y/n' if default else 'y/N'}]: ").lower()
             if given in ("", "y", "yes", "n", "no"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from ..errors import DatabaseUnavailable
+from ..errors import BadArgument, DatabaseUnavailable, SettingsError
 from ..runtime import Runtime, acquire, release
 from ..session.themes import aliased
 from ..settings import Settings, load
@@ -86,11 +86,14 @@ def administrators_dsn(
     """The connection string for an administrator's command, and whether it is that of an embedded server.
 
     It is `dsn`, else HERMES_PGVECTOR_ADMIN_DSN, else that of the settings, or of the owner of an embedded server, which
-    is started as `start_server` does. Raises SettingsError when the string is not a DSN.
+    is started as `start_server` does. Raises BadArgument or SettingsError when the string is not a DSN.
     """
     given = dsn or os.environ.get(ADMIN_DSN, "")
     if given:
-        parsed(given, "--dsn" if dsn else ADMIN_DSN)
+        try:
+            parsed(given, "--dsn" if dsn else ADMIN_DSN)
+        except SettingsError as error:
+            raise BadArgument(str(error)) if dsn else error from None
         return given, False
     database = Database(settings, home)
     if database.server is not None:

@@ -72,6 +72,7 @@ def _write(lines: Iterator[bytes], told: dict[str, Any], out: IO[bytes], console
                 written += len(line)
                 if number % PROGRESS_ROWS == 0:
                     progress.update(task, completed=number)
+            progress.update(task, completed=sum(told["rows"].values()))
             out.flush()
         except BrokenPipeError:
             raise

@@ -24,6 +24,7 @@ import hermes_memory_pgvector
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.console import Console
 from hermes_memory_pgvector.admin.doctor import installation
+from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
 
@@ -273,6 +274,28 @@ def test_questions_are_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
             console.confirm("Delete the other?", default=False)
     assert out.getvalue() == ""
     assert err.getvalue() == "Delete it? [y/N]: Delete the other? [y/N]: no answer: the input has ended\n"
+
+
+def test_a_question_is_wrong_usage_with_json() -> None:
+    with pytest.raises(BadArgument, match="--yes"):
+        Console(as_json=True).confirm("Delete it?")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["erase", "--vacuum", "--yes", "--dsn", "somewhere"],
+        ["migrate", "--dsn", "somewhere"],
+        ["reembed", "--model", "words", "--dsn", "somewhere"],
+        ["reembed"],
+        ["tune", "--dsn", "somewhere"],
+    ],
+)
+def test_a_wrong_argument_of_an_administrator_is_wrong_usage(home: Path, arguments: list[str]) -> None:
+    refused = hermes_pgvector("--home", str(home), *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("hermes-pgvector: ")
+    assert len(refused.err.splitlines()) == 1
 
 
 def test_piped_output_has_neither_colours_nor_padding(home: Path) -> None:

@@ -99,8 +99,8 @@ def test_a_value_in_the_env_file_is_replaced(run: Run, home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("set", "prefetch_limit", "many"), 1, "prefetch_limit: Input should be a valid integer"),
-        (("set", "prefetch_limit", "21"), 1, "less than or equal to 20"),
+        (("set", "prefetch_limit", "many"), 2, "prefetch_limit: Input should be a valid integer"),
+        (("set", "prefetch_limit", "21"), 2, "less than or equal to 20"),
         (("set", "prefetch_limt", "3"), 2, "did you mean prefetch_limit"),
         (("set", "dsn", DSN), 2, "hermes-pgvector setup"),
         (("get", "zzz\x1b[31m"), 2, "is no setting"),
@@ -142,7 +142,7 @@ def test_the_settings_of_a_home_are_copied_to_its_profiles(
     assert "hunter2" not in done.shown + (ops / "pgvector" / "config.json").read_text()
     assert "KEY" not in (ops / ".env").read_text()
     again = run("copy", "--to", str(ops), "--yes")
-    assert (again.document[0]["changed"], "Nothing to copy" in again.err) == ([], True)
+    assert (again.document[0]["changed"], "nothing to copy" in again.err) == ([], True)
     assert run("copy", "--to", "default").code == 2
     from_ops = hermes_pgvector("--home", str(ops), "settings", "copy", "batch_max", "--to", "default", "--yes")
     assert (from_ops.code, load(home, {}).batch_max) == (0, 9)

@@ -68,7 +68,7 @@ def test_the_error_of_an_administrators_dsn_names_its_source(tmp_path: Path, mon
     given = hermes_pgvector("--home", str(tmp_path), "migrate", "--dsn", torn)
     monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", torn)
     named = hermes_pgvector("--home", str(tmp_path), "tune")
-    assert (given.code, named.code) == (1, 1)
+    assert (given.code, named.code) == (2, 1)
     assert "--dsn is not a connection string" in given.err
     assert "HERMES_PGVECTOR_ADMIN_DSN is not a connection string" in named.err
     assert "Pass" not in given.shown + named.shown

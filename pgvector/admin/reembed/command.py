@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from ...embedding import factory
 from ...embedding.protocol import Embedder
-from ...errors import EmbedderMismatch, EmbedderUnavailable, PgvectorError, SettingsError
+from ...errors import BadArgument, EmbedderMismatch, EmbedderUnavailable, PgvectorError, SettingsError
 from ...settings import Settings, load
 from ...store import clients, second_column
 from ...store.connection.database import Database
@@ -47,12 +47,12 @@ class _Outcome:
 def reembed(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Change the model. Returns 0, or 3 when rows or processes are left behind or settings could not be saved.
 
-    Raises SettingsError, DatabaseUnavailable, SchemaNotApplied, EmbedderUnavailable and EmbedderMismatch, and
+    Raises BadArgument, SettingsError, DatabaseUnavailable, SchemaNotApplied, EmbedderUnavailable and EmbedderMismatch, and
     KeyboardInterrupt; then finished parts are stored, and the next run goes on with them.
     """
     settings = load(home)
     if not args.abandon and args.model is None:
-        raise SettingsError("give --model NAME, the new model (or --abandon to drop what an unfinished run has made)")
+        raise BadArgument("give --model NAME, the new model (or --abandon to drop what an unfinished run has made)")
     target, embedded = administrators_dsn(settings, home, console, args.dsn)
     with admin_connection(target) as connection:
         check_direct(connection, target)
@@ -76,7 +76,7 @@ def reembed(home: Path, console: Console, args: argparse.Namespace) -> int:
             _check(connection, made, args)
             if not (args.yes or console.confirm("Change the model?", default=False)):
                 console.say("nothing is changed")
-                return 0
+                return 1
             own = after.model_copy(update={"dsn": SecretStr(target)})
             return _Run(home, console, connection, own, embedder, origin, made).go(force=args.force)
 

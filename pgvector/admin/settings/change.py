@@ -23,11 +23,15 @@ def change(home: Path, console: Console, args: argparse.Namespace) -> int:
     if key == "dsn":
         raise BadArgument("the address of the database is set by `hermes-pgvector setup`, which tries it")
     before = next(setting for setting in settings_of(home) if setting.key == key)
-    save(home, {key: checked(home, {key: args.value})[key]})
+    try:
+        value = checked(home, {key: args.value})[key]
+    except SettingsError as error:
+        raise BadArgument(str(error)) from None
+    save(home, {key: value})
     after = next(setting for setting in settings_of(home) if setting.key == key)
     console.data({"key": key, "value": after.shown, "before": before.shown, "from": after.place})
     console.show(f"{key} = {text_of(after.shown)}")
-    console.say(f"It was {text_of(before.shown)} ({before.place}); {LATER}.")
+    console.say(f"it was {text_of(before.shown)} ({before.place}); {LATER}")
     return 0
 
 
@@ -46,9 +50,9 @@ def unset(home: Path, console: Console, args: argparse.Namespace) -> int:
     console.data({"key": key, "value": after.shown, "from": after.place})
     console.show(f"{key} = {text_of(after.shown)}")
     if after.place in ("default", EARLIER):
-        console.say(f"That is the {after.place}; {LATER}.")
+        console.say(f"that is the {after.place}; {LATER}")
         return 0
-    console.say(f"It is still set: {after.place}; remove it there.")
+    console.say(f"it is still set: {after.place}; remove it there")
     return 1
 
 

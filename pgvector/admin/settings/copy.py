@@ -41,15 +41,13 @@ def copy(home: Path, console: Console, args: argparse.Namespace) -> int:
     for each in changed:
         console.show(f"{each.home}:", rows_table(each.rows))
     if not changed:
-        console.say("Nothing to copy: the settings are the same.")
-    elif console.as_json and not args.yes:
-        raise BadArgument("--json excludes questions; add --yes")
+        console.say("nothing to copy: the settings are the same")
     elif not args.yes and not console.confirm(f"Change {counted(len(changed), 'home')}?", default=False):
-        console.say("Nothing is changed.")
+        console.say("nothing is changed")
         return 1
     for each in changed:
         save(each.home, each.values, each.secrets, environ={})
-    console.data([{"home": str(each.home), "changed": [row["SETTING"] for row in each.rows]} for each in copies])
+    console.data([{"home": str(each.home), "changed": [row["Setting"] for row in each.rows]} for each in copies])
     return 0
 
 
@@ -73,7 +71,7 @@ def _planned(home: Path, target: Path, keys: list[str]) -> _Copy:
     for key, setting in ((setting.key, setting) for setting in settings_of(home)):
         if key not in keys or getattr(source, key) == getattr(theirs, key):
             continue
-        rows.append({"SETTING": key, "NOW": text_of(before[key]), "THEN": text_of(setting.shown)})
+        rows.append({"Setting": key, "Now": text_of(before[key]), "Then": text_of(setting.shown)})
         if key == "dsn":
             secrets[variable(key)] = source.dsn.get_secret_value()
             if not secrets[variable(key)]:

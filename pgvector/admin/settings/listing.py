@@ -68,10 +68,10 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     )
     if found:
         console.show(
-            rows_table([{"SETTING": each.key, "VALUE": text_of(each.shown), "FROM": each.place} for each in found])
+            rows_table([{"Setting": each.key, "Value": text_of(each.shown), "From": each.place} for each in found])
         )
     if not found:
-        console.say("All settings have their defaults; to see these: hermes-pgvector settings list --all")
+        console.say("all settings have their defaults; to see these: hermes-pgvector settings list --all")
     return 0
 
 

@@ -32,7 +32,7 @@ def project(home: Path, console: Console, args: argparse.Namespace) -> int:
     shown = safe_line(name, 120) or "none: in no git repository, and without a name"
     console.show(facts_table([("Folder", str(folder)), ("Project", shown), ("Theme", theme)]))
     if "{project}" not in settings.theme_template:
-        console.say(f"Projects have no themes of their own yet: hermes-pgvector settings set theme_template {TEMPLATE}")
+        console.say(f"projects have no themes of their own yet: hermes-pgvector settings set theme_template {TEMPLATE}")
     return 0
 
 
@@ -45,4 +45,4 @@ def _save(folder: Path, name: str, console: Console) -> None:
         path.chmod(0o644)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written ({error.strerror})") from None
-    console.say(f"Saved in {path}; commit it to share the name.")
+    console.say(f"saved in {path}; commit it to share the name")

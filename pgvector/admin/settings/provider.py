@@ -30,6 +30,6 @@ def _use(home: Path, console: Console, provider: str, command: str) -> int:
         raise SettingsError(f"the host did not save memory.provider; run: {command}")
     console.data({"home": str(home), "provider": provider})
     state = "on" if provider else "off"
-    console.show(f"The memory is {state} in {home}")
-    console.say("Running sessions go on as they are; restart a gateway: hermes gateway restart")
+    console.show(f"the memory is {state} in {home}")
+    console.say("running sessions go on as they are; restart a gateway: hermes gateway restart")
     return 0

@@ -106,8 +106,8 @@ class EmbeddedServer:
         """Raise SettingsError when there is no data folder, for callers that must not make one."""
         if not self.paths.data.exists():
             raise SettingsError(
-                f"this home has no memory yet: there is no {self.paths.data}; the first session makes it. For another "
-                "home, give --home"
+                f"this home has no memory yet: there is no {self.paths.data}; the first session makes it, "
+                "or: hermes-pgvector server start. For another home, give --home"
             )
 
     def ensure_running(self, timeout_s: float = 60.0) -> bool:
