@@ -102,7 +102,7 @@ def _fitting(compatibility: EmbedderCompatibility, database: Database, timeout_s
     if compatibility.embedder is not None:
         # A model may have to be loaded first, for which `wanted_dimensions` does not wait.
         compatibility.embedder.embed_query(PROBE, timeout_s)
-    compatibility.match(database.prepare(compatibility.wanted_dimensions()).dimensions, answered=True)
+    compatibility.match(database.prepare(compatibility.wanted_dimensions).dimensions, answered=True)
     embedder = compatibility.usable()
     if isinstance(embedder, str):
         raise EmbedderMismatch(embedder.removeprefix(f"{WORDS_ONLY}: "))

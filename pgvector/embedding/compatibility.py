@@ -104,12 +104,12 @@ class EmbedderCompatibility:
         return self._measured_floor if chosen is None else chosen
 
     def wanted_dimensions(self) -> int:
-        """The vector length for a database that this process creates.
+        """The vector length for tables that this process creates.
 
         Raises EmbedderUnavailable if only the embedder knows it and does not answer.
         """
         embedder = self.embedder
-        if self._database.server is None or self._database.state is not None or embedder is None:
+        if embedder is None:
             return DEFAULT_DIMENSIONS
         if embedder.dimensions is None:
             try:

@@ -55,7 +55,7 @@ class Readiness:
         """
         database, fit, key = self._database, self._fit, self._key
         if verify or not self.reached.is_set():
-            dimensions = database.prepare(fit.wanted_dimensions()).dimensions
+            dimensions = database.prepare(fit.wanted_dimensions).dimensions
             key.settle(database.claim_person_key)
             database.check()
             self._over("database")

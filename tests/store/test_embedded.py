@@ -23,6 +23,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from commandline import hermes_pgvector
 from faultrig.releases import command_line, release_2_0_0
 from loopback import Endpoint
 
@@ -259,7 +260,7 @@ def test_agents_connect_as_a_role_that_reads_and_writes_rows_only(server: Embedd
     home = server.paths.state.parent / "home"
     database = Database(Settings(data_dir=str(server.paths.state)), home)
     try:
-        database.prepare(384)
+        database.prepare(lambda: 384)
         with database.connection(10) as connection:
             connection.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'a')")
             role = connection.execute(
@@ -276,6 +277,20 @@ def test_agents_connect_as_a_role_that_reads_and_writes_rows_only(server: Embedd
         psycopg.connect(server.agent_dsn, dbname="postgres", connect_timeout=10)
 
 
+def test_a_memory_that_exists_is_searched_while_its_embedder_is_down(
+    server: EmbeddedServer, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"DATA_DIR": str(server.paths.state), "EMBED_URL": endpoint.url, "EMBED_MODEL": "words"}
+    for name, value in values.items():
+        monkeypatch.setenv(f"HERMES_PGVECTOR_{name}", value)
+    home = ("--home", str(server.paths.state.parent / "home"))
+    assert hermes_pgvector(*home, "server", "start").code == 0
+    assert hermes_pgvector(*home, "add", "Staging runs on port 5433.", "--theme", "ops", "--sync").code == 0
+    endpoint.close()
+    found = hermes_pgvector(*home, "search", "staging port", "--theme", "ops")
+    assert (found.code, "port 5433" in found.out) == (3, True), found.shown
+
+
 def test_a_server_of_release_2_0_0_admits_agents_while_its_own_go_on(
     server: EmbeddedServer, tmp_path: Path, endpoint: Endpoint
 ) -> None:
@@ -289,7 +304,7 @@ def test_a_server_of_release_2_0_0_admits_agents_while_its_own_go_on(
 
     def prepare_new() -> list[Any]:
         database = Database(Settings(data_dir=str(state)), home)
-        version = database.prepare(384).version
+        version = database.prepare(lambda: 384).version
         with database.connection(10) as connection:
             connection.execute("INSERT INTO conversations (role, content) VALUES ('user', 'by a new agent')")
             row = connection.execute("SELECT current_user").fetchone()

@@ -47,8 +47,8 @@ class _Outcome:
 def reembed(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Change the model. Returns 0, or 3 when rows or processes are left behind or settings could not be saved.
 
-    Raises BadArgument, SettingsError, DatabaseUnavailable, SchemaNotApplied, EmbedderUnavailable and EmbedderMismatch, and
-    KeyboardInterrupt; then finished parts are stored, and the next run goes on with them.
+    Raises BadArgument, SettingsError, DatabaseUnavailable, SchemaNotApplied, EmbedderUnavailable and EmbedderMismatch,
+    and KeyboardInterrupt; then finished parts are stored, and the next run goes on with them.
     """
     settings = load(home)
     if not args.abandon and args.model is None:

@@ -83,7 +83,9 @@ def show(console: Console, plan: Plan) -> None:
         ("Disk", f"about {size(plan.bytes)} more until the old vectors are dropped"),
     ]
     if plan.seconds is not None:
-        rows.append(("Time", f"about {duration(plan.seconds)}, and some for the indexes"))
+        rows.append(
+            ("Time", f"{'about ' if plan.seconds >= 60 else ''}{duration(plan.seconds)}, and some for the indexes")
+        )
     console.say(console.rendered(facts_table(rows)).rstrip())
     for other in plan.others[:SHOWN_MAX]:
         console.say(

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -85,16 +85,18 @@ class Database:
         """Where the database is, without secrets."""
         return f"embedded server in {self.server.paths.data}" if self.server else describe(self.dsn)
 
-    def prepare(self, dimensions: int) -> verification.SchemaState:
+    def prepare(self, dimensions: Callable[[], int]) -> verification.SchemaState:
         """Start and migrate the embedded server, or verify the schema of any other; cheap after its first success.
 
-        `dimensions` is the length of the vectors of a new schema. Raises DatabaseUnavailable or SchemaNotApplied.
+        `dimensions` is asked for the length of the vectors of a new schema. Raises DatabaseUnavailable or
+        SchemaNotApplied, and what `dimensions` raises.
         """
         if self.server is not None:
             self.server.ensure_running()
         if self.state is None:
             if self.server is not None:
-                migrations.migrate(self.server.dsn, runtime_role=AGENT, dimensions=dimensions)
+                length = dimensions() if migrations.is_new(self.server.dsn) else None
+                migrations.migrate(self.server.dsn, runtime_role=AGENT, dimensions=length)
                 identity.note(self._home / "pgvector", self.server.paths.data)
             return self.refresh()
         return self.state

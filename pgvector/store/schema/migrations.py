@@ -65,6 +65,12 @@ def pending(connection: Connection) -> list[str]:
     return [migration.name for migration in migration_files() if migration.version not in ledger]
 
 
+def is_new(dsn: str) -> bool:
+    """Whether a database has none of the tables yet. Raises as `migration_files` and `admin_connection` do."""
+    with admin_connection(dsn) as connection:
+        return not _ledger(connection)
+
+
 def migrate(
     dsn: str,
     *,
