@@ -14,14 +14,11 @@ Metadata: TypeAlias = Mapping[str, Any]
 
 TARGETS: tuple[Target, ...] = ("memory", "user")
 FILES: Mapping[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
-# Constraint, decision, value, open question, done, obsolete.
-FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]
+FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]  # constraint, decision, value, open question, …
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 FACT_TARGET_CHARS_MAX, FACT_SCOPE_CHARS_MAX = 200, 100
-# The block of hot facts before a turn begins with this.
-FACTS_HEADING = "Facts (quoted data"
-# The reason why a recall has no vector search begins with this; the rest of the reason is for operators.
-WORDS_ONLY = "by words only"
+FACTS_HEADING = "Facts (quoted data"  # begins the block of hot facts before a turn
+WORDS_ONLY = "by words only"  # begins the reason why a recall has no vector search; the rest is for operators
 
 
 def now() -> datetime:
@@ -31,10 +28,7 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Accepted:
-    """The fields of all events: theme, origin and time.
-
-    `id` makes an event idempotent: the ledger in the database applies each id once.
-    """
+    """The fields of all events: theme, origin and time. The ledger in the database applies each `id` once."""
 
     theme: str
     home: str = ""
@@ -254,13 +248,13 @@ class Hit:
     """A recalled row with its provenance and its scores.
 
     `score` in [0, 1] orders the hits of one recall; scores of different recalls cannot be compared. `relevance` is the
-    score of the re-ranker as it is, None without one. `similarity` is the cosine of the vectors of question and row,
-    None when either has none. `words` is the BM25 score of the row, and `matched` are the words of the question in it,
-    the rarest first. `target` is set for entries and facts, `role` and `session_id` for turns; `metadata` of a fact
-    have its kind, scope, content and status under `fact`. `said` counts the found rows with the same text, `alike` more
-    that differ from it in figures or a word and are left out. `side` is the other side of its turn, if that was found.
-    `newer` is the row that supersedes it, as its id and time. `context` are the turns around the hit, in order, when
-    they were asked for. `tags` and `expires_at` are set for entries that have them.
+    score of the re-ranker as it is, None without one. `similarity` is the cosine of question and row, None without
+    vectors. `words` is the BM25 score of the row, and `matched` are the words of the question in it, the rarest first.
+    `target` is set for entries and facts, `role` and `session_id` for turns; `metadata` of a fact have its kind, scope,
+    content and status under `fact`. `said` counts the found rows with the same text, `alike` more that differ in
+    figures or a word and are left out. `side` is the other side of its turn, if found. `newer` is the row that
+    supersedes it, as id and time. `context` are the turns around it, in order, if asked for. `tags` and `expires_at`
+    are those of entries.
     """
 
     id: int
