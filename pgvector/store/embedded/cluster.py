@@ -51,8 +51,6 @@ def create(data: Path, account: Account, programs: Path, deadline: float) -> Non
     It is built under another name and then renamed, so that it is complete whenever it exists. Raises
     DatabaseUnavailable.
     """
-    for leftover in data.parent.glob(f"{data.name}.part-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
     part = data.with_name(f"{data.name}.part-{secrets.token_hex(4)}")
     make_private_folder(part, account)
     _initdb(part, account, programs, deadline)
@@ -62,6 +60,12 @@ def create(data: Path, account: Account, programs: Path, deadline: float) -> Non
     if code:
         raise DatabaseUnavailable(f"cannot make the embedded database in {data}: {tail(output)}")
     part.rename(data)
+
+
+def remove_unfinished(data: Path) -> None:
+    """Remove what `create` left when its process was killed. Its initdb goes on for a moment, so some may come back."""
+    for part in data.parent.glob(f"{data.name}.part-*"):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _initdb(folder: Path, account: Account, programs: Path, deadline: float) -> None:

@@ -218,6 +218,7 @@ class EmbeddedServer:
             system.make_folder(paths.sockets.parent)
         system.make_private_folder(paths.sockets, account)
         cluster.write_authentication(paths.state, agents=False)
+        cluster.remove_unfinished(paths.data)
         if not paths.data.exists():
             cluster.create(paths.data, account, programs, deadline)
         cluster.check_version(paths.data, MAJOR)
