@@ -31,12 +31,15 @@ SUCCESS, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code. Raises SystemExit(2) for wrong usage."""
+    """Run a command line and return its exit code. Raises SystemExit: 2 for wrong usage, 0 after a help text."""
     parser = argparse.ArgumentParser(
         prog="hermes-pgvector", description="Manage the Postgres memory of Hermes agents.", allow_abbrev=False
     )
     register_cli(parser)
-    return run(parser.parse_args(argv))
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        args.pgvector_command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return run(args)
 
 
 def pgvector_command(args: argparse.Namespace) -> None:
@@ -49,7 +52,6 @@ def pgvector_command(args: argparse.Namespace) -> None:
 def register_cli(parser: argparse.ArgumentParser) -> None:
     """Add the commands to a parser: that of `main`, or the one that a host made for `hermes pgvector`."""
     parser.add_argument("--version", action="version", version=f"hermes-pgvector {__version__}")
-    parser.set_defaults(pgvector_help=parser.format_help)
     add_commands(parser)
 
 
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     Prints an error as one line on stderr; with HERMES_PGVECTOR_DEBUG=1 the error is raised.
     """
     if args.pgvector_job is None:
-        sys.stderr.write(args.pgvector_help())
+        args.pgvector_command.print_help(sys.stderr)
         return USAGE
     _open_closed_streams()
     debug = _set_up_log()

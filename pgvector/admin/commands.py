@@ -27,7 +27,8 @@ TIME_HELP = "a date, a time (ISO; local unless it names a time zone) or an age (
 def add_commands(parser: Parser) -> None:
     """Add the options of all commands, and the commands, to a parser."""
     # The prefix keeps the names apart from those of the host.
-    parser.set_defaults(pgvector_job=None, pgvector_home=None, pgvector_json=False, pgvector_parser=parser)
+    parser.set_defaults(pgvector_home=None, pgvector_json=False, pgvector_parser=parser)
+    parser.set_defaults(pgvector_job=None, pgvector_command=parser)
     _add_common(parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _add_installation(commands)
@@ -58,10 +59,13 @@ def add_commands(parser: Parser) -> None:
 
 
 def _add(commands: Commands, name: str, text: str, job: str) -> Parser:
-    """Add a command or an action with the common options; `text` is its help, `job` its `module:function` in admin."""
+    """Add a command or an action with the common options.
+
+    `text` is its help; `job` is its `module:function` in admin, or empty for a group of actions.
+    """
     parser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
     _add_common(parser)
-    parser.set_defaults(pgvector_job=job)
+    parser.set_defaults(pgvector_job=job or None, pgvector_command=parser)
     return parser
 
 
@@ -144,7 +148,7 @@ def _add_watch(commands: Commands) -> None:
 
 def _add_spool(commands: Commands) -> None:
     spool = _add(commands, "spool", "list, retry or delete dead letters; store waiting events", "")
-    actions = spool.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = spool.add_subparsers(dest="action", metavar="ACTION")
     _add(actions, "list", "list the dead letters (events that could not be stored), and the spools", "spool:show_all")
     show = _add(actions, "show", "print one dead letter with all its texts", "spool:show")
     show.add_argument("id", metavar="ID", help="its id, or the start of it")
@@ -163,7 +167,7 @@ def _add_spool(commands: Commands) -> None:
 
 def _add_policy(commands: Commands) -> None:
     capture = _add(commands, "capture", "explain what is stored of a message", "")
-    actions = capture.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = capture.add_subparsers(dest="action", metavar="ACTION")
     text = "show whether a message is stored and recalls, and the rule of `keep` that decides"
     explain = _add(actions, "explain", text, "capture:explain")
     explain.add_argument("text", help="the message")
@@ -177,7 +181,7 @@ def _add_policy(commands: Commands) -> None:
     text = "the agent's context, such as cron (default primary)"
     explain.add_argument("--context", default="primary", metavar="C", help=text)
     pending = _add(commands, "pending", "list, approve or reject writes of agents that wait for approval", "")
-    actions = pending.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = pending.add_subparsers(dest="action", metavar="ACTION")
     _add(actions, "list", "list the writes that wait, the oldest first", "pending:show_all")
     approve = _add(actions, "approve", "make writes, after showing them", "pending:approve")
     reject = _add(actions, "reject", "delete writes, after showing them", "pending:reject")
@@ -235,7 +239,7 @@ def _add_history(commands: Commands) -> None:
 
 def _add_facts(commands: Commands) -> None:
     facts = _add(commands, "facts", "show, list, search, write, export or purge facts", "")
-    actions = facts.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = facts.add_subparsers(dest="action", metavar="ACTION")
     status = _add(
         actions, "status", "print the hot facts as agents get them, and how full the memory is", "facts:status"
     )
@@ -265,7 +269,7 @@ def _add_facts(commands: Commands) -> None:
 
 def _add_person(commands: Commands) -> None:
     person = _add(commands, "person", "link the accounts of one person on several platforms, or separate them", "")
-    actions = person.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = person.add_subparsers(dest="action", metavar="ACTION")
     _add(actions, "list", "list the links, by theme", "person:show")
     link = _add(actions, "link", "join accounts, which are asked for, and their rows", "person:link")
     unlink = _add(actions, "unlink", "separate accounts, which are asked for, and their rows", "person:unlink")
@@ -283,7 +287,7 @@ def _add_mcp(commands: Commands) -> None:
     mcp.add_argument("--host", default="127.0.0.1", metavar="H", help="the address of --http (default 127.0.0.1)")
     mcp.add_argument("--port", type=_number(0, 65535), default=8765, metavar="P", help="its port (default 8765)")
     token = _add(mcp.add_subparsers(metavar="ACTION"), "token", "add, list or revoke the tokens of HTTP clients", "")
-    actions = token.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = token.add_subparsers(dest="action", metavar="ACTION")
     add = _add(actions, "add", "make a token and print it, once", "mcp:add_token")
     text = "the theme that its client reads and writes; give it again for others that it may read"
     add.add_argument("--theme", action="append", required=True, metavar="T", help=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -65,6 +65,20 @@ def running(settings: Settings, home: Path) -> Iterator[Runtime]:
         yield runtime
     finally:
         release(runtime)
+
+
+@contextmanager
+def ready(settings: Settings, home: Path, console: Console) -> Iterator[Runtime]:
+    """The runtime of a home whose database answers; starts an embedded server that is stopped.
+
+    Raises SettingsError and DatabaseUnavailable.
+    """
+    with ExitStack() as stack:
+        with console.busy("connecting"):
+            start_server(Database(settings, home))
+            runtime = stack.enter_context(running(settings, home))
+            wait_ready(runtime)
+        yield runtime
 
 
 def wait_ready(runtime: Runtime) -> None:

@@ -17,14 +17,13 @@ from ..model import Caller, now
 from ..runtime import Runtime
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
-from ..store.connection.database import Database
 from ..store.facts import Fact, Status, listed
 from ..store.person_links import person_of
 from ..text.sanitize import safe_line
 from ..text.theme_names import DEFAULT_THEME, normalise
 from ..tools import facts as tools
 from .console import Cell, Console, counted, facts_table, local_time, rows_table
-from .database import connection, running, start_server, wait_ready
+from .database import connection, ready
 
 PAGE = 1000
 PLAN_MAX = 20
@@ -40,7 +39,7 @@ STATUSES: dict[str, tuple[Status, ...]] = {
 
 def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the block that agents get, and its figures. Returns 0."""
-    with _ready(home, args) as (runtime, caller):
+    with _ready(home, console, args) as (runtime, caller):
         answer = tools.status(runtime, {}, caller)
     console.data(answer)
     console.show(answer["block"], "")
@@ -61,7 +60,8 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print facts in a table, the newest first. Returns 0."""
-    found = list(_facts(home, args, args.limit, STATUSES[args.status]))
+    with console.busy("looking"):
+        found = list(_facts(home, args, args.limit, STATUSES[args.status]))
     console.data({"facts": [asdict(fact) for fact in found]})
     if found:
         console.show(rows_table([_cells(fact) for fact in found]))
@@ -72,7 +72,8 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print facts in their notation, one a line. Returns 0."""
-    found = list(_facts(home, args, FACTS_MAX, STATUSES[args.status]))
+    with console.busy("looking"):
+        found = list(_facts(home, args, FACTS_MAX, STATUSES[args.status]))
     console.data({"facts": [_notation(fact) for fact in found]})
     for fact in found:
         console.show(_notation(fact))
@@ -81,7 +82,7 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Find facts by words and by meaning. Returns 0. Raises BadArgument and DatabaseUnavailable."""
-    with _ready(home, args) as (runtime, caller), console.busy("searching"):
+    with _ready(home, console, args) as (runtime, caller), console.busy("searching"):
         wanted = {"query": args.query, "scope": args.scope, "limit": args.limit}
         answer = tools.search(runtime, wanted, caller)
     console.data(answer)
@@ -100,7 +101,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def write(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Write a fact. Returns 0. Raises BadArgument, which shows the right notation, and DatabaseUnavailable."""
-    with _ready(home, args) as (runtime, caller):
+    with _ready(home, console, args) as (runtime, caller):
         answer = tools.write(runtime, {"content": args.content, "scope": args.scope}, caller)
     console.data(answer)
     number = f" {answer['id']}" if "id" in answer else ""
@@ -117,7 +118,7 @@ def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
     if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
     wanted: dict[str, Any] = {"scope": args.scope, "older_than_days": args.older_than_days}
-    with _ready(home, args) as (runtime, caller):
+    with _ready(home, console, args) as (runtime, caller):
         found = _purgeable(home, args)
         if not found:
             console.data({"theme": caller.theme, "purged": 0})
@@ -150,13 +151,11 @@ def _purgeable(home: Path, args: argparse.Namespace) -> list[Fact]:
 
 
 @contextmanager
-def _ready(home: Path, args: argparse.Namespace) -> Iterator[tuple[Runtime, Caller]]:
+def _ready(home: Path, console: Console, args: argparse.Namespace) -> Iterator[tuple[Runtime, Caller]]:
     """The runtime of a home whose database answers, and on whose behalf a tool is called."""
     settings = load(home)
     theme = _theme(settings, args)
-    start_server(Database(settings, home))
-    with running(settings, home) as runtime:
-        wait_ready(runtime)
+    with ready(settings, home, console) as runtime:
         yield runtime, Caller(theme=theme, off_record=settings.off_record)
 
 

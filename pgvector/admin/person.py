@@ -18,13 +18,13 @@ from ..errors import BadArgument, Refused
 from ..runtime import Runtime
 from ..settings import load
 from ..store import person_links
-from ..store.connection.database import Connection, Database
+from ..store.connection.database import Connection
 from ..store.person_links import LINKS_MAX, Holding
 from ..text.sanitize import safe_line
 from ..text.theme_names import reserved
 from .accounts import PERSON, asked
 from .console import Cell, Console, counted, local_time, rows_table
-from .database import running, start_server, wait_ready
+from .database import ready
 
 T = TypeVar("T")
 
@@ -123,10 +123,7 @@ def _ready(home: Path, console: Console, args: argparse.Namespace | None = None)
     """The runtime of a home with its key of persons, once the database has answered."""
     if args is not None and console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes, and write the accounts to the standard input")
-    settings = load(home)
-    start_server(Database(settings, home))
-    with running(settings, home) as runtime:
-        wait_ready(runtime)
+    with ready(load(home), home, console) as runtime:
         yield runtime
 
 

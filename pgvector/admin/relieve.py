@@ -23,7 +23,7 @@ FLUSH_S_MAX = 10.0
 
 def relieve(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print what may leave the memory files, and with `--yes` do it. Returns 0."""
-    with running(load(home), home) as runtime:
+    with console.busy("looking"), running(load(home), home) as runtime:
         found = relief_of(runtime, above_pct=args.above)
         if found.targets():
             with suppress(DatabaseUnavailable) if not args.yes else nullcontext():
@@ -32,10 +32,11 @@ def relieve(home: Path, console: Console, args: argparse.Namespace) -> int:
             runtime.writer.flush(FLUSH_S_MAX, orphans=True)
             relieved = found.carry_out()
             plans = [each.plan for each in relieved]
-            console.data({"dry_run": False, "files": [done(each) for each in relieved]})
+            answer = {"dry_run": False, "files": [done(each) for each in relieved]}
         else:
             relieved, plans = [], found.plans()
-            console.data({"dry_run": True, "files": [document(plan) for plan in plans], "problem": found.problem})
+            answer = {"dry_run": True, "files": [document(plan) for plan in plans], "problem": found.problem}
+    console.data(answer)
     for plan in plans:
         _show(console, plan)
     if not plans:

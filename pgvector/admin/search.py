@@ -62,6 +62,9 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
     console.data({**asked, **{name: _document(recall) for name, recall in answers.items()}})
     _show(answers, console, args.explain)
+    if not any(recall.hits for recall in answers.values()):
+        rows = counted(sum(recall.explanation.rows for recall in answers.values()), "row")
+        console.say(f"searched {rows} as theme {theme}; see hermes-pgvector themes, and give another as --theme T")
     if not complete:
         console.say(
             "some events of ended processes are not stored yet and were not searched; see: hermes-pgvector status"

@@ -132,6 +132,20 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     assert outcome.out == ""
 
 
+def test_a_group_without_an_action_prints_its_actions_on_stderr() -> None:
+    outcome = hermes_pgvector("mcp", "token")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("usage: hermes-pgvector mcp token ")
+    assert re.search(r"^    revoke +delete a token", outcome.err, re.MULTILINE)
+
+
+def test_an_unknown_option_is_refused_with_the_options_of_the_command() -> None:
+    outcome = hermes_pgvector("prune", "--older-than", "7d")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("usage: hermes-pgvector prune ")
+    assert outcome.err.endswith("hermes-pgvector prune: error: unrecognized arguments: --older-than 7d\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

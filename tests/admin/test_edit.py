@@ -181,4 +181,6 @@ def test_search_shows_ids_tags_and_expiry_and_filters_by_tags(command: Callable[
     assert "Memory: nothing found" in command(
         "search", "port", "--theme", "ops", "--kind", "memory", "--tag", "db", "--tag", "x", "--all-tags"
     ).out  # fmt: skip
+    elsewhere = command("search", "port", "--theme", "billing")
+    assert "searched 0 rows as theme billing; see hermes-pgvector themes" in elsewhere.err
     assert "--tag has the tag" in command("search", "port", "--tag", "#").err

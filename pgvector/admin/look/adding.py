@@ -40,13 +40,14 @@ def add(home: Path, console: Console, args: argparse.Namespace) -> int:
         "content": given_text(args.text, settings), "target": args.target, "tags": args.tag or None,
         "metadata": _metadata(args.metadata), "expires": args.expires,
     }  # fmt: skip
-    start_server(Database(settings, home))
-    with running(settings, home) as runtime:
-        refusal = partial(runtime.context.capture.why_no_entry, source=Source())
-        off = settings.off_record
-        caller = Caller(theme=theme, marks={"context": "operator"}, off_record=off, refusal=refusal)
-        answer = remember(runtime, arguments, caller)
-        problem = _stored(runtime, theme, arguments, answer) if args.sync else ""
+    with console.busy("storing"):
+        start_server(Database(settings, home))
+        with running(settings, home) as runtime:
+            refusal = partial(runtime.context.capture.why_no_entry, source=Source())
+            off = settings.off_record
+            caller = Caller(theme=theme, marks={"context": "operator"}, off_record=off, refusal=refusal)
+            answer = remember(runtime, arguments, caller)
+            problem = _stored(runtime, theme, arguments, answer) if args.sync else ""
     console.data({**answer, "problem": problem})
     number = f", as entry {answer['id']}" if "id" in answer else ""
     console.show(f"{answer['status']} in theme {safe_line(theme, NAME_CHARS_MAX)}{number}")

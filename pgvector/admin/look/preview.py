@@ -14,12 +14,11 @@ from ...recall.render import DEGRADED
 from ...runtime import Runtime
 from ...session.off_record import notice
 from ...settings import Settings, load
-from ...store.connection.database import Database
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME
 from ..console import ATTENTION, Console, counted
-from ..database import running, start_server, wait_ready
+from ..database import ready
 from .adding import given_text, permitted
 
 WARM_S_MAX = 20.0
@@ -89,10 +88,8 @@ def why_none(runtime: Runtime, text: str) -> str:
 @contextmanager
 def warm(settings: Settings, home: Path, console: Console) -> Iterator[Runtime]:
     """The runtime of a home in which the first recall, which loads the model, is over, as in a running agent."""
-    start_server(Database(settings, home))
-    with running(settings, home) as runtime:
+    with ready(settings, home, console) as runtime:
         with console.busy("starting"):
-            wait_ready(runtime)
             scope = Scope(DEFAULT_THEME, (DEFAULT_THEME,))
             runtime.recall("entries", RecallRequest(query="start", scope=scope, limit=1, budget_s=WARM_S_MAX))
         yield runtime

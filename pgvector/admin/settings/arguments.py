@@ -12,7 +12,7 @@ Add: TypeAlias = Callable[..., argparse.ArgumentParser]
 def add_commands(commands: Any, add: Add) -> None:
     """Add the commands to a group of commands: `add` makes one in a group, of its name, help and job."""
     settings = add(commands, "settings", "show settings with the place of each, change them, and copy them", "")
-    actions = settings.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = settings.add_subparsers(dest="action", metavar="ACTION")
     show = add(actions, "list", "list the settings that are set, and where", "settings.listing:show_all")
     show.add_argument("--all", action="store_true", help="those with their default, too")
     get = add(actions, "get", "print the value of a setting", "settings.listing:get")
