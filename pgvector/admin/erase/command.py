@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal as size
+
 from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
 from ...runtime import Runtime
 from ...settings import Settings, load
@@ -29,15 +31,7 @@ from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ..accounts import asked
 from ..console import Cell, Console, counted, local_time, rows_table
-from ..database import (
-    administrators_database,
-    administrators_dsn,
-    connection,
-    running,
-    start_server,
-    theme_named,
-    wait_ready,
-)
+from ..database import administrators_database, administrators_dsn, connection, ready, theme_named
 from . import receipt
 from .home_files import HomeFiles
 from .receipt import NAMES, Holder
@@ -64,9 +58,10 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
     if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
     settings = load(home)
-    start_server(Database(settings, home))
-    with running(settings, home) as runtime, administrators_database(settings, home, console, args.dsn) as deleting:
-        wait_ready(runtime)
+    with (
+        ready(settings, home, console) as runtime,
+        administrators_database(settings, home, console, args.dsn) as deleting,
+    ):
         with console.busy("storing what waits in this home"):
             runtime.writer.flush(STORE_S, orphans=True)
         with runtime.database.connection(settings.connect_timeout_s) as reading:
@@ -228,8 +223,7 @@ def _clear_server(home: Path, console: Console, args: argparse.Namespace, settin
 
 
 def _confirmed(console: Console, server: traces.Server) -> bool:
-    megabytes = max(1, server.bytes >> 20)
-    console.say(f"the files of the tables hold the deleted rows; VACUUM FULL writes them anew ({megabytes:,} MiB).")
+    console.say(f"the files of the tables hold the deleted rows; VACUUM FULL writes them anew ({size(server.bytes)}).")
     return console.confirm("Run it now? Agents wait for each table, and keep their events meanwhile.", default=False)
 
 
