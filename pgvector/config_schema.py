@@ -140,6 +140,15 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             group="Capture",
         ),
         ProviderField(
+            key="mask_secrets_in_entries",
+            label="Mask secrets in entries",
+            kind=KIND_BOOL,
+            default="false",
+            description="Secrets are masked in entries, too, when they are stored; MEMORY.md and USER.md keep them",
+            inline=True,
+            group="Capture",
+        ),
+        ProviderField(
             key="hide_suspicious",
             label="Hide suspicious memories",
             kind=KIND_BOOL,

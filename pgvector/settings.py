@@ -148,6 +148,9 @@ class Settings(BaseModel):
     pending_days: int = Field(30, ge=1, le=3650, description="Writes that nobody approves are deleted after this time")
     off_record: bool = Field(False, description="true: nothing is stored, the memory is only read")
     mask_secrets: bool = Field(True, description="Secrets of known shapes are masked in turns before they are written")
+    mask_secrets_in_entries: bool = Field(
+        False, description="Secrets are masked in entries, too, when they are stored; MEMORY.md and USER.md keep them"
+    )
     hide_suspicious: bool = Field(True, description="What looks like an attack is recalled only if a tool asks for it")
     turn_min_chars: int = Field(
         40, ge=0, le=10_000, description="Shorter turns are not stored; a wide character counts as two"

@@ -19,6 +19,7 @@ from ..store.connection.database import Connection
 from ..store.entries import Entry, entry_with, themes_with_id, with_id
 from ..store.history import past_entries, update_seen
 from ..text.cleaning import clean
+from ..text.masks import masked
 from ..text.sanitize import safe_line
 from .console import Console, labels
 from .database import connection, theme_named
@@ -40,6 +41,8 @@ def edit(home: Path, console: Console, args: argparse.Namespace) -> int:
     if file := Home(home).file_of(seen):
         raise Refused(f"entry {seen.id} stands in {home / 'memories' / file}: edit that file, and agents follow")
     content = _edited(seen.content)
+    if settings.mask_secrets_in_entries:
+        content = masked(content)
     if content in ("", seen.content):
         console.data({"changed": False, "id": seen.id, "theme": seen.theme})
         console.say(f"the text is {'unchanged' if content else 'empty'}: entry {seen.id} stays as it is")

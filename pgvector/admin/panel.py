@@ -31,6 +31,7 @@ DUMP_S_MAX = 120.0
 DECIDING = {
     "theme_template", "theme_aliases", "allowed_themes", "hash_personal_keys", "cross_theme_recall", "also_recall",
     "also_write", "bench_themes", "off_record", "recall_mode", "tools", "keep", "owner_accounts", "mask_secrets",
+    "mask_secrets_in_entries",
 }  # fmt: skip
 
 

@@ -5,11 +5,12 @@ Entries are compared as whole texts; only `find_removed` looks for a part of a t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import timedelta
 
 from ..model import Add, Event, Remove, Replace
+from ..text.masks import masked
 
 DELIMITER = "\n§\n"
 
@@ -35,6 +36,21 @@ def diff(file: Iterable[str], snapshot: Iterable[str]) -> tuple[list[str], list[
     now, before = _distinct(file), _distinct(snapshot)
     known, present = frozenset(before), frozenset(now)
     return [entry for entry in now if entry not in known], [entry for entry in before if entry not in present]
+
+
+def same_but_masked(entry: str, entries: Iterable[str]) -> str | None:
+    """The first of the entries that is the given one, with or without masks in it; None when there is none."""
+    form = masked(entry)
+    return next((each for each in entries if masked(each) == form), None)
+
+
+def in_form(event: Add | Replace | Remove, form: Callable[[str], str]) -> Add | Replace | Remove:
+    """The change with each of its texts in the form that is stored. An entry is masked as it is in the file, alone."""
+    if not isinstance(event, Remove):
+        event = replace(event, content=DELIMITER.join(map(form, parse(event.content))))
+    if isinstance(event, Add):
+        return event
+    return replace(event, old_text=form(event.old_text), previous=form(event.previous))
 
 
 def apply_change(snapshot: Iterable[str], event: Add | Replace | Remove) -> tuple[str, ...]:

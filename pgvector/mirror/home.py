@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ from ..files import create, make_private, read, read_matching, read_or_create
 from ..hosts.config import DEFAULTS, files_in_use, has_earlier_defaults, host_config
 from ..hosts.environment import scrubber
 from ..model import FILES, Target
-from .entries import parse
+from ..text.masks import masked
+from .entries import parse, same_but_masked
 from .snapshot import Known, Snapshot, locked
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ _ID = re.compile("[0-9a-f]{32}")
 
 
 class Home:
-    """The files of one home. Safe for several processes."""
+    """The files of one home. Safe for several processes. With `masks` its entries are stored without secrets."""
 
-    def __init__(self, path: str | os.PathLike[str], spool_dir: str = "") -> None:
-        self.path = Path(path).expanduser().resolve()
+    def __init__(self, path: str | os.PathLike[str], spool_dir: str = "", *, masks: bool = False) -> None:
+        self.path, self._masks = Path(path).expanduser().resolve(), masks
         self.state = self.path / "pgvector"
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self._id = ""
@@ -76,8 +78,20 @@ class Home:
         """The path of MEMORY.md or USER.md."""
         return self.path / "memories" / FILES[target]
 
+    def stored_form(self) -> Callable[[str], str]:
+        """The function from an entry, as a hook or the file has it, to the text that is stored of it."""
+        return entry_form(masks=self._masks)
+
     def entries(self, target: Target) -> tuple[str, ...] | None:
-        """The entries of MEMORY.md or USER.md now; empty when there is no file, None when it is unreadable."""
+        """The texts that are stored of the entries of MEMORY.md or USER.md now, without duplicates.
+
+        Empty when there is no file, None when it is unreadable.
+        """
+        lines, form = self.lines(target), self.stored_form()
+        return None if lines is None else tuple(dict.fromkeys(map(form, lines)))
+
+    def lines(self, target: Target) -> tuple[str, ...] | None:
+        """As `entries`, with the entries as hooks get them: scrubbed by the host, secrets not masked."""
         path = f"{self.path}/memories/{FILES[target]}"
         try:
             content = read(path, FILE_BYTES_MAX)
@@ -96,7 +110,7 @@ class Home:
             used = files_in_use(self.path)[target]
         except SettingsError:
             used = True
-        held = used and entry.home == self.id and entry.content in (self.entries(target) or ())
+        held = used and entry.home == self.id and same_but_masked(entry.content, self.lines(target) or ())
         return FILES[target] if held else ""
 
     def _read_or_make_id(self) -> str:
@@ -105,6 +119,15 @@ class Home:
         if path.exists() and not read_matching(path, _ID):
             log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
         return read_or_create(path, uuid4().hex, _ID)
+
+
+def entry_form(*, masks: bool) -> Callable[[str], str]:
+    """The function from an entry of a memory file to the text that is stored of it; with `masks`, without secrets.
+
+    Everything that stores an entry of a file, or compares one with a row or with the snapshot, uses it.
+    """
+    scrub = scrubber()
+    return (lambda entry: masked(scrub(entry))) if masks else scrub
 
 
 def begin(home: Path) -> None:

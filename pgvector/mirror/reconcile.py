@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from ..errors import SettingsError
 from ..files import Marks, mark_name, reason
 from ..hosts.config import files_in_use
 from ..model import TARGETS, Add, Event, Remove, Replace, Target, now
-from .entries import apply_change, diff, find_removed, parse, split_contents
+from .entries import apply_change, diff, find_removed, in_form, parse, same_but_masked, split_contents
 from .home import Home
 from .snapshot import NEVER, Entries, Snapshot
 
@@ -53,6 +53,7 @@ class Reconciler:
         if not isinstance(event, Remove):
             # First of all: this process may end while it waits for the snapshot.
             self._off_record.change(_marks(event.target, parse(event.content)), marked=not stored)
+        event = in_form(event, self._home.stored_form())
         try:
             with self._home.snapshot(CHANGE_WAIT_S) as snapshot:
                 before = snapshot.entries[event.target]
@@ -76,15 +77,18 @@ class Reconciler:
                 # Read before the files: a marked entry that is not in its file then was removed from it.
                 marked = self._off_record.names()
                 # Read under the lock, so that no hook changes file and snapshot in between.
-                read = {target: self._home.entries(target) for target in TARGETS if used[target]}
-                found = {target: entries for target, entries in read.items() if entries is not None}
+                read = {target: self._home.lines(target) for target in TARGETS if used[target]}
+                found = {target: lines for target, lines in read.items() if lines is not None}
+                form = self._home.stored_form()
+                forms = {target: {line: form(line) for line in lines} for target, lines in found.items()}
                 events = [
                     event
-                    for target, entries in found.items()
-                    for event in self._difference_events(snapshot, theme, session_id, target, entries)
+                    for target, stored in forms.items()
+                    for event in self._difference_events(snapshot, theme, session_id, target, stored)
                 ]
-                if self._submit(snapshot, {**snapshot.entries, **found}, events):
-                    present = {mark for target, entries in found.items() for mark in _marks(target, entries)}
+                after = {target: tuple(dict.fromkeys(stored.values())) for target, stored in forms.items()}
+                if self._submit(snapshot, {**snapshot.entries, **after}, events):
+                    present = {mark for target, lines in found.items() for mark in _marks(target, lines)}
                     removed = (mark for mark in marked - present if mark.partition("-")[0] in found)
                     self._off_record.change(removed, marked=False)
                 snapshot.compact()
@@ -142,30 +146,41 @@ class Reconciler:
         return max(clock, last + timedelta(microseconds=1))
 
     def _difference_events(
-        self, snapshot: Snapshot, theme: str, session_id: str, target: Target, entries: tuple[str, ...]
+        self, snapshot: Snapshot, theme: str, session_id: str, target: Target, forms: Mapping[str, str]
     ) -> list[Event]:
-        # The snapshot may lack entries that were written off the record.
-        marked = self._off_record.names()
-        off_record = (entry for mark, entry in _marks(target, entries).items() if mark in marked)
-        before = (*snapshot.entries[target], *off_record)
-        added, removed = diff(entries, before)
+        """The events for a file; `forms` are its entries, each with what is stored of it."""
+        # The snapshot may lack entries that were written off the record, or have them without masks.
+        off_record = self.off_record(target, forms)
+        known = (entry for entry in snapshot.entries[target] if same_but_masked(entry, off_record) is None)
+        added, removed = diff(forms.values(), (*known, *map(forms.__getitem__, off_record)))
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
             "at": self._next_time(snapshot),
         }  # fmt: skip
-        removals: list[Event] = [Remove(previous=entry, from_file=True, **common) for entry in removed]
-        return removals + [Add(content=entry, from_file=True, **common) for entry in added if self._keeps(entry)]
+        added = [entry for entry in added if self._keeps(entry)]
+        changes: list[Event] = []
+        for entry in removed:
+            # The setting that masks entries was changed.
+            if (other := same_but_masked(entry, added)) is not None:
+                changes.append(Replace(previous=entry, content=other, **common))
+                added.remove(other)
+            else:
+                changes.append(Remove(previous=entry, from_file=True, **common))
+        return changes + [Add(content=entry, from_file=True, **common) for entry in added]
 
     def _with_previous(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
         """A replace or remove with its whole old entry, or with the entries of the file when that is not known."""
-        if isinstance(event, Add) or event.previous:
+        if isinstance(event, Add):
             return event
+        if event.previous:
+            return replace(event, previous=same_but_masked(event.previous, before) or event.previous)
         # Hosts change an entry only when it alone contains `old_text`, so the file is not needed then.
         if previous := find_removed(event.old_text, before, ()):
             return replace(event, previous=previous)
-        entries = self._home.entries(event.target) or ()
+        lines, form = self._home.lines(event.target) or (), self._home.stored_form()
+        entries = tuple(map(form, lines))
         # What is off the record must not get into the spool, and is no row that could be mistaken for the old entry.
-        known = tuple(entry for mark, entry in _marks(event.target, entries).items() if mark not in self._off_record)
+        known = tuple(form(line) for mark, line in _marks(event.target, lines).items() if mark not in self._off_record)
         return replace(event, previous=find_removed(event.old_text, before, entries) or "", surviving=known)
 
 

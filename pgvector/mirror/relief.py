@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 from ..errors import Refused, SchemaNotApplied, Unavailable
 from ..files import reason
 from ..hosts.config import file_caps, files_in_use
-from ..hosts.environment import scrubber
 from ..model import FILES, TARGETS, Add, Event, FactKind, FactWritten, Remove, Target, now
 from ..settings import Settings
 from ..store import facts, rows
@@ -38,7 +37,7 @@ from .snapshot import NEVER
 LOCK_WAIT_S = 10.0
 SNAPSHOT_WAIT_S = 5.0
 OFF_RECORD = "it was written off the record"
-HIDDEN = "it holds what the host hides from the memory"
+HIDDEN = "it holds what the memory does not store: the host hides it, or it is masked"
 UNSTORABLE = "the memory cannot store it unchanged"
 NOT_KEPT = "the setting keep leaves it out"
 UNREAD = "no session has read it since it was written"
@@ -160,11 +159,11 @@ class Relief:
                 read = None if snapshot.last == NEVER else frozenset(snapshot.entries[target])
         except OSError as error:
             raise Unavailable(f"the state of {file.path} cannot be read: {error.strerror}") from None
-        scrub = scrubber()
+        form = self._home.stored_form()
 
         def standing(entry: str) -> Standing:
             stored = found.rows.get(entry, [])
-            stays = self._why_it_stays(entry, scrub, off_record, read, is_stored=bool(stored))
+            stays = self._why_it_stays(entry, form, off_record, read, is_stored=bool(stored))
             lines = entry.splitlines()
             noted = tuple(line for line in lines if self._read_fact(line))
             return Standing(
@@ -180,13 +179,13 @@ class Relief:
         )  # fmt: skip
 
     def _why_it_stays(
-        self, entry: str, scrub: Callable[[str], str], off_record: frozenset[str], read: frozenset[str] | None,
+        self, entry: str, form: Callable[[str], str], off_record: frozenset[str], read: frozenset[str] | None,
         *, is_stored: bool,
     ) -> str:  # fmt: skip
         """Why an entry must not leave the file; empty when it may. `read` is None before the first session."""
         if entry in off_record:
             return OFF_RECORD
-        if scrub(entry) != entry:
+        if form(entry) != entry:
             return HIDDEN
         if len(entry) > self._settings.content_chars_max or clean(entry) != entry:
             return UNSTORABLE

@@ -15,6 +15,7 @@ from pgvector import HalfVector
 from ..errors import BadEvent
 from ..model import Add, Metadata, Remove, Replace, Update
 from ..text import tokenizer
+from ..text.masks import masked
 from ..text.times import NEVER
 from .connection.database import Connection
 from .queries import QUERIES
@@ -107,6 +108,8 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
                 moved = connection.execute(QUERIES["delete_entry_of_other_themes"], values).fetchall()
                 _complete_history(connection, moved, values)
             _add(connection, values)
+        case Replace() if event.previous != event.content and masked(event.previous) == masked(event.content):
+            _change_masks(connection, event, values)
         case Replace():
             kept = _remove(connection, event, values) or {}
             _add(connection, {**values, **kept})
@@ -134,6 +137,21 @@ def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
 def _add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Insert an entry, unless it is there or was removed later."""
     connection.execute(QUERIES["add_entry"], {**values, "words": tokenizer.document(values["content"])})
+
+
+def _change_masks(connection: Connection, event: Replace, values: Mapping[str, Any]) -> None:
+    """Store an entry of a home with its secrets masked, or not masked any more, where it is stored.
+
+    What somebody has removed from the database is not added again.
+    """
+    connection.execute(QUERIES["add_tombstone"], {**values, "content": event.previous})
+    for row in of_file(connection, event.theme, event.home, event.target, [event.previous]):
+        if event.home and row.home == event.home and row.updated_at <= event.at:
+            new = event.content
+            delete(connection, row.theme, row.id, session_id=event.session_id, at=event.at, replaced_by=new)
+            kept = {"theme": row.theme, "created_at": row.created_at, "expires_at": row.expires_at}
+            metadata = json.dumps(dict(row.metadata))
+            _add(connection, {**values, **kept, "tags": list(row.tags), "metadata": metadata})
 
 
 def _correct(connection: Connection, event: Add | Update, number: int, values: Mapping[str, Any]) -> bool:

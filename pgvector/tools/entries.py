@@ -14,6 +14,7 @@ from ..runtime import Runtime
 from ..session.themes import readable, writable
 from ..text import times
 from ..text.cleaning import clean
+from ..text.masks import masked
 from . import arguments as given
 from .arguments import Arguments
 from .entry_schemas import LIMIT_DEFAULT
@@ -125,6 +126,8 @@ def _content(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
         raise Refused("nothing is stored, because this session is off the record")
     chars_max = runtime.settings.content_chars_max
     content = clean(given.text(arguments, "content")).strip()
+    if runtime.settings.mask_secrets_in_entries:
+        content = masked(content)
     if not content:
         raise BadArgument("content is missing or empty; say what to remember")
     if len(content) > chars_max:

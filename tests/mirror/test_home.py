@@ -254,8 +254,8 @@ def test_an_off_record_entry_written_while_the_files_are_read_is_not_stored(
     def accept(event: Event) -> bool:
         pytest.fail(f"{type(event).__name__} was told")
 
-    read, written, secret = Home.entries, list[str](), Add(theme="ops", target="memory", content="a secret")
-    monkeypatch.setattr(Home, "entries", read_slowly)
+    read, written, secret = Home.lines, list[str](), Add(theme="ops", target="memory", content="a secret")
+    monkeypatch.setattr(Home, "lines", read_slowly)
     for _ in range(3):
         Reconciler(Home(tmp_path), accept).reconcile("ops", "s")
     assert written == ["a secret"]

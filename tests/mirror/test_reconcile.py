@@ -538,3 +538,71 @@ def test_a_change_of_a_killed_process_is_known_to_the_next_change(
     release(runtime)
     assert start().writer.flush(20, orphans=True)
     assert settled(start()) == [("memory", "blue kelp")] * bool(changed)
+
+
+SECRET = "the mail server has password=hunter2-and-more"
+MASKED = "the mail server has password=[masked: password]"
+
+
+def rows(runtime: Runtime) -> list[Any]:
+    with psycopg.connect(runtime.database.dsn) as connection:
+        columns = "agent_identity, target, content, created_at, tags, metadata"
+        return connection.execute(f"select {columns} from memory_entries order by content, 1").fetchall()
+
+
+def test_masking_entries_replaces_texts_and_adds_and_removes_no_row(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    put(runtime, "tea", SECRET, "kelp")
+    put(runtime, f"{SECRET} too", file="USER.md")
+    for theme in ("billing", "ops"):
+        assert runtime.files.change(Add(theme=theme, home=runtime.home.id, target="memory", content=SECRET))
+    settled(runtime)
+    with psycopg.connect(runtime.database.dsn, autocommit=True) as connection:
+        connection.execute("delete from memory_entries where content = 'kelp' or target = 'user'")
+    before = rows(runtime)
+    assert len(before) == 3
+    for masks, secret in ((True, MASKED), (False, SECRET), (True, MASKED)):
+        release(runtime)
+        runtime = start(mask_secrets_in_entries=masks)
+        settled(runtime)
+        assert rows(runtime) == [(*row[:2], row[2].replace(SECRET, secret), *row[3:]) for row in before]
+        offered = runtime.writer.counters.offered
+        settled(runtime)
+        assert runtime.writer.counters.offered == offered
+
+
+@pytest.mark.parametrize("told", [{"old_text": SECRET}, {"old_text": "mail"}, {"old_text": "mail", "previous": SECRET}])
+@pytest.mark.parametrize("turned_on", ["before", "after"])
+def test_a_masked_entry_follows_the_tool_of_the_host(
+    start: Callable[..., Runtime], tmp_path: Path, turned_on: str, told: dict[str, str]
+) -> None:
+    runtime = start(mask_secrets_in_entries=turned_on == "before")
+    common: dict[str, Any] = {"theme": "default", "home": runtime.home.id, "target": "memory"}
+    put(runtime, SECRET)
+    assert runtime.files.change(Add(content=SECRET, **common))
+    assert runtime.writer.flush(20)
+    release(runtime)
+    runtime = start(mask_secrets_in_entries=True)
+    other = SECRET.replace("mail", "web")
+    put(runtime, other)
+    assert runtime.files.change(Replace(content=other, **told, **common))
+    assert settled(runtime) == [("memory", MASKED.replace("mail", "web"))]
+    told = {name: text.replace("mail", "web") for name, text in told.items()}
+    put(runtime)
+    assert runtime.files.change(Remove(**told, **common))
+    assert settled(runtime) == []
+    if turned_on == "before":
+        files = (path for path in (tmp_path / "A" / "pgvector").rglob("*") if path.is_file())
+        assert not any(b"hunter2" in path.read_bytes() for path in files)
+
+
+def test_an_entry_off_the_record_stays_so_when_masks_are_turned_on_and_off(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    put(runtime, SECRET)
+    event = Add(theme="default", home=runtime.home.id, target="memory", content=SECRET)
+    assert runtime.files.change(event, stored=False)
+    for masks in (False, True, False):
+        release(runtime)
+        runtime = start(mask_secrets_in_entries=masks)
+        assert settled(runtime) == []
+        assert runtime.writer.counters.offered == 0

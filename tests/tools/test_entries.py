@@ -91,6 +91,13 @@ def test_without_sync_it_is_accepted_and_stored_soon(runtime: Runtime) -> None:
     assert contents(runtime) == ["kelp"]
 
 
+def test_a_remembered_entry_is_masked_where_the_settings_say_so(start: Callable[..., Runtime]) -> None:
+    runtime = start(mask_secrets_in_entries=True)
+    answer = use(runtime, "remember", content="the mail server has password=hunter2-and-more", sync=True)
+    use(runtime, "update", id=answer["id"], content="the web server has password=hunter2-and-more")
+    assert contents(runtime) == ["the web server has password=[masked: password]"]
+
+
 def test_remembering_twice_is_one_row_and_says_so(runtime: Runtime) -> None:
     first = use(runtime, "remember", content="kelp", sync=True)
     again = use(runtime, "remember", content="kelp", sync=True)

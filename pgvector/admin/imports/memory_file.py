@@ -9,9 +9,8 @@ from typing import Any
 
 from ...errors import BadArgument, Refused
 from ...files import read as read_file
-from ...hosts.environment import scrubber
 from ...mirror.entries import parse
-from ...mirror.home import FILE_BYTES_MAX
+from ...mirror.home import FILE_BYTES_MAX, entry_form
 from ...model import FILES
 from ...session.capture import Capture
 from .rows import Rules
@@ -31,7 +30,8 @@ def read(path: str, rules: Rules) -> Iterator[tuple[int, str, dict[str, Any]]]:
         raise Refused(f"{file} has more than {FILE_BYTES_MAX >> 20} MiB; it is no memory file")
     target = "user" if file.name.startswith(FILES["user"].removesuffix(".md")) else "memory"
     capture = Capture(rules.settings)
-    for number, entry in enumerate(map(scrubber(), parse(text)), 1):
+    form = entry_form(masks=rules.settings.mask_secrets_in_entries)
+    for number, entry in enumerate(map(form, parse(text)), 1):
         if capture.keeps_of_file(entry):
             marks = {"origin": "file", "imported_from": file.name}
             yield number, "entry", {"content": entry, "target": target, "created_at": at.isoformat(), "metadata": marks}

@@ -15,6 +15,7 @@ from ...settings import Settings
 from ...store.archive.lines import Line
 from ...text import tags as tag_names
 from ...text.cleaning import clean, clean_metadata, cut
+from ...text.masks import masked
 from ...text.theme_names import normalise, reserved
 from ...text.times import NEVER, utc
 
@@ -56,9 +57,12 @@ def entry(number: int, row: Mapping[str, Any], rules: Rules) -> Line:
     created_at = time(row.get("created_at"), "created_at") or now()
     given = row.get("expires") or ""
     expires = given if given == NEVER else str(time(given, "expires") or "")
+    content = _content(row, rules.settings).strip()
+    if rules.settings.mask_secrets_in_entries:
+        content = masked(content)
     return _line(
         number, "entry", theme=rules.theme_of(row), home="", target=target,
-        content=_content(row, rules.settings).strip(), created_at=created_at.isoformat(),
+        content=content, created_at=created_at.isoformat(),
         updated_at=max(created_at, time(row.get("updated_at"), "updated_at") or created_at).isoformat(),
         metadata=_metadata(row), tags=list(tag_names.normalised(_tags(row))), replaces=None,
         expires_at=None if expires in ("", NEVER) else expires,

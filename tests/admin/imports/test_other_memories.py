@@ -119,3 +119,14 @@ def test_every_row_of_a_database_of_the_package_up_to_1_0(
     refused = command("--from", "hermes-memory-pgvector", "-")
     assert refused.code == 1
     assert "hunter2" not in refused.err
+
+
+def test_entries_are_imported_with_masks_where_the_settings_say_so(
+    command: Callable[..., Outcome], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_MASK_SECRETS_IN_ENTRIES", "true")
+    file = tmp_path / "MEMORY.md"
+    file.write_text("Staging has DB_PASSWORD=hunter2-and-more for now.\n")
+    for _ in range(2):
+        assert command("--from", "memory-file", str(file), "--theme", "ops").code == 0
+    assert [row[1] for row in sql(database, ENTRIES)] == ["Staging has DB_PASSWORD=[masked: secret] for now."]
