@@ -13,6 +13,7 @@ from .imports.arguments import add_commands as add_imports
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
 from .mend.arguments import add_commands as add_mends
+from .mend.arguments import add_quarantine
 from .reembed.arguments import add_commands as add_reembed
 from .settings.arguments import add_commands as add_settings
 from .web.arguments import add_commands as add_web
@@ -51,6 +52,7 @@ def add_commands(parser: Parser) -> None:
     _add_facts(commands)
     for add_family in (add_looks, add_mends):
         add_family(partial(_add, commands), _number, TIME_HELP)
+    add_quarantine(commands, _add, _number)
     add_erase(partial(_add, commands), _number)
     _add_person(commands)
     _add_mcp(commands)

@@ -126,7 +126,7 @@ class Prefetch:
     def _due(self) -> Deadline:
         # What is needed takes long to import, and the time runs from now on.
         from ..text import suspicion  # noqa: F401
-        from . import context, render, selection  # noqa: F401
+        from . import context, quarantine, render, selection  # noqa: F401
 
         return Deadline.before_turn(self._settings, database_away=self._database_away())
 
@@ -170,9 +170,9 @@ class Prefetch:
         return Recall(tuple(islice(fresh, limit)), tuple(degraded))
 
     def _may_be_shown(self, hit: Hit) -> bool:
-        from ..text import suspicion
+        from .quarantine import suspicions
 
-        return not (self._settings.hide_suspicious and suspicion.reasons(hit.content))
+        return not (self._settings.hide_suspicious and suspicions(hit))
 
     def before_compression(self, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
         """The saved memories that matter to a conversation which is about to be compressed; empty when none do.

@@ -221,7 +221,7 @@ def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key,
     for row in connection.execute(QUERIES["around_turns"], {**_by_key(keys), "turns": turns}):
         neighbour = Hit(
             id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], role=row["role"],
-            session_id=row["session_id"],
+            session_id=row["session_id"], metadata=row["metadata"] or {},
         )  # fmt: skip
         found.setdefault((row["agent_identity"], row["hit"]), []).append(neighbour)
     return {key: tuple(neighbours) for key, neighbours in found.items()}

@@ -10,8 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..model import TARGETS, Add, Hit, Metadata, Period, Recall, Update
+from ..recall.quarantine import RELEASED, suspicions
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
-from ..text import suspicion, times
+from ..text import times
 from ..text.sanitize import cut_at_word, safe_line, visible
 from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
 
@@ -206,7 +207,7 @@ def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str,
         frame |= {"role": line(hit.role, 20), "session_id": line(hit.session_id, 200)}
     if passage != hit.content:
         frame["cut"] = True
-    if why := suspicion.reasons(hit.content):
+    if why := suspicions(hit):
         frame["suspicious"] = list(why)
     return frame
 
@@ -219,7 +220,7 @@ def _labels(tags: Sequence[str], expires_at: datetime | None) -> dict[str, Any]:
 
 def _source(metadata: Metadata) -> str:
     """The origin of an entry: `memory tool`, `file`, `remember`, `undo`, or `database` (inserted by hand)."""
-    return safe_line(str(metadata.get("origin") or ("memory tool" if metadata else "database")), 20)
+    return safe_line(str(metadata.get("origin") or ("memory tool" if metadata.keys() - {RELEASED} else "database")), 20)
 
 
 def _cut_escaped(text: str, chars: int) -> str:

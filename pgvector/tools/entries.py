@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
 from ..model import TARGETS, Add, Caller, Update, now
+from ..recall.quarantine import RELEASED
 from ..runtime import Runtime
 from ..session.themes import readable, writable
 from ..text import times
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 METADATA_CHARS_MAX = 4000
 # Metadata of the origin of an entry, which a model must not set.
-RESERVED = frozenset({"origin", "session_id", "context", "history_id", "linked_account"})
+RESERVED = frozenset({"origin", "session_id", "context", "history_id", "linked_account", RELEASED})
 ID_MAX = (1 << 63) - 1
 
 

@@ -157,10 +157,10 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
 
 def _without_suspicious(found: Recall) -> tuple[Recall, int]:
     """The recall without rows that look like an attack, also beside hits, and how many there were."""
-    from ..text import suspicion
+    from ..recall.quarantine import suspicions
 
     rows = [row for hit in found.texts for row in (hit, *hit.context)]
-    bad = {id(row) for row in rows if suspicion.reasons(row.content)}
+    bad = {id(row) for row in rows if suspicions(row)}
     if not bad:
         return found, 0
     hits = []

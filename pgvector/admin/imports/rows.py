@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import BadArgument
 from ...model import TARGETS, now
+from ...recall.quarantine import RELEASED
 from ...session.themes import aliased, allowed
 from ...settings import Settings
 from ...store.archive.lines import Line
@@ -136,7 +137,8 @@ def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:
     given = row.get("metadata") or {}
     if not isinstance(given, Mapping):
         raise BadArgument("its metadata are no object in JSON")
-    return clean_metadata({"origin": "import", **given})
+    # Whoever wrote the file cannot release a row from quarantine.
+    return clean_metadata({"origin": "import", **{name: given[name] for name in given if name != RELEASED}})
 
 
 def _tags(row: Mapping[str, Any]) -> Sequence[str]:

@@ -1,1 +1,1 @@
-"""Mend a memory: delete what is old, rename themes, merge entries that say the same, complete words in a shell."""
+"""Mend a memory: delete what is old, rename themes, merge duplicates, hold attacks back, complete words in a shell."""

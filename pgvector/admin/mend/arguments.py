@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 ROLES = ("user", "assistant", "system", "tool")
 CHARS_MAX = 1_000_000
 GROUPS_MAX = 100_000
+BIGINT_MAX = (1 << 63) - 1
 SIMILARITY = 0.9
 
 
@@ -42,6 +44,31 @@ def add_commands(
         "completion", "print a script by which a shell completes commands and options", "mend.completion:completion"
     )
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell")
+
+
+def add_quarantine(commands: Any, add: Callable[..., Any], number: Callable[..., Callable[[str], int]]) -> None:
+    """Add `quarantine` to the commands: `add` makes a command or action, `number` the type of a whole number."""
+    quarantine = add(commands, "quarantine", "list, show, release or erase rows that look like an attack", "")
+    actions = quarantine.add_subparsers(dest="action", metavar="ACTION", required=True)
+    text = "list the rows that look like an attack, which are held back from recalls, with the reasons"
+    listing = add(actions, "list", text, "mend.quarantine:show_all")
+    text = "only of this theme, or of themes like this pattern (ops-*); give it again for others"
+    listing.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    listing.add_argument("--released", action="store_true", help="list the released rows instead")
+    text = "list at most N rows, and count the others (default 50)"
+    listing.add_argument("--limit", type=number(1, GROUPS_MAX), default=50, metavar="N", help=text)
+    show = add(actions, "show", "print a row with the reasons", "mend.quarantine:show")
+    release = add(actions, "release", "let a row be recalled again, until its text changes", "mend.quarantine:release")
+    drop = add(actions, "drop", "delete a row for good, as `erase` does", "erase.command:erase")
+    for action in (show, release, drop):
+        action.add_argument("id", type=number(1, BIGINT_MAX), metavar="ID", help="its id, as the list shows it")
+        action.add_argument("--turn", action="store_true", help="the id is that of a turn")
+        text = "its theme (default: that of the only row with the id)"
+        action.add_argument("--theme", default="", metavar="T", help=text)
+    text = "the administrator's connection string (default: as for migrate)"
+    drop.add_argument("--dsn", default="", help=text)
+    drop.add_argument("--yes", action="store_true", help="ask no question")
+    drop.set_defaults(fact=False, text="", session="", person=False, list=False, vacuum=False)
 
 
 def _add_dedupe(

@@ -1,0 +1,31 @@
+"""Rows that look like an attack, and are recalled only once an operator has released them. Pure.
+
+A release is in the metadata of a row, as the digest of the text that was released: another text is not released, and
+exports, imports and renamed themes keep it. Hosts import this at their start, so the detectors are imported by a look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..model import Hit, Metadata
+
+RELEASED = "released"
+MARK_CHARS = 32
+
+
+def mark_of(content: str) -> str:
+    """The mark of a released text."""
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
+
+
+def is_released(content: str, metadata: Metadata) -> bool:
+    """Whether an operator has released a row with this text."""
+    return RELEASED in metadata and metadata[RELEASED] == mark_of(content)
+
+
+def suspicions(hit: Hit) -> tuple[str, ...]:
+    """Why a row looks like an attack; empty when it does not, or is released."""
+    from ..text import suspicion
+
+    return () if is_released(hit.content, hit.metadata) else suspicion.reasons(hit.content)
