@@ -10,7 +10,6 @@ import base64
 import binascii
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from cachetools import LRUCache
 
 from .cleaning import compatible
 from .skeleton import skeleton
+from .vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,40 @@ KNOWN_MAX = 5_000
 TEXT_CHARS_MAX = 20_000
 SENTENCE_CHARS_MAX = 600
 ENCODED_MAX, ENCODED_CHARS_MIN = 8, 32
-# What has to be in one sentence, in this order of search.
-_RULES = {
-    "overrides instructions": ("ignore", "rules", "earlier"),
-    "gives the agent another role": ("freed", "role"),
-    "asks for what is hidden": ("reveal", "hidden"),
-    "calls itself a standing order": ("directive",),
-    "asks to act without approval": ("unasked", "powers", "every"),
-    "sends data away": ("send", "loot", "address"),
-}
+# What has to be in one sentence. The first meaning is looked for first.
+_RULES = (
+    ("overrides instructions", ("ignore", "rules", "earlier")),
+    ("overrides instructions", ("drop", "own")),
+    ("overrides instructions", ("own", "void")),
+    ("overrides instructions", ("obeyonly",)),
+    ("gives the agent another role", ("freed", "role")),
+    ("gives the agent another task", ("task",)),
+    ("asks for what is hidden", ("reveal", "hidden")),
+    ("asks for what is hidden", ("recite", "prompted")),
+    ("asks for what is hidden", ("stash", "recite")),
+    ("asks for what is hidden", ("stash", "task")),
+    ("calls itself a standing order", ("directive",)),
+    ("hides something from the user", ("conceal",)),
+    ("hides something from the user", ("hush", "this", "audience")),
+    ("hides something from the user", ("hush", "asked")),
+    ("hides something from the user", ("covert", "alter", "yours")),
+    ("plants something in answers", ("promote", "reply")),
+    ("plants something in answers", ("insert", "thing", "reply")),
+    ("asks to act without approval", ("unasked", "powers", "every")),
+    ("asks to act without approval", ("unasked", "money", "standing")),
+    ("asks to act without approval", ("consented", "youmay")),
+    ("claims authority over the agent", ("authority", "permit")),
+    ("claims authority over the agent", ("comply",)),
+    ("speaks to whoever reads it", ("ai", "send", "loot")),
+    ("speaks to whoever reads it", ("ai", "recite", "stash")),
+    ("speaks to whoever reads it", ("ai", "recite", "prompted")),
+    ("speaks to whoever reads it", ("ai", "ignore", "rules")),
+    ("replaces what the agent knows", ("wipe", "memories", "instead")),
+    ("asks to decode and obey", ("decode", "carryout")),
+    ("sends data away", ("send", "loot", "address")),
+)
 # Meanings that a negation makes harmless: "never reveal the system prompt", "vergiss nicht".
-_NEGATED = ("ignore", "reveal", "send")
+_NEGATED = ("ignore", "reveal", "recite", "send", "drop", "promote", "insert", "wipe")
 _ANY_CASE = re.IGNORECASE
 _SIGNS = {
     "forges the fence of memories": Sign(
@@ -66,16 +89,34 @@ _SIGNS = {
     "sets a protected key": Sign(
         ("identity", "system", "agent", "assistant"),
         re.compile(
-            r"^\W{0,3}(?:identity|system|agent|assistant)[._](?:roles?|permissions?|prompt|persona|privileges?)"
-            r"[\"']?\s{0,3}[:=]",
-            _ANY_CASE,
+            # In capitals it is a constant of a program.
+            r"^\W{0,3}(?:[Ii]dentity|[Ss]ystem|[Aa]gent|[Aa]ssistant)[._](?:[Rr]oles?|[Pp]ermissions?|[Pp]rompt|[Pp]ersona"
+            r"|[Pp]rivileges?)[\"']?\s{0,3}[:=]"
         ),
     ),
     "sends data by an image": Sign(
         ("http",),
         re.compile(
             r"(?:!\[[^\]\n]{0,100}\]\(\s{0,3}<?|<img\b[^>\n]{0,200}\ssrc\s?=\s?[\"']?)https?://[^\s)\"'>]{1,300}"
-            r"[?&/](?:q|d|c|data|content|secret|key|token|password|history|msg|text|payload|leak|exfil|log)[=/]",
+            r"[?&](?:(?:q|d|c|data|content|secret|password|history|msg|text|payload|leak|exfil|log)="
+            r"|\w{1,20}=(?:[{\[<]|(?-i:[A-Z_]{5,40}(?![\w-]))))",
+            _ANY_CASE,
+        ),
+    ),
+    "sends data by a link": Sign(
+        ("http",),
+        re.compile(
+            r"https?://[^\s)\"'>]{1,300}[?&]\w{1,20}=[{\[<]{1,2}\s?(?:\w{1,20}[_ ])?"
+            r"(?:conversations?|chat|history|memory|memories|system_?prompt|secrets|credentials|passwords|user_?data|transcript)"
+            r"(?:_history|_log)?\s?[}\]>]",
+            _ANY_CASE,
+        ),
+    ),
+    "calls a tool in its text": Sign(
+        ("tool", "function", "invoke"),
+        re.compile(
+            r"[<\[]\|?(?:tool_calls?|function_calls?|invoke|tool_use|[a-z]{1,10}:invoke|function=)\b[\s\S]{0,300}?"
+            r"(?:send|mail|delete|transfer|upload|forward|passw|secret|credential|forget|memor)",
             _ANY_CASE,
         ),
     ),
@@ -88,57 +129,17 @@ _SIGNS = {
             _ANY_CASE,
         ),
     ),
-    "asks to decode and obey": Sign(
-        ("decode", "base64", "rot13", "hex"),
-        re.compile(
-            r"\b(?:decode|base64|rot13|hex)\b.{0,60}\b(?:follow|execute|obey|do what it says|carry (?:it )?out)\b",
-            _ANY_CASE,
-        ),
-    ),
 }
 _SENTENCE = re.compile(r"[.!?。！？\n]+(?=\s|$|[^\x00-\x7f])|\n")
 _ENCODED = re.compile(r"(?<![\w+/=-])(?:[A-Za-z0-9+/_-]{32,4000}={0,2}|(?:[0-9a-fA-F]{2}){24,2000})(?![\w+/=])")
 _ADDRESS = re.compile(r"https?://|hxxps?://|www\.|[\w.+-]{1,64}@[\w-]{1,64}\.\w|webhook", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
-_HAN = re.compile("[\u3400-\u9fff]")
-_STEM_CHARS = 4
+_ADDRESSES = re.compile(r"\S{1,200}(?:://|@|\.\w)\S{0,400}")
 _COMMANDS_AT = re.compile(r"(?:^|[:;,>\]—–-]\s{0,3}|\bplease |\bbitte )\W{0,3}$", re.IGNORECASE)
 
 
-class _Vocabulary:
-    """The expressions of each meaning, one for each language, in the order of the file."""
-
-    def __init__(self) -> None:
-        self.expressions: defaultdict[str, list[re.Pattern[str]]] = defaultdict(list)
-        # By the beginning of a word: more of it, and a rule that it may belong to with the number of its language.
-        self._begun: defaultdict[str, set[tuple[str, tuple[str, int]]]] = defaultdict(set)
-        firsts = {meanings[0]: reason for reason, meanings in _RULES.items()}
-        for line in Path(__file__).with_name("suspicion.txt").read_text(encoding="utf-8").splitlines():
-            name, _, words = line.partition(": ")
-            meaning, language = name.split()
-            number, pattern = len(self.expressions[meaning]), words.replace("*", r"\w*")
-            self.expressions[meaning].append(
-                re.compile(pattern if language == "zh" else rf"(?<!\w)(?:{pattern})(?!\w)")
-            )
-            for word in words.split("|") if meaning in firsts else ():
-                if first := _WORD.match(word):
-                    begin = first[0][:-1] if word.startswith("?", first.end()) else first[0]
-                    key = "" if language == "zh" else begin[:_STEM_CHARS]
-                    self._begun[key].add((begin, (firsts[meaning], number)))
-
-    def candidates(self, text: str) -> set[tuple[str, int]]:
-        """The rules and languages of which the text may have the first meaning."""
-        found = {rule for _, rule in self._begun[""]} if not text.isascii() and _HAN.search(text) else set()
-        for word in set(_WORD.findall(text)):
-            for begin, rule in self._begun.get(word[:_STEM_CHARS], ()):
-                if word.startswith(begin):
-                    found.add(rule)
-        return found
-
-
 @cache
-def _vocabulary() -> _Vocabulary:
-    return _Vocabulary()
+def _vocabulary() -> Vocabulary:
+    return Vocabulary(Path(__file__).with_name("suspicion.txt"), [meanings for _, meanings in _RULES])
 
 
 _known: LRUCache[tuple[int, int], tuple[str, ...]] = LRUCache(KNOWN_MAX)
@@ -172,7 +173,7 @@ def _reasons(text: str) -> tuple[str, ...]:
 
 def _in(text: str) -> Iterator[str]:
     shape = skeleton(text)
-    plain, lowered = compatible(text).casefold(), shape.casefold()
+    plain, lowered = compatible(text).casefold().replace("’", "'"), shape.casefold()
     for name, sign in _SIGNS.items():
         if any(word in lowered for word in sign.words) and sign.pattern.search(shape):
             yield name
@@ -181,25 +182,30 @@ def _in(text: str) -> Iterator[str]:
 
 
 def _by_words(text: str) -> Iterator[str]:
-    for reason, language in sorted(_vocabulary().candidates(text)):
-        meanings = _RULES[reason]
-        sentences = _SENTENCE.split(text) if _vocabulary().expressions[meanings[0]][language].search(text) else ()
-        if any(_says(sentence[:SENTENCE_CHARS_MAX], meanings, language) for sentence in sentences):
-            yield reason
+    candidates = _vocabulary().candidates
+    for sentence in _SENTENCE.split(text):
+        read = sentence[:SENTENCE_CHARS_MAX]
+        for number, language in candidates(read):
+            reason, meanings = _RULES[number]
+            if _says(read, meanings, language):
+                yield reason
 
 
-def _says(sentence: str, meanings: tuple[str, ...], language: int) -> bool:
+def _says(sentence: str, meanings: tuple[str, ...], language: str) -> bool:
     """Whether the sentence has all of the meanings, and neither denies nor discusses them."""
-    words = _vocabulary().expressions
-    first = words[meanings[0]][language].search(sentence)
-    rest = (_ADDRESS if meaning == "address" else words[meaning][language] for meaning in meanings[1:])
+    words = _vocabulary().expression
+    first = words(meanings[0], language).search(sentence)
+    rest = (_ADDRESS if meaning == "address" else words(meaning, language) for meaning in meanings[1:])
     if first is None or not all(other.search(sentence) for other in rest):
         return False
     before, after = sentence[: first.start()], sentence[first.end() :]
-    denied = words["not"][0].search(before[-30:]) or words["not"][0].match(after.lstrip())
-    if after.startswith("(") or (denied and meanings[0] in _NEGATED):
+    denied = words("not", "any").search(before[-30:]) or words("not", "any").match(after.lstrip())
+    stated = any(words("told", each).search(before[-30:]) for each in ("any", "zh")) or before.strip() == "to"
+    if after.startswith("(") or ((denied or stated) and meanings[0] in _NEGATED):
         return False
-    return not any(mention.search(sentence) for mention in words["mention"]) or bool(_COMMANDS_AT.search(before))
+    plain = _ADDRESSES.sub("", sentence)
+    mentioned = any(words("mention", language).search(plain) for language in ("en", "zh", "other"))
+    return not mentioned or bool(_COMMANDS_AT.search(before))
 
 
 def _decoded(text: str) -> Iterator[str]:
