@@ -90,8 +90,8 @@ _SIGNS = {
         ("identity", "system", "agent", "assistant"),
         re.compile(
             # In capitals it is a constant of a program.
-            r"^\W{0,3}(?:[Ii]dentity|[Ss]ystem|[Aa]gent|[Aa]ssistant)[._](?:[Rr]oles?|[Pp]ermissions?|[Pp]rompt|[Pp]ersona"
-            r"|[Pp]rivileges?)[\"']?\s{0,3}[:=]"
+            r"(?:^|[:\n]\s{0,3})\W{0,3}(?:[Ii]dentity|[Ss]ystem|[Aa]gent|[Aa]ssistant)[._](?:[Rr]oles?|[Pp]ermissions?"
+            r"|[Pp]rompt|[Pp]ersona|[Pp]rivileges?)[\"']?\s{0,3}[:=]"
         ),
     ),
     "sends data by an image": Sign(
