@@ -32,7 +32,7 @@ class Sign:
 
 KNOWN_MAX = 5_000
 TEXT_CHARS_MAX = 20_000
-SENTENCE_CHARS_MAX = 600
+SENTENCE_CHARS_MAX, OVERLAP_CHARS = 600, 200
 ENCODED_MAX, ENCODED_CHARS_MIN = 8, 32
 # What has to be in one sentence. The first meaning is looked for first.
 _RULES = (
@@ -40,10 +40,15 @@ _RULES = (
     ("overrides instructions", ("drop", "own")),
     ("overrides instructions", ("own", "void")),
     ("overrides instructions", ("obeyonly",)),
-    ("gives the agent another role", ("freed", "role")),
+    ("overrides instructions", ("ignore", "taught")),
+    ("overrides instructions", ("addto", "constitution")),
+    ("frees the agent of its rules", ("disable", "safety")),
+    ("frees the agent of its rules", ("safety", "void")),
+    ("gives the agent another role", ("role", "freed")),
     ("gives the agent another task", ("task",)),
     ("asks for what is hidden", ("reveal", "hidden")),
     ("asks for what is hidden", ("recite", "prompted")),
+    ("asks for what is hidden", ("demand", "own")),
     ("asks for what is hidden", ("stash", "recite")),
     ("asks for what is hidden", ("stash", "task")),
     ("calls itself a standing order", ("directive",)),
@@ -58,6 +63,7 @@ _RULES = (
     ("asks to act without approval", ("consented", "youmay")),
     ("claims authority over the agent", ("authority", "permit")),
     ("claims authority over the agent", ("comply",)),
+    ("claims authority over the agent", ("holder", "privilege", "keepit")),
     ("speaks to whoever reads it", ("ai", "send", "loot")),
     ("speaks to whoever reads it", ("ai", "recite", "stash")),
     ("speaks to whoever reads it", ("ai", "recite", "prompted")),
@@ -67,7 +73,7 @@ _RULES = (
     ("sends data away", ("send", "loot", "address")),
 )
 # Meanings that a negation makes harmless: "never reveal the system prompt", "vergiss nicht".
-_NEGATED = ("ignore", "reveal", "recite", "send", "drop", "promote", "insert", "wipe")
+_NEGATED = ("ignore", "reveal", "recite", "demand", "send", "drop", "disable", "addto", "promote", "insert", "wipe")
 _ANY_CASE = re.IGNORECASE
 _SIGNS = {
     "forges the fence of memories": Sign(
@@ -76,9 +82,10 @@ _SIGNS = {
     "speaks as the system": Sign(
         ("system", "developer", "admin"),
         re.compile(
-            r"(?:^|[.!?\n]\s{0,9}|<\|im_start\|>|<)(?:system|developer|admin(?:istrator)?)"
+            r"(?:^|[.!?\n]\s{0,9}|<\|im_start\|>|<!--\s{0,9}|<)(?:system|developer|admin(?:istrator)?)"
             r"(?: (?:message|note|override|prompt|update))?\s{0,3}(?:[:>\n]|\|>)\s{0,3}"
-            r"(?:you (?:must|are|will|now)|ignore|override|new instructions?|from now|disregard|reveal|obey)",
+            r"(?:(?:you|the assistant|assistant|agents?|the model) (?:must|are|will|now|should)|ignore"
+            r"|override|new instructions?|from now|disregard|reveal|obey)",
             _ANY_CASE,
         ),
     ),
@@ -87,11 +94,12 @@ _SIGNS = {
         re.compile(r"\[(?:MEMORY|SYSTEM)_[A-Z_]{3,20}\]|(?:\[\w{0,20}_?memory=[^\]\n]{1,200}\]\s{0,3}){2}"),
     ),
     "sets a protected key": Sign(
-        ("identity", "system", "agent", "assistant"),
+        ("identity", "system", "agent", "assistant", "safety"),
         re.compile(
             # In capitals it is a constant of a program.
             r"(?:^|[:\n]\s{0,3})\W{0,3}(?:[Ii]dentity|[Ss]ystem|[Aa]gent|[Aa]ssistant)[._](?:[Rr]oles?|[Pp]ermissions?"
             r"|[Pp]rompt|[Pp]ersona|[Pp]rivileges?)[\"']?\s{0,3}[:=]"
+            r"|\b(?:bypass_\w{0,20}safety|safety_(?:enabled|mode))\b[^\n]{0,20}?(?:[Tt]rue|[Ff]alse|off|none)\b"
         ),
     ),
     "sends data by an image": Sign(
@@ -107,7 +115,7 @@ _SIGNS = {
         ("http",),
         re.compile(
             r"https?://[^\s)\"'>]{1,300}[?&]\w{1,20}=[{\[<]{1,2}\s?(?:\w{1,20}[_ ])?"
-            r"(?:conversations?|chat|history|memory|memories|system_?prompt|secrets|credentials|passwords|user_?data|transcript)"
+            r"(?:conversations?|chat|history|memory|memories|system_?prompt|secrets|credentials|passwords|user_?data)"
             r"(?:_history|_log)?\s?[}\]>]",
             _ANY_CASE,
         ),
@@ -184,11 +192,12 @@ def _in(text: str) -> Iterator[str]:
 def _by_words(text: str) -> Iterator[str]:
     candidates = _vocabulary().candidates
     for sentence in _SENTENCE.split(text):
-        read = sentence[:SENTENCE_CHARS_MAX]
-        for number, language in candidates(read):
-            reason, meanings = _RULES[number]
-            if _says(read, meanings, language):
-                yield reason
+        for start in range(0, max(1, len(sentence) - OVERLAP_CHARS), SENTENCE_CHARS_MAX - OVERLAP_CHARS):
+            read = sentence[start : start + SENTENCE_CHARS_MAX]
+            for number, language in candidates(read):
+                reason, meanings = _RULES[number]
+                if _says(read, meanings, language):
+                    yield reason
 
 
 def _says(sentence: str, meanings: tuple[str, ...], language: str) -> bool:
