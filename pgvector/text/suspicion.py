@@ -41,6 +41,7 @@ _RULES = (
     ("overrides instructions", ("own", "void")),
     ("overrides instructions", ("obeyonly",)),
     ("overrides instructions", ("ignore", "taught")),
+    ("overrides instructions", ("ignore", "own")),
     ("overrides instructions", ("addto", "constitution")),
     ("frees the agent of its rules", ("disable", "safety")),
     ("frees the agent of its rules", ("safety", "void")),
