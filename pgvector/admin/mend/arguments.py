@@ -49,7 +49,7 @@ def add_commands(
 def add_quarantine(commands: Any, add: Callable[..., Any], number: Callable[..., Callable[[str], int]]) -> None:
     """Add `quarantine` to the commands: `add` makes a command or action, `number` the type of a whole number."""
     quarantine = add(commands, "quarantine", "list, show, release or erase rows that look like an attack", "")
-    actions = quarantine.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = quarantine.add_subparsers(dest="action", metavar="ACTION")
     text = "list the rows that look like an attack, which are held back from recalls, with the reasons"
     listing = add(actions, "list", text, "mend.quarantine:show_all")
     text = "only of this theme, or of themes like this pattern (ops-*); give it again for others"
