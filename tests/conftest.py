@@ -97,6 +97,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture
+def prepared_cluster(server: Server, request: pytest.FixtureRequest) -> Path:
+    """The folder with an empty cluster and the programs of the version under test, to copy."""
+    folders = _prepare(request.config).glob("*/cluster") if server.bin else ()
+    for folder in folders:
+        if (folder.parent / "bin").resolve() == server.bin:
+            return folder.parent
+    pytest.skip("the server is not ours to copy")
+
+
+@pytest.fixture
 def make_database(server: Server) -> Iterator[Callable[..., str]]:
     """Create databases: `make_database(dimensions=768)` returns the DSN of a migrated one, with None of a bare one."""
     made: list[str] = []

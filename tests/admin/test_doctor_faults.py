@@ -290,8 +290,8 @@ def standby(server: Server) -> Iterator[str]:
     if server.bin is None:
         pytest.skip("the server is not ours to copy")
     try:
-        with standby_of(server) as socket:
-            yield socket
+        with standby_of(server) as node:
+            yield str(node.folder)
     finally:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("alter system reset synchronous_standby_names")

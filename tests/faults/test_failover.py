@@ -1,0 +1,96 @@
+"""A primary dies while agents write, and its standby takes over: agents find it by themselves and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from faultrig import diary
+from faultrig.agent import Agents
+from faultrig.memory import QUICK, entries, settle, turns_are_those_of
+from faultrig.standby import DATABASE, Pair, pair
+from loopback import Endpoint
+from waiting import wait_for
+
+from hermes_memory_pgvector.runtime import acquire, release
+from hermes_memory_pgvector.settings import Settings
+
+WRITING_S = 0.5
+RECONNECTED_S_MAX = 5.0
+
+
+@pytest.fixture
+def servers(prepared_cluster: Path) -> Iterator[Pair]:
+    with pair(prepared_cluster) as started:
+        yield started
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def settings_for(servers: Pair, endpoint: Endpoint, **changed: Any) -> dict[str, Any]:
+    return {**QUICK, "dsn": servers.agents_dsn, "embed_url": endpoint.url, "bulk_sync_on_init": False, **changed}
+
+
+def start(agents: Agents, home: Path, settings: dict[str, Any], seed: int) -> int:
+    return agents.start(
+        home=str(home), files=False, pause_s=0.004, seed=seed, settings=settings, acts=10**6, polite=False
+    )
+
+
+def rows(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select count(*) from conversations").fetchone()
+    return int(row[0]) if row else 0
+
+
+def fail_over(servers: Pair) -> float:
+    """Kill the primary and promote the standby; returns the seconds from the promotion to the next stored turn."""
+    servers.primary.kill()
+    time.sleep(0.3)
+    servers.standby.promote()
+    promoted, dsn = time.monotonic(), servers.standby.dsn(dbname=DATABASE)
+    before = rows(dsn)
+    wait_for(lambda: rows(dsn) > before, 30)
+    return time.monotonic() - promoted
+
+
+def all_is_stored(servers: Pair, home: Path, settings: dict[str, Any]) -> str:
+    """Store what waits, and assert that the promoted server has all that was accepted, once; returns the figures."""
+    dsn = servers.standby.dsn(dbname=DATABASE)
+    runtime = acquire(Settings(**settings), home)
+    try:
+        settle(runtime, dsn)
+    finally:
+        release(runtime)
+    model = diary.read(home / "diary")
+    turns_are_those_of(model, dsn)
+    assert model.permits(entries(dsn)) == ""
+    return f"{len(model.turns)} turns, {model.changes} changes of entries"
+
+
+def test_agents_find_the_promoted_standby_by_themselves_and_lose_nothing(
+    servers: Pair, agents: Agents, endpoint: Endpoint, home: Path
+) -> None:
+    settings = settings_for(servers, endpoint)
+    servers.primary.ask("alter system set synchronous_standby_names = '*'")
+    servers.primary.ask("select pg_reload_conf()")
+    running = [start(agents, home, settings, seed) for seed in (1, 2)]
+    dsn = servers.primary.dsn(dbname=DATABASE)
+    wait_for(lambda: rows(dsn) > 50)
+    time.sleep(WRITING_S)
+    stored_again_s = fail_over(servers)
+    time.sleep(WRITING_S)
+    for pid in running:
+        agents.end(pid)
+    figures = all_is_stored(servers, home, settings)
+    print(f"{figures}; turns were stored again {stored_again_s:.2f} s after the promotion")
+    assert stored_again_s < RECONNECTED_S_MAX
