@@ -68,7 +68,7 @@ class Runtime:
         # Hosts execute this module also when no session uses this memory.
         from .mirror.home import Home
         from .mirror.reconcile import Reconciler
-        from .outbox.spool import open_outbox
+        from .outbox.memory_queue import open_outbox
         from .session.home_context import HomeContext
         from .store.connection.dsn import unusable
 

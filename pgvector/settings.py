@@ -114,10 +114,7 @@ class Settings(BaseModel):
     recall_chars_max: int = Field(20_000, ge=1000, le=200_000, description="Most characters in one tool answer")
     exact_rows_max: int = Field(50_000, ge=0, le=1_000_000, description="Themes up to this size are searched exactly")
     word_candidates_max: int = Field(
-        2000,
-        ge=100,
-        le=100_000,
-        description="Themes up to this size are read whole; of larger ones, so many rows for words",
+        2000, ge=100, le=100_000, description="Smaller themes are read whole; of larger ones, so many rows for words"
     )
 
     relief_above_pct: int = Field(
@@ -193,10 +190,13 @@ class Settings(BaseModel):
         "", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool"
     )
     spool_max_mb: int = Field(
-        256,
-        ge=1,
-        le=65_536,
-        description="Spool size at which a process refuses new events; also the limit of the dead letters",
+        256, ge=1, le=65_536, description="Size at which a spool refuses new events; also the limit of the dead letters"
+    )
+    outbox_keep_s: float = Field(
+        600.0,
+        ge=0,
+        le=43_200,
+        description="Stored events are kept for this time, in case a failover loses them; 0: off",
     )
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
     stuck_after_s: float = Field(
@@ -209,10 +209,7 @@ class Settings(BaseModel):
         30.0, ge=1, le=3600, description="Time between searches for spools of dead processes"
     )
     heal_interval_s: float = Field(
-        20.0,
-        ge=1,
-        le=3600,
-        description="Time between searches for rows without vector or words, and for new links of persons",
+        20.0, ge=1, le=3600, description="Time between searches for rows that lack vectors or words, and for new links"
     )
     event_ledger_days: int = Field(90, ge=1, le=3650, description="Ids of stored events are deleted after this time")
     history_days: int = Field(

@@ -40,7 +40,7 @@ def home(tmp_path: Path) -> Path:
 def test_a_home_of_2_0_0_is_taken_over(home: Path, database: str) -> None:
     runtime = Runtime(Settings(dsn=database, embed_on_write=False, batch_linger_s=0, allowed_themes=["ops"]), home)
     try:
-        assert len(list(runtime.home.spool.iterdir())) == 2
+        assert len(list(runtime.home.spool.glob("[!.]*"))) == 2
         runtime.writer.wake()
         assert runtime.writer.flush(20, orphans=True)
         counters = runtime.writer.counters
@@ -70,7 +70,7 @@ def test_a_home_of_2_0_0_is_taken_over(home: Path, database: str) -> None:
         assert runtime.context.theme(ALICE, None) == ALICE_THEME
     finally:
         runtime.close(5)
-    assert list(runtime.home.spool.iterdir()) == []
+    assert list(runtime.home.spool.glob("[!.]*")) == []
     with psycopg.connect(database) as connection:
         turns = {row[0] for row in connection.execute("select content from conversations where role = 'user'")}
         entries = [row[0] for row in connection.execute("select content from memory_entries")]

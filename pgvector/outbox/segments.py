@@ -6,12 +6,13 @@ A torn or damaged stretch of a segment is skipped up to the next record.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from ..errors import BadEvent
-from ..files import overwrite, sync_file
+from ..files import DISK_FULL, overwrite, sync_file
 from ..model import Event
 from .codec import HEADER, MAGIC, decode
 
@@ -78,6 +79,22 @@ def open_segment(folder: Path, number: int) -> int:
     return os.open(segment_path(folder, number), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
+def append_record(fd: int, record: bytes, begin: int, *, fsync: bool) -> None:
+    """Write a record at the end of a segment, which is at `begin`.
+
+    Raises OSError. Then the segment is cut back; where that fails, too, readers skip the torn bytes.
+    """
+    try:
+        if os.write(fd, record) != len(record):
+            raise OSError(errno.ENOSPC, DISK_FULL)
+        if fsync:
+            os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, begin)
+        raise
+
+
 def segments(folder: Path) -> list[tuple[int, Path]]:
     """The segments of a folder, oldest first."""
     return sorted((int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdigit())
@@ -109,7 +126,9 @@ def _records(folder: Path, start: Position, end: Position) -> Iterator[Record]:
                 file.seek(offset)
                 while offset < stop:
                     record = _read_record(file, number, offset, stop)
-                    yield record
+                    # Zeros are in the place of what was erased.
+                    if record.event or not record.raw or record.raw.strip(b"\0"):
+                        yield record
                     offset = record.position.offset
 
 
@@ -149,9 +168,19 @@ def read_acknowledged(folder: Path) -> Position:
         return Position(1, 0)
 
 
-def save_acknowledged(folder: Path, position: Position) -> None:
-    """Save the position up to which a folder has been stored, whole or not at all. Raises OSError."""
-    overwrite(folder / "acknowledged", json.dumps(position._asdict()))
+def read_timelines(folder: Path) -> tuple[str, ...]:
+    """The timelines that the acknowledged records were stored on, the current one last; none when that is not known."""
+    try:
+        values: Any = json.loads((folder / "acknowledged").read_text(encoding="ascii"))
+        return tuple(map(str, values["timelines"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def save_acknowledged(folder: Path, position: Position, timelines: Sequence[str] = ()) -> None:
+    """Save the position up to which a folder has been stored, whole or not at all, and where. Raises OSError."""
+    where = {"timelines": timelines} if timelines else {}
+    overwrite(folder / "acknowledged", json.dumps({**position._asdict(), **where}))
 
 
 def blank_acknowledged(folder: Path) -> int:
@@ -171,11 +200,23 @@ def blank_acknowledged(folder: Path) -> int:
     return blanked
 
 
-def remove_if_empty(folder: Path, start: Position) -> None:
-    """Remove the folder unless it holds records behind the position."""
-    with contextlib.suppress(OSError):
-        if not read_records(folder, start, END, 1):
-            remove_folder(folder)
+def blank_events(folder: Path, events: Collection[str], end: Position) -> None:
+    """Overwrite the records of these events, up to a position, with zeros. Raises OSError."""
+    for number, path in segments(folder):
+        begin = 0
+        for record in read_records(folder, Position(number, 0), min(end, Position(number + 1, 0)), sys.maxsize):
+            number_of_record, offset = record.position
+            if number_of_record == number:
+                if record.event and record.event.id in events:
+                    with path.open("r+b") as file:
+                        file.seek(begin)
+                        file.write(bytes(offset - begin))
+                begin = offset
+
+
+def holds_records(folder: Path, start: Position) -> bool:
+    """Whether a folder holds records behind the position. Raises OSError."""
+    return bool(read_records(folder, start, END, 1))
 
 
 def remove_folder(folder: Path) -> None:

@@ -15,20 +15,24 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 
-from ..files import DISK_FULL, make_private, reason, sync_file
+from ..files import make_private, reason, sync_file
 from ..model import Event
-from ..settings import Settings
 from .codec import frame
+from .kept import KeptSegments, Stored
 from .segments import (
     Position,
     Record,
+    append_record,
+    blank_events,
+    holds_records,
     new_folder,
     open_segment,
     read_records,
-    remove_if_empty,
+    remove_folder,
     save_acknowledged,
     segment_path,
     segments,
@@ -49,12 +53,16 @@ class Spool:
     None before the first event. When somebody deletes it, the next call makes another one: events in memory are still
     given out, the others are lost, and their number is logged. `parent` is the folder of the spools of this home.
 
+    Segments whose events are stored go to `kept`; without it they are deleted.
+
     Of the `appended` events, `pending` are not acknowledged, and `left_behind` are not for this process to store any
     more: they wait in a closed folder for the next process, or were lost with a deleted one.
     """
 
-    def __init__(self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False) -> None:
-        self.parent = folder
+    def __init__(
+        self, folder: Path, *, bytes_max: int, window_max: int, fsync: bool = False, kept: KeptSegments | None = None
+    ) -> None:
+        self.parent, self.kept = folder, kept
         self._bytes_max = bytes_max
         self._window_max = window_max
         self._fsync = fsync
@@ -67,7 +75,7 @@ class Spool:
         self._taken = self._on_disk = 0
         self._first = self._acknowledged = self._read = self._end = Position(1, 0)
         self._closed_segments: dict[int, int] = {}
-        self._log_at = 0.0
+        self._stored, self._log_at = Stored(), 0.0
         self.appended = self.left_behind = 0
 
     @property
@@ -141,8 +149,13 @@ class Spool:
             self._on_disk = 0 if self._read == self._end else max(1, self._on_disk - len(batch))
         return batch
 
-    def acknowledge(self, batch: list[Record]) -> None:
-        """Forget these records, which must be the oldest that were taken. Records taken before `close` are ignored."""
+    def acknowledge(self, batch: list[Record], timeline: str = "", erased: Collection[str] = ()) -> None:
+        """Forget these records, which must be the oldest that were taken. Records taken before `close` are ignored.
+
+        They were stored on this timeline, or on a later one of which `note_timeline` tells. Those of the `erased`
+        events are overwritten.
+        """
+        self.note_timeline(timeline)
         with self._lock:
             if not batch or not self._taken or self._held[0].position > batch[-1].position:
                 return
@@ -151,12 +164,33 @@ class Spool:
                 self._taken -= 1
             first = self._acknowledged.segment
             self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= first}
-            folder = self.folder
+            folder, self._stored.at = self.folder, time.time()
         if folder is not None:
             # Deleting comes first: on a full disk it makes room for saving.
             with contextlib.suppress(OSError):
-                self._drop_segments()
-                save_acknowledged(folder, self._acknowledged)
+                if erased:
+                    blank_events(folder, erased, self._acknowledged)
+                self._drop_segments(first, self.kept)
+                save_acknowledged(folder, self._acknowledged, self._stored.timelines)
+
+    def note_timeline(self, timeline: str) -> None:
+        """Note which timeline the server is on now; events that were stored on another one are kept apart."""
+        if timeline in ("", self._stored.current):
+            return
+        with contextlib.suppress(OSError):  # then it is tried again at the next call
+            if self._stored.current and self.folder and self.kept:
+                number, length = self._acknowledged
+                self.kept.add_beginning(segment_path(self.folder, number), length, self._stored)
+                save_acknowledged(self.folder, self._acknowledged, [*self._stored.before, timeline])
+            self._stored.current = timeline
+
+    def delete_stored(self) -> None:
+        """Delete the events that are kept long enough and still in the segment that is written to."""
+        with self._lock, contextlib.suppress(OSError):
+            idle = self.kept is not None and time.time() - self._stored.at > self.kept.keep_s
+            if idle and (folder := self._check_folder()) and self._end.offset and self._acknowledged == self._end:
+                self._begin_segment()
+                save_acknowledged(folder, self._acknowledged, self._stored.timelines)
 
     def rewind(self, count: int = sys.maxsize) -> None:
         """Give out again the last `count` records that were taken and not acknowledged."""
@@ -177,8 +211,10 @@ class Spool:
             lost = sum(record.position <= self._first for record in self._held)
             if lost:
                 log.error("%d events were not stored in time and are lost with the deleted spool folder", lost)
-            if self.folder is not None:
-                remove_if_empty(self.folder, self._acknowledged)
+            with contextlib.suppress(OSError):
+                if self.folder is not None and not holds_records(self.folder, self._acknowledged):
+                    self._drop_segments(self._acknowledged.segment + 1, self.kept)
+                    remove_folder(self.folder)
             self.left_behind += len(self._held)
             self._held.clear()
             self._taken = 0
@@ -219,7 +255,7 @@ class Spool:
         self.folder = None
         self.left_behind += self._on_disk
         self._on_disk = 0
-        self._closed_segments = {}
+        self._closed_segments, self._stored = {}, Stored()
         # A position is never used twice, so that a late acknowledgement cannot count for another folder.
         self._first = self._acknowledged = self._read = self._end = Position(self._end.segment + 1, 0)
 
@@ -227,22 +263,29 @@ class Spool:
         if self._check_folder() is None:
             self._begin()
         waiting = sum(self._closed_segments.values()) + self._end.offset - self._acknowledged.offset
-        if waiting + len(record) > self._bytes_max:
+        room = self._bytes_max - waiting - len(record)
+        if room < 0:
             raise OSError(errno.ENOBUFS, "spool_max_mb is reached, because Postgres does not take them")
-        if self._end.offset >= SEGMENT_BYTES_MAX:
-            self._open_next_segment()
+        if self.kept and self.kept.bytes > room:
+            self.kept.shrink(room)
         try:
             self._write(record)
         except OSError:
-            if waiting or self._acknowledged.offset == 0:
+            # The disk may be full of what is stored.
+            freed = self.kept.shrink(0) if self.kept else 0
+            if not waiting and self._acknowledged.offset:
+                self._begin_segment()
+            elif not freed:
                 raise
-            # The disk is full, but all records are stored, so their segments can be deleted. The next one has a fresh
-            # number: after a crash, an old acknowledged offset in a truncated segment could skip new records.
-            self._open_next_segment()
-            self._closed_segments = {}
-            self._acknowledged = self._read = self._end
-            self._drop_segments()
             self._write(record)
+
+    def _begin_segment(self) -> None:
+        """Delete all segments, whose records are stored, and begin another one."""
+        # Its number is fresh: after a crash, an old acknowledged offset in a truncated segment could skip new records.
+        self._open_next_segment()
+        self._closed_segments = {}
+        self._acknowledged = self._read = self._end
+        self._drop_segments(self._end.segment, None)
 
     def _begin(self) -> Path:
         make_private(self.parent)
@@ -259,61 +302,18 @@ class Spool:
         self._end = Position(number, os.fstat(fd).st_size)
 
     def _write(self, record: bytes) -> None:
-        start = self._end.offset
+        if self._end.offset >= SEGMENT_BYTES_MAX:
+            self._open_next_segment()
+        number, begin = self._end
         try:
-            if os.write(self._fd, record) != len(record):
-                raise OSError(errno.ENOSPC, DISK_FULL)
-            if self._fsync:
-                os.fsync(self._fd)
+            append_record(self._fd, record, begin, fsync=self._fsync)
         except OSError:
-            try:
-                os.ftruncate(self._fd, start)
-            except OSError:
-                # The torn bytes stay, as a damaged stretch that readers skip.
-                self._end = Position(self._end.segment, os.fstat(self._fd).st_size)
+            self._end = Position(number, os.fstat(self._fd).st_size)
             raise
-        self._end = Position(self._end.segment, start + len(record))
+        self._end = Position(number, begin + len(record))
 
-    def _drop_segments(self) -> None:
+    def _drop_segments(self, end: int, kept: KeptSegments | None) -> None:
+        """Move the segments before this number to `kept`; without it, delete them."""
         for number, path in segments(self.folder) if self.folder else ():
-            if number < self._acknowledged.segment:
-                path.unlink(missing_ok=True)
-
-
-class MemoryQueue(Spool):
-    """A spool without a folder: at most `window_max` events in memory, which are lost when the process ends."""
-
-    def ensure_folder(self) -> None:
-        """Do nothing: there is no folder."""
-
-    def sync(self) -> None:
-        """Raise OSError: nothing here survives the end of the process."""
-        raise OSError(errno.EROFS, f"{self.parent} cannot be written and events are in memory only; set spool_dir")
-
-    def append(self, event: Event) -> bool:
-        """Keep the event in memory; False when the queue is full."""
-        with self._lock:
-            if self.pending >= self._window_max:
-                return False
-            self._end = Position(self._end.segment + 1, 0)
-            self._held.append(Record(self._end, event))
-            self.appended += 1
-            return True
-
-    def close(self) -> None:
-        """Keep the events for the next use of this queue, because they are nowhere else."""
-        self.rewind()
-
-
-def open_outbox(folder: Path, settings: Settings) -> Spool:
-    """A spool in the folder; a queue in memory, with a warning in the log, when the folder cannot be written."""
-    try:
-        make_private(folder)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        log.warning("%s cannot be written: events are kept in memory until they are stored; set spool_dir", folder)
-    kind = Spool if writable else MemoryQueue
-    bytes_max, window_max = settings.spool_max_mb << 20, settings.write_queue_maxsize
-    return kind(folder, bytes_max=bytes_max, window_max=window_max, fsync=settings.spool_fsync)
+            if number < end:
+                kept.add(path, self._stored) if kept else path.unlink(missing_ok=True)

@@ -37,21 +37,28 @@ T = TypeVar("T")
 Turn: TypeAlias = tuple[TurnTaken, tuple[Passage, ...]]
 
 
-def apply(connection: Connection, batch: Sequence[PreparedEvent], pressure: Pressure = PRESSURE) -> int:
+def apply(
+    connection: Connection,
+    batch: Sequence[PreparedEvent],
+    pressure: Pressure = PRESSURE,
+    erased: set[str] | None = None,
+) -> int:
     """Write a batch in order, in the caller's transaction. Returns how many events were new to the ledger.
 
-    Events of an account are stored under the person that it is linked to, those of an old name
-    under the new one. Facts make room by `pressure` at the end.
-    Raises what `Database.connection` raises; BadEvent means that Postgres refuses some event of the batch for good.
+    Adds to `erased` the ids of the events that hold something that was erased, which is not stored.
+
+    Events of an account are stored under the person that it is linked to, those of an old name under the new one.
+    Facts make room by `pressure` at the end. Raises what `Database.connection` raises; BadEvent means that Postgres
+    refuses some event of the batch for good.
     """
     fresh = 0
     if places := person_links.shared(connection, {prepared.event.theme for prepared in batch}):
         told = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
         person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
         # What was erased was erased under this name or under the next one.
-        batch = _not_erased(connection, batch)
+        batch = _not_erased(connection, batch, erased)
         batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
-    batch = _not_erased(connection, batch)
+    batch = _not_erased(connection, batch, erased)
     events = [prepared.event for prepared in batch]
     out_of_order.lock(connection, events)
     facts.lock(connection, events)
@@ -78,9 +85,12 @@ def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
     return replace(prepared, event=replace(event, theme=place.theme, metadata=metadata))
 
 
-def _not_erased(connection: Connection, batch: Sequence[PreparedEvent]) -> list[PreparedEvent]:
+def _not_erased(connection: Connection, batch: Sequence[PreparedEvent], erased: set[str] | None) -> list[PreparedEvent]:
     """The batch without what was erased after its events were accepted."""
     kept = marks.storable(connection, [prepared.event for prepared in batch])
+    if erased is not None:
+        changed = zip(batch, kept, strict=True)
+        erased.update(prepared.event.id for prepared, event in changed if event is not prepared.event)
     return [
         prepared if event is prepared.event else prepare(event)
         for prepared, event in zip(batch, kept, strict=True)

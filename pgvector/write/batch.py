@@ -35,6 +35,10 @@ class Batch:
     # How many events one transaction may have.
     part_max: int = sys.maxsize
     unexpected: int = 0
+    # The ids of events with something that was erased since they were accepted.
+    erased: set[str] = field(default_factory=set)
+    # The timeline of the server before the first attempt to write.
+    timeline: str | None = None
     counts: Counter[str] = field(default_factory=Counter)
     # Whether rows were stored without a vector.
     unembedded: bool = False

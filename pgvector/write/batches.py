@@ -19,7 +19,7 @@ from ..outbox.dead_letters import DeadLetters
 from ..outbox.heartbeat import WriterStatus
 from ..outbox.spool import Spool
 from ..settings import Settings
-from ..store.connection.database import Database
+from ..store.connection.database import Connection, Database
 from ..store.passages import CONTEXT_CHARS_MAX, prepare
 from . import refusals
 from .batch import Batch, passages_of
@@ -87,6 +87,8 @@ class BatchProcessor:
         if batch.unexpected >= UNEXPECTED_MAX:
             refusals.isolate(batch)
         batch.unexpected += 1
+        if batch.timeline is None:
+            batch.timeline = self.database.timeline.latest
         try:
             if batch.unprepared:
                 self._prepare(batch, embedder)
@@ -99,10 +101,17 @@ class BatchProcessor:
         self._batches.popleft()
         self.unembedded |= batch.unembedded
         self.status.add(**batch.counts, adopted=0 if batch.source is self.spool else len(batch.records))
-        batch.source.acknowledge(batch.records)
+        batch.source.acknowledge(batch.records, batch.timeline, batch.erased)
+        self.sources.note_timeline(self.database.timeline.latest)
         self._stored([record.event for record in batch.records if record.event])
         self.status.notify()
         return True
+
+    def look(self, connection: Connection) -> None:
+        """Look at what other processes, or a failover, have changed in the database."""
+        self.database.held.look(connection)
+        self.database.timeline.look(connection)
+        self.sources.note_timeline(self.database.timeline.latest)
 
     def empty_caches(self) -> None:
         """Forget the texts of turns, and those whose vectors are late: the backfill gets these again."""

@@ -58,7 +58,7 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
         origin = Origin(batch.model, len(vector)) if vector else None
         try:
             with database.transaction(*limits, vectors=origin) as connection:
-                fresh = rows.apply(connection, part, facts.pressure_of(settings))
+                fresh = rows.apply(connection, part, facts.pressure_of(settings), batch.erased)
         except ModelChanged as error:
             log.info("rows are stored without vectors, which follow later: %s", error)
             _drop_vectors(batch)

@@ -8,13 +8,16 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import takewhile
 
+from ..files import reason
 from ..model import Delegated, TurnTaken
-from ..outbox.orphans import OrphanSpool, orphans
+from ..outbox.orphans import OrphanSpool, offer_again, orphans
 from ..outbox.segments import Record
 from ..outbox.spool import Spool
 from ..settings import Settings
 
 log = logging.getLogger("hermes.pgvector")
+
+KEPT_LOOK_S = 5.0
 
 
 class Sources:
@@ -28,8 +31,9 @@ class Sources:
         self._orphan: OrphanSpool | None = None
         self._found: Iterator[OrphanSpool] | None = None
         self._given: deque[OrphanSpool] = deque()
-        self._look_at = 0.0
+        self._look_at = self._kept_look_at = 0.0
         self._own_next = False
+        self._timeline = ""
 
     @property
     def orphans_pending(self) -> int:
@@ -59,7 +63,7 @@ class Sources:
             self._given.popleft()
             return
         if self._found is None and time.monotonic() >= self._look_at:
-            self._found = orphans(self._spool.parent)
+            self._found = orphans(self._spool.parent, self._spool.kept)
             self._look_at = time.monotonic() + self._settings.adopt_interval_s
         if self._found is not None:
             self._orphan = next(self._found, None)
@@ -67,6 +71,27 @@ class Sources:
                 log.info("taking over the spool of a dead process: %s", self._orphan.folder)
             else:
                 self._found = None
+
+    def note_timeline(self, timeline: str) -> None:
+        """Note which timeline the server is on. What was stored on another one, and may be lost, is offered again."""
+        changed = timeline != self._timeline
+        if not timeline or not (changed or time.monotonic() >= self._kept_look_at):
+            return
+        self._kept_look_at = time.monotonic() + KEPT_LOOK_S
+        for spool in filter(None, (self._spool, self._orphan)):
+            spool.note_timeline(timeline)
+        self._spool.delete_stored()
+        try:
+            events = (
+                offer_again(self._spool.kept, timeline, self._settings.event_ledger_days) if self._spool.kept else 0
+            )
+        except OSError as error:
+            log.warning("stored events that the server may have lost cannot be offered again now: %s", reason(error))
+            return
+        self._timeline = timeline
+        if events:
+            log.warning("the server is on another timeline: %d events that it may have lost are offered again", events)
+            self._look_at = 0.0
 
     def take(self) -> tuple[Spool, list[Record]] | None:
         """The next records and the spool they are from; None when there are none now."""

@@ -264,7 +264,7 @@ class AsyncWriter:
         with self._batches.database.occasional_connection(self._settings.connect_timeout_s) as connection:
             if self._look is not None:
                 self._look(connection)
-            self._batches.database.held.look(connection)
+            self._batches.look(connection)
             lacking = upkeep.lacking(connection)
         if lacking.vectors:
             self._backfill.run_soon()

@@ -151,7 +151,7 @@ def test_a_dead_letter_is_stored_once_its_theme_is_allowed(
     assert settled.document["settled"] == [name]
     assert stored(database) == texts("one")
     assert DeadLetters(home.state).ids() == []
-    assert list(home.spool.iterdir()) == []
+    assert list(home.spool.glob("[!.]*")) == []
 
 
 def test_dead_letters_can_be_stored_under_another_theme(
@@ -270,7 +270,7 @@ def test_flush_stores_the_events_of_killed_agents(
     assert outcome.code == 0
     assert outcome.document["stored"] == 7
     assert sum(stored(database).values()) == 14
-    assert list(home.spool.iterdir()) == []
+    assert list(home.spool.glob("[!.]*")) == []
     assert run("flush").document["stored"] == 0
 
 
@@ -303,7 +303,7 @@ def test_several_commands_at_once_store_everything_once(
     found = stored(database)
     assert len(found) == 2 * (6 + 5 + 4 + 3 + 2 + 1 + 1)
     assert set(found.values()) == {1}
-    assert list(home.spool.iterdir()) == []
+    assert list(home.spool.glob("[!.]*")) == []
 
 
 def test_without_a_database_nothing_is_lost_and_the_command_ends_in_time(

@@ -25,8 +25,9 @@ from waiting import wait_for
 from hermes_memory_pgvector.embedding import compatibility
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.outbox import spool as spool_module
+from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue
 from hermes_memory_pgvector.outbox.orphans import orphans
-from hermes_memory_pgvector.outbox.spool import MemoryQueue, Spool
+from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity

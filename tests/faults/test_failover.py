@@ -94,3 +94,34 @@ def test_agents_find_the_promoted_standby_by_themselves_and_lose_nothing(
     figures = all_is_stored(servers, home, settings)
     print(f"{figures}; turns were stored again {stored_again_s:.2f} s after the promotion")
     assert stored_again_s < RECONNECTED_S_MAX
+
+
+def lagged_failover(servers: Pair, agents: Agents, endpoint: Endpoint, home: Path, seed: int) -> None:
+    settings = settings_for(servers, endpoint)
+    ends_before, ends_after = (start(agents, home, settings, 10 * seed + number) for number in (1, 2))
+    dsn = servers.primary.dsn(dbname=DATABASE)
+    wait_for(lambda: rows(dsn) > 50)
+    servers.catch_up()
+    servers.standby.cut()
+    time.sleep(WRITING_S)
+    agents.end(ends_before)
+    killed_at, behind = rows(dsn), rows(servers.standby.dsn(dbname=DATABASE))
+    assert killed_at > behind + 20
+    fail_over(servers)
+    time.sleep(WRITING_S)
+    agents.end(ends_after)
+    print(f"the standby lacked {killed_at - behind} of {killed_at} rows; {all_is_stored(servers, home, settings)}")
+
+
+def test_a_failover_to_a_standby_that_lagged_loses_nothing(
+    servers: Pair, agents: Agents, endpoint: Endpoint, home: Path
+) -> None:
+    lagged_failover(servers, agents, endpoint, home, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("time", range(1, 11))
+def test_ten_lagged_failovers_lose_nothing(
+    servers: Pair, agents: Agents, endpoint: Endpoint, home: Path, time: int
+) -> None:
+    lagged_failover(servers, agents, endpoint, home, time)

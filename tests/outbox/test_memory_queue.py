@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from spools import drained, numbers, turn
 
-from hermes_memory_pgvector.outbox.spool import MemoryQueue, Spool, open_outbox
+from hermes_memory_pgvector.outbox.memory_queue import MemoryQueue, open_outbox
+from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.settings import Settings
 
 

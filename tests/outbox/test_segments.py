@@ -71,7 +71,8 @@ def test_garbage_between_records_hides_neither(tmp_path_factory: Any, garbage: b
     assert found[0].event is not None
     assert found[-1].event is not None
     assert found[-1].position == end
-    assert b"".join(taken.raw for taken in found[1:-1]) == garbage
+    # Zeros are in the place of what was erased.
+    assert b"".join(taken.raw for taken in found[1:-1]) == (garbage if garbage.strip(b"\0") else b"")
 
 
 def test_a_whole_record_of_another_version_is_handed_out_raw(tmp_path: Path) -> None:

@@ -130,10 +130,10 @@ def test_an_event_with_an_unexpected_error_becomes_a_dead_letter_and_the_others_
     def fails(event: Event) -> bool:
         return isinstance(event, TurnTaken) and event.user == turn(1).user
 
-    def failing_apply(connection: Any, batch: Any, pressure: Any) -> int:
+    def failing_apply(connection: Any, batch: Any, *others: Any) -> int:
         if any(fails(prepared.event) for prepared in batch):
             raise ZeroDivisionError
-        return apply(connection, batch, pressure)
+        return apply(connection, batch, *others)
 
     def failing_validate(event: Event, settings: Settings) -> Event:
         if fails(event):
@@ -683,7 +683,7 @@ def test_many_orphans_are_stored_at_once_but_few_are_held_open(
         most = max(most, len(held))
     assert turns_stored(database) == expected(60)
     assert 0 < most <= 2  # and its own
-    wait_for(lambda: len(list((tmp_path / "home" / "pgvector" / "spool").iterdir())) == 1)
+    wait_for(lambda: len(list((tmp_path / "home" / "pgvector" / "spool").glob("[!.]*"))) == 1)
     identities_hold(runtime)
 
 

@@ -57,7 +57,8 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
         return _clear_server_alone(home, console, args)
     if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
-    settings = load(home)
+    # What this process stores of others may have to be erased, and is not kept for a failover.
+    settings = load(home).model_copy(update={"outbox_keep_s": 0})
     with (
         ready(settings, home, console) as runtime,
         administrators_database(settings, home, console, args.dsn) as deleting,

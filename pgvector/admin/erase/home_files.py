@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import BadEvent
 from ...model import FILES, TARGETS, Event
+from ...outbox import kept
 from ...outbox.codec import encode
 from ...outbox.dead_letters import DeadLetter
 from ...outbox.inspection import processes
@@ -66,7 +67,9 @@ class HomeFiles:
             )
 
     def _spools(self) -> Iterator[Holder]:
-        """Blank what is stored already in the spools, and name those with events that wait."""
+        """Delete what is stored already in the spools, and name those with events that wait."""
+        with suppress(OSError):
+            kept.clear(self._home.spool)
         for process in processes(self._home.spool):
             with suppress(OSError):
                 blank_acknowledged(process.folder)

@@ -21,8 +21,10 @@ TYPES_S_MAX = 10.0
 
 def checked(
     pool: ConnectionPool[TimedConnection], timeout_s: float, opening: bytes
-) -> tuple[TimedConnection, psycopg.Cursor[DictRow]]:
-    """A connection of the pool and its answer to `opening`; dead connections are replaced within `timeout_s` seconds.
+) -> tuple[TimedConnection, list[DictRow]]:
+    """A connection of the pool and the rows that it answered to `opening`, the first of each statement.
+
+    Dead connections are replaced within `timeout_s` seconds.
 
     The opening is the check, because a separate one would cost a round trip.
     """
@@ -34,7 +36,7 @@ def checked(
         try:
             # At most a third of the time, so that there is enough for a new connection when this one is dead.
             with connection.limited(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
-                opened = connection.execute(opening)
+                answers = _answers(connection.execute(opening))
             # A connection that was made before the migrations does not know the types yet.
             if connection.adapters.types.get("halfvec") is None:
                 register_types(connection)
@@ -48,7 +50,16 @@ def checked(
             pool.putconn(connection)
             raise
         else:
-            return connection, opened
+            return connection, answers
+
+
+def _answers(opened: psycopg.Cursor[DictRow]) -> list[DictRow]:
+    rows = []
+    while True:
+        if opened.description and (row := opened.fetchone()):
+            rows.append(row)
+        if not opened.nextset():
+            return rows
 
 
 def register_types(connection: TimedConnection) -> None:

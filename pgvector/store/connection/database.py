@@ -33,11 +33,13 @@ from .driver_errors import wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
 from .held_vectors import HeldVectors
+from .server_timeline import ServerTimeline
 from .socket_timeouts import TimedConnection
 
 log = logging.getLogger("hermes.pgvector")
 
 ANSWER_S_MAX = PREPARE_S_MAX = 10.0
+_HELD_VECTORS = QUERIES["held_vectors"].encode()
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -70,7 +72,7 @@ class Database:
         """Whether somebody could not read since the last `check`."""
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
-        self.held = HeldVectors(settings.heal_interval_s)
+        self.held, self.timeline = HeldVectors(settings.heal_interval_s), ServerTimeline()
         reason = unusable(settings)
         if reason:
             raise SettingsError(reason)
@@ -110,6 +112,7 @@ class Database:
         """Read `state` again. Raises DatabaseUnavailable or SchemaNotApplied."""
         with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
             self.held.state = state = self.verify(connection)
+            self.timeline.look(connection)
         return state
 
     def verify(self, connection: Connection) -> verification.SchemaState:
@@ -168,7 +171,8 @@ class Database:
             "idle_in_transaction_session_timeout": int(answer_s * 1000),
             **local,
         }
-        opening = b"begin; " + _set_local(statement_timeout_s, settings) + b"; " + QUERIES["held_vectors"].encode()
+        limits = _set_local(statement_timeout_s, settings)
+        opening = b"; ".join((b"begin", limits, *self.timeline.asked, _HELD_VECTORS))
         return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
     @contextmanager
@@ -200,7 +204,7 @@ class Database:
     ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK.
 
-        With `vectors`, the last answer to `opening` is of which vectors the database holds.
+        An `opening` ends with `held_vectors`, and may ask for the timeline before.
         """
         if not admitted:
             until = time.monotonic() + timeout_s
@@ -215,7 +219,7 @@ class Database:
         pool = self._opened_pool()
         try:
             with wrap_errors():
-                connection, opened = checked(pool, timeout_s, opening)
+                connection, answers = checked(pool, timeout_s, opening)
         except DatabaseUnavailable as error:
             if self._refusal:
                 error.add_note(self._refusal)
@@ -224,7 +228,8 @@ class Database:
             try:
                 with connection.limited(deadline - time.monotonic(), answer_s), connection:
                     if opening:
-                        self.held.check(opened, vectors)
+                        self.held.check(answers[-1], vectors)
+                        self.timeline.note(*answers[:-1])
                     yield connection
             finally:
                 pool.putconn(connection)

@@ -39,15 +39,12 @@ class HeldVectors:
         parameters = {"name": self._client, "holder": json.dumps(holder), "seconds": seconds}
         connection.execute(QUERIES["appear"], parameters)
 
-    def check(self, opened: psycopg.Cursor[DictRow], vectors: Origin | None) -> None:
+    def check(self, row: DictRow, vectors: Origin | None) -> None:
         """Raise ModelChanged when the database holds vectors of another model than these are of, and ClientTooOld.
 
-        The last answer of `opened` is that to `held_vectors`.
+        `row` is the answer to `held_vectors`.
         """
-        while opened.nextset():
-            pass
-        row = opened.fetchone()
-        check_served(row["oldest_client"] if row else 0)
+        check_served(row["oldest_client"])
         held = self._compare(row)
         if vectors is None:
             return
