@@ -16,6 +16,7 @@ from faultrig.standby import DATABASE, Pair, pair
 from loopback import Endpoint
 from waiting import wait_for
 
+from hermes_memory_pgvector.model import Add, Remove, TurnTaken, Withdrawn
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
 
@@ -125,3 +126,42 @@ def test_ten_lagged_failovers_lose_nothing(
     servers: Pair, agents: Agents, endpoint: Endpoint, home: Path, time: int
 ) -> None:
     lagged_failover(servers, agents, endpoint, home, time)
+
+
+def test_what_was_taken_back_during_the_lag_stays_away(servers: Pair, endpoint: Endpoint, home: Path) -> None:
+    promoted = servers.standby.dsn(dbname=DATABASE)
+    runtime = acquire(Settings(**settings_for(servers, endpoint)), home)
+    common: dict[str, Any] = {"theme": "ops", "home": runtime.home.id, "session_id": "s"}
+
+    def say(*words: str) -> None:
+        for word in words:
+            assert runtime.accept(TurnTaken(user=f"{word}?", assistant=f"{word}.", **common))
+
+    def take_back(*words: str) -> None:
+        turns = tuple((f"{word}?", f"{word}.") for word in words)
+        assert runtime.accept(Withdrawn(turns=turns, standing=(0,) * len(turns), **common))
+
+    try:
+        say("copied", "copied and taken back")
+        assert runtime.accept(Add(target="memory", content="copied and removed", **common))
+        assert runtime.writer.flush(20)
+        servers.catch_up()
+        servers.standby.cut()
+        say("not copied", "not copied and taken back")
+        take_back("copied and taken back", "not copied and taken back")
+        assert runtime.accept(Remove(target="memory", previous="copied and removed", **common))
+        assert runtime.writer.flush(20)
+        with psycopg.connect(promoted) as connection:
+            assert len(connection.execute("select from conversations").fetchall()) == 4
+        servers.primary.kill()
+        servers.standby.promote()
+        say("after the failover")
+        settle(runtime, promoted)
+    finally:
+        release(runtime)
+    with psycopg.connect(promoted) as connection:
+        answers = connection.execute(
+            "select content from conversations where role = 'assistant' order by id"
+        ).fetchall()
+    assert sorted(row[0] for row in answers) == ["after the failover.", "copied.", "not copied."]
+    assert entries(promoted) == set()
