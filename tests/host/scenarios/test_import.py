@@ -40,6 +40,8 @@ def test_every_turn_of_a_record_is_found_and_none_that_was_taken_back(
     assert rows.turns() == []
 
     hermes.set_up()
+    # A gateway's sessions have themes of their own.
+    hermes.set(cross_theme_recall="all")
     for new in (3, 0):
         done = hermes.run(
             "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
