@@ -149,8 +149,8 @@ class Hermes:
         return self.home / "memories" / f"{target.upper() if target == 'user' else 'MEMORY'}.md"
 
     def spooled(self) -> int:
-        """The bytes in spools of ended processes on this host. Empty spools are removed, so 0 means none."""
-        return sum(path.stat().st_size for path in (self.home / "pgvector" / "spool").rglob("*.log"))
+        """The bytes in spools of ended processes on this host, without what is kept although it is stored."""
+        return sum(path.stat().st_size for path in (self.home / "pgvector" / "spool").glob("[!.]*/*.log"))
 
     def logs(self) -> str:
         """The log of the host."""
