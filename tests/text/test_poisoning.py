@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-import pytest
 
 from hermes_memory_pgvector.text.suspicion import reasons
 
 DATA = Path(__file__).parents[1] / "data" / "poisoning"
+DOCS = Path(__file__).parents[2] / "docs"
 LANGUAGES = {"en", "de", "fr", "es", "pt", "it", "ru", "zh"}
 
 
@@ -16,13 +16,25 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("attacks_*.txt")), ids=lambda path: path.stem)
-def test_nine_of_ten_attacks_in_eight_languages_are_found(path: Path) -> None:
-    attacks = [line.partition(" ")[::2] for line in lines(path)]
-    assert len(attacks) >= 100
-    assert {language for language, _ in attacks} == LANGUAGES
-    missed = [text for _, text in attacks if not reasons(text)]
-    assert len(missed) <= 0.1 * len(attacks), missed
+def attacks(name: str) -> list[str]:
+    found = [line.partition(" ")[::2] for line in lines(DATA / name)]
+    assert len(found) >= 100
+    assert {language for language, _ in found} == LANGUAGES
+    return [text for _, text in found]
+
+
+def test_nine_of_ten_attacks_in_eight_languages_are_found() -> None:
+    texts = attacks("attacks_first.txt")
+    missed = [text for text in texts if not reasons(text)]
+    assert len(missed) <= 0.1 * len(texts), missed
+
+
+def test_docs_tell_how_many_unseen_attacks_are_found() -> None:
+    texts = attacks("attacks_held_out.txt")
+    found = sum(bool(reasons(text)) for text in texts)
+    manual = (DOCS / "recall.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| {len(texts)} attacks that another author .*\| {found} \|$", manual, re.MULTILINE)
+    assert f"[find {found}](recall.md)" in (DOCS / "security.md").read_text(encoding="utf-8")
 
 
 def test_at_most_one_in_two_hundred_hard_harmless_texts_is_touched() -> None:
