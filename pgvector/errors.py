@@ -40,6 +40,10 @@ class DatabaseUnavailable(Unavailable):
     """Postgres cannot be reached, or closed the connection."""
 
 
+class StandbyBehind(Unavailable):
+    """A standby lacks what was stored last; the message says why, and is empty when it will have it in a moment."""
+
+
 class TooSlow(DatabaseUnavailable):
     """A statement reached its time limit: it does too much, or waited for a lock. Ask for less, or later."""
 

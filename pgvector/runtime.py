@@ -280,7 +280,7 @@ _runtimes: dict[tuple[Path, str], Runtime] = {}
 def acquire(settings: Settings, hermes_home: str | os.PathLike[str]) -> Runtime:
     """The runtime of this process for these settings and home, made on first use. Raises SettingsError."""
     # A dump hides the DSN.
-    key = (Path(hermes_home).expanduser().resolve(), settings.model_dump_json() + settings.dsn.get_secret_value())
+    key = (Path(hermes_home).expanduser().resolve(), settings.model_dump_json() + "\n".join(settings.addresses))
     with _lock:
         runtime = _runtimes[key] = _runtimes.get(key) or Runtime(settings, key[0])
         runtime.users += 1

@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from .errors import SettingsError
 from .hosts import config as host_files
 from .hosts.config import ENV_PREFIX, config_file, env_values, read_config, section
 from .text.keep_rules import Rules
-from .text.setting_values import Days, Limits, Readable, Themes, absolute, from_json_text, http_url, template
+from .text.setting_values import Days, Folder, Limits, Names, Readable, Texts, ThemesByTheme, http_url, template
 
+# Connection strings, which may contain a password: they belong in `.env`.
+SECRETS = ("dsn", "recall_dsn")
 IN_ENVIRONMENT, IN_HOST_CONFIG, EARLIER = "environment", "memory.pgvector", "default of earlier releases"
 _PASSWORD = re.compile(r"(//[^/@:\s]*:)\S*@")
 _QUERY = re.compile(r"\?[^'\s]*")
@@ -35,10 +37,12 @@ class Settings(BaseModel):
     dsn: SecretStr = Field(
         SecretStr(""), description="Postgres to use, as a URL or key=value pairs; empty: embedded server"
     )
+    recall_dsn: SecretStr = Field(SecretStr(""), description="Hot standby of it that recalls read from; empty: none")
+    recall_lag_s_max: float = Field(5.0, ge=0, le=3600, description="A standby that is further behind is not read from")
     home_label: str = Field("", max_length=40, description="Name of this home in lists of live homes; empty: its id")
     data_dir: str = Field("", description="Folder of the embedded server; empty: per home, outside HERMES_HOME")
     connect_timeout_s: float = Field(3.0, ge=0.5, le=60, description="Longest wait for one connection attempt")
-    pool_max: int = Field(3, ge=2, le=20, description="Most connections of one process")
+    pool_max: int = Field(3, ge=2, le=20, description="Most connections of one process to a server")
     pool_idle_s: float = Field(30.0, ge=1, le=3600, description="Idle connections close after this time")
     statement_timeout_s: float = Field(60.0, ge=1, le=3600, description="Longest one statement of the writer may run")
 
@@ -129,7 +133,7 @@ class Settings(BaseModel):
 
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
     sync_turns: bool = Field(True, description="Store conversation turns")
-    write_contexts: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
+    write_contexts: Texts = Field(
         default_factory=lambda: ["primary"],
         description="Agent contexts whose turns are stored; of other contexts, only saved entries are stored",
     )
@@ -137,7 +141,7 @@ class Settings(BaseModel):
         default_factory=list,
         description="What is kept: all, owner, asked, or rules, the first of which that applies decides",
     )
-    owner_accounts: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
+    owner_accounts: Texts = Field(
         default_factory=list,
         description="Accounts of the owner, as platform:id, or a platform for all its users; terminals are the owner's",
     )
@@ -167,10 +171,7 @@ class Settings(BaseModel):
         85, ge=1, le=100, description="From here on, active facts of closed scopes become cold"
     )
     facts_unused_pct: int = Field(
-        95,
-        ge=1,
-        le=100,
-        description="From here on, the longest unused active facts become cold, down to facts_closed_pct",
+        95, ge=1, le=100, description="From here on, the longest unused facts become cold, down to facts_closed_pct"
     )
     facts_scope_idle_days: int = Field(
         3, ge=1, le=3650, description="A scope of facts closes when its session is not heard of for this time"
@@ -186,9 +187,7 @@ class Settings(BaseModel):
     batch_linger_s: float = Field(0.1, ge=0, le=5, description="How long the first event of a batch waits for more")
     retry_max_s: float = Field(30.0, ge=0.1, le=600, description="Cap of the back-off while a service is down")
     shutdown_drain_s: float = Field(3.0, ge=0, le=4.5, description="Longest time that shutdown waits for the writer")
-    spool_dir: Annotated[str, AfterValidator(absolute)] = Field(
-        "", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool"
-    )
+    spool_dir: Folder = Field("", description="Folder of the spool; empty: $HERMES_HOME/pgvector/spool")
     spool_max_mb: int = Field(
         256, ge=1, le=65_536, description="Size at which a spool refuses new events; also the limit of the dead letters"
     )
@@ -226,29 +225,29 @@ class Settings(BaseModel):
     theme_template: Annotated[str, AfterValidator(template)] = Field(
         "", description="Theme without a session key, made of {project}, {profile} and {platform}; empty: the profile's"
     )
-    theme_aliases: Annotated[dict[str, str], BeforeValidator(from_json_text)] = Field(
-        {}, description="Other names of a theme, as {alias: theme}"
-    )
-    allowed_themes: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
-        [], description="Themes that may be used, or patterns of them; empty: any"
-    )
+    theme_aliases: Names = Field({}, description="Other names of a theme, as {alias: theme}")
+    allowed_themes: Texts = Field([], description="Themes that may be used, or patterns of them; empty: any")
     hash_personal_keys: bool = Field(
         False, description="Session keys that look like phone numbers, mail addresses or user ids become keyed hashes"
     )
-    bench_themes: Annotated[list[str], BeforeValidator(from_json_text)] = Field(
+    bench_themes: Texts = Field(
         default_factory=lambda: ["bench-*", "hermes-bench*"],
         description="Patterns of themes of benchmark traffic: they read no others, and no others read them",
     )
     cross_theme_recall: Readable = Field(
         "none", description="What `scope` may name beside the own theme and also_recall: none, all, {theme: [themes]}"
     )
-    also_recall: Annotated[dict[str, Themes], BeforeValidator(from_json_text)] = Field(
-        default_factory=dict,
-        description="Themes that are always recalled beside the own one, as {theme or pattern: [themes]}",
+    also_recall: ThemesByTheme = Field(
+        {}, description="Themes that are always recalled beside the own one, as {theme or pattern: [themes]}"
     )
-    also_write: Annotated[dict[str, Themes], BeforeValidator(from_json_text)] = Field(
+    also_write: ThemesByTheme = Field(
         default_factory=dict, description="Themes that `remember` may name, as {theme or pattern: [themes]}"
     )
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The connection strings of `SECRETS`."""
+        return tuple(getattr(self, key).get_secret_value() for key in SECRETS)
 
     @property
     def injects_facts(self) -> bool:
@@ -302,7 +301,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
     lines = []
     for problem in error.errors():
         key = str(problem["loc"][0])
-        given = "(hidden)" if key == "dsn" else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
+        given = "(hidden)" if key in SECRETS else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
         where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == IN_ENVIRONMENT else f"{key} in {origin.get(key)}"
         if len(problem["loc"]) > 1:
             where += "".join(

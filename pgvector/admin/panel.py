@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import SettingsError
 from ..hosts.config import ENV_PREFIX, read_config
 from ..mirror.home import Home
-from ..settings import Settings, load
+from ..settings import SECRETS, Settings, load
 from .configuration import check_saved, validated, without_secrets, write_config
 
 OFFERED = {
@@ -42,7 +42,7 @@ def fields() -> list[dict[str, Any]]:
 
 
 def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None:
-    """Save settings to `pgvector/config.json`, without the DSN, which belongs in `.env`. Other saved settings stay.
+    """Save settings to `pgvector/config.json`, without `SECRETS`, which belong in `.env`. Other saved settings stay.
 
     Raises ValueError, which hosts show to the user, when a value is not allowed, another place takes precedence, or
     the file cannot be read or written.
@@ -54,7 +54,7 @@ def save(values: Mapping[str, Any], hermes_home: str | os.PathLike[str]) -> None
 
 
 def _save(values: Mapping[str, Any], home: Path) -> None:
-    given = {key: value for key, value in values.items() if key in Settings.model_fields and key != "dsn"}
+    given = {key: value for key, value in values.items() if key in Settings.model_fields and key not in SECRETS}
     # An empty field that is not a text means the default.
     emptied = {key for key, value in given.items() if value == "" and Settings.model_fields[key].annotation is not str}
     before = {key: value for key, value in read_config(home).items() if key not in emptied}

@@ -71,8 +71,17 @@ class Embedding:
     embedder_problem: str = ""
 
 
+@dataclass(frozen=True)
+class Recalls:
+    """Where a standby is set: recalls that it and the primary answered, and why it is not read from, else empty."""
+
+    by_standby: int = 0
+    by_primary: int = 0
+    standby_problem: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat(Health, Embedding):
+class Heartbeat(Health, Embedding, Recalls):
     """Counters and health of a process at `at`, as seen by its writer's thread.
 
     `progress` is the last time at which events were settled or none was pending.

@@ -23,6 +23,7 @@ from ..embedding.protocol import Embedder
 from ..errors import ModelChanged, PgvectorError, Refused, SchemaNotApplied, Unavailable
 from ..hosts.environment import user_zone
 from ..model import WORDS_ONLY, Explanation, Hit, Period, Recall, RecallRequest, Scope, Vector
+from ..outbox.heartbeat import Recalls
 from ..settings import Settings
 from ..store import retrieval
 from ..store.connection.database import Connection, Database, part
@@ -37,6 +38,7 @@ from .deadline import EMBEDDING_SHARE, Deadline
 from .fusion import Candidates, candidates_of, fuse
 from .reranking import Recalling, RerankingRecaller
 from .selection import select
+from .servers import Servers
 from .vector_search import SERIAL, Nearest
 from .word_search import bm25
 
@@ -86,6 +88,12 @@ class Recaller:
         self._lock = threading.Lock()
         self._vectors: LRUCache[tuple[str, str], Vector] = LRUCache(CACHED_VECTORS_MAX)
         self._sizes: TTLCache[tuple[Kind, Scope], Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
+        self._servers = Servers(database, settings)
+
+    @property
+    def recalls(self) -> Recalls:
+        """Who has answered, and whether a standby is read from."""
+        return self._servers.recalls
 
     def empty_caches(self) -> None:
         """Forget the questions with their vectors, and the sizes of scopes."""
@@ -94,7 +102,8 @@ class Recaller:
             self._sizes.clear()
 
     def close(self) -> None:
-        """Nothing to do: the database and the embedder belong to others."""
+        """Close the connections to a standby. The database and the embedder belong to others."""
+        self._servers.close()
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """The rows of a kind that answer the request. A service that is down degrades the recall and never raises."""
@@ -114,10 +123,11 @@ class Recaller:
         found: list[Recall] = []
         try:
             try:
-                self._search(questions, found)
+                degraded += self._servers.ask(partial(self._search, questions, found), deadline)
             except ModelChanged as error:
                 degraded = (*degraded, f"{WORDS_ONLY}: {error}")
-                self._search([replace(question, vector=None) for question in questions], found)
+                questions = [replace(question, vector=None) for question in questions]
+                degraded += self._servers.ask(partial(self._search, questions, found), deadline)
         except (Unavailable, SchemaNotApplied, Refused) as error:
             self._database.doubted = True
             found += [Recall((), (str(error),))] * (len(questions) - len(found))
@@ -143,12 +153,14 @@ class Recaller:
                 self._vectors[model, query] = vector
         return vector, model, ()
 
-    def _search(self, questions: Sequence[_Question], found: list[Recall], *, whole: bool = True) -> None:
+    def _search(
+        self, asked: Sequence[_Question], found: list[Recall], server: Database, deadline: Deadline, whole: bool = True
+    ) -> None:
         """Append the answers that `found` lacks. With `whole`, a small scope is read whole if it can be."""
-        deadline = questions[0].deadline
         search_s = deadline.search_s
+        questions = [replace(question, deadline=deadline) for question in asked]
         try:
-            with self._transaction(deadline, questions[0].vectors) as connection:
+            with self._transaction(server, deadline, questions[0].vectors) as connection:
                 for question in questions[len(found) :]:
                     # The limit of the transaction fits until much of the time is used.
                     late = deadline.search_s < LATE_SHARE * search_s
@@ -159,7 +171,7 @@ class Recaller:
             unread = questions[len(found)]
             with self._lock:
                 self._sizes.pop((unread.kind, unread.request.scope), None)
-            self._search(questions, found, whole=False)
+            self._search(asked, found, server, deadline, whole=False)
 
     def _answer(self, connection: Connection, question: _Question, *, whole: bool) -> Recall:
         started = time.monotonic()
@@ -180,13 +192,13 @@ class Recaller:
         return Recall(hits, (missing,) if missing else (), explanation)
 
     @contextmanager
-    def _transaction(self, deadline: Deadline, vectors: Origin | None) -> Iterator[Connection]:
+    def _transaction(self, server: Database, deadline: Deadline, vectors: Origin | None) -> Iterator[Connection]:
         """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
         # Postgres sends a notice for each stop-word.
         settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
-        with self._database.line.admitted(deadline.turn_s):
+        with server.line.admitted(deadline.turn_s):
             left_s = deadline.left_s
-            with self._database.transaction(
+            with server.transaction(
                 left_s, deadline.search_s, within_s=left_s, admitted=True, vectors=vectors, **settings
             ) as connection:
                 yield connection

@@ -13,6 +13,7 @@ from ..embedding.breaker import CircuitBreaker
 from ..embedding.factory import build_reranker
 from ..errors import PgvectorError
 from ..model import Hit, Recall, RecallRequest
+from ..outbox.heartbeat import Recalls
 from ..settings import Settings
 from ..store.queries import Kind
 from ..store.retrieval import Key
@@ -29,6 +30,8 @@ class Recalling(Protocol):
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall: ...
     def recall_each(self, kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]: ...
+    @property
+    def recalls(self) -> Recalls: ...
     def empty_caches(self) -> None: ...
     def close(self) -> None: ...
 
@@ -45,6 +48,11 @@ class RerankingRecaller:
         self._lock = threading.Lock()
         self._made: Reranker | None = None
         self._breaker = CircuitBreaker()
+
+    @property
+    def recalls(self) -> Recalls:
+        """As `Recaller.recalls`."""
+        return self._recaller.recalls
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """As `Recaller.recall`."""

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 PLACEHOLDER = re.compile(r"\{(project|profile|platform)\}")
 Themes: TypeAlias = Annotated[list[str], Field(max_length=20)]
@@ -23,6 +23,10 @@ def from_json_text(value: Any) -> Any:
     return value
 
 
+# Lists and mappings, which may be given as JSON text.
+Texts: TypeAlias = Annotated[list[str], BeforeValidator(from_json_text)]
+Names: TypeAlias = Annotated[dict[str, str], BeforeValidator(from_json_text)]
+ThemesByTheme: TypeAlias = Annotated[dict[str, Themes], BeforeValidator(from_json_text)]
 # A number for each theme or pattern; the first pattern that covers a theme counts.
 Days: TypeAlias = Annotated[
     dict[str, Annotated[int, Field(ge=1, le=36_500)]], Field(max_length=100), BeforeValidator(from_json_text)
@@ -47,6 +51,9 @@ def absolute(value: str) -> str:
     if value and not os.path.isabs(os.path.expanduser(value)):
         raise ValueError("must be an absolute path, or start with ~ of a user that exists")
     return value
+
+
+Folder: TypeAlias = Annotated[str, AfterValidator(absolute)]
 
 
 def template(value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import BadArgument, SettingsError
 from ...hosts.config import read_config
-from ...settings import EARLIER, IN_HOST_CONFIG, given_values, load
+from ...settings import EARLIER, IN_HOST_CONFIG, SECRETS, given_values, load
 from .. import configuration
 from ..console import Console
 from .listing import known, place_of, saved_forms, settings_of, text_of, variable
@@ -22,6 +22,8 @@ def change(home: Path, console: Console, args: argparse.Namespace) -> int:
     key = known(args.key)
     if key == "dsn":
         raise BadArgument("the address of the database is set by `hermes-pgvector setup`, which tries it")
+    if key in SECRETS:
+        raise BadArgument(f"it may contain a password: write {variable(key)} into {home / '.env'}")
     before = next(setting for setting in settings_of(home) if setting.key == key)
     try:
         value = checked(home, {key: args.value})[key]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import BadArgument, SettingsError
-from ...settings import EARLIER, given_values, load
+from ...settings import EARLIER, SECRETS, given_values, load
 from ..console import Console, counted, rows_table
 from .change import checked, save
 from .listing import known, saved_forms, settings_of, text_of, variable
@@ -72,8 +72,8 @@ def _planned(home: Path, target: Path, keys: list[str]) -> _Copy:
         if key not in keys or getattr(source, key) == getattr(theirs, key):
             continue
         rows.append({"Setting": key, "Now": text_of(before[key]), "Then": text_of(setting.shown)})
-        if key == "dsn":
-            secrets[variable(key)] = source.dsn.get_secret_value()
+        if key in SECRETS:
+            secrets[variable(key)] = getattr(source, key).get_secret_value()
             if not secrets[variable(key)]:
                 # An empty address overrides one in a place of lower precedence.
                 values[key] = ""

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from ...errors import BadArgument
 from ...hosts.config import ENV_PREFIX
-from ...settings import EARLIER, IN_ENVIRONMENT, IN_HOST_CONFIG, Settings, given_values, load
+from ...settings import EARLIER, IN_ENVIRONMENT, IN_HOST_CONFIG, SECRETS, Settings, given_values, load
 from ...store.connection.dsn import describe
 from ..configuration import exported, without_secrets
 from ..console import Console, rows_table
@@ -93,9 +93,9 @@ def text_of(value: Any) -> str:
 
 
 def saved_forms(values: Settings) -> dict[str, Any]:
-    """All settings but `dsn` as JSON has them, rules without the parts that they do not name."""
-    every = values.model_dump(mode="json", exclude={"dsn"})
-    return every | values.model_dump(mode="json", exclude={"dsn"}, exclude_defaults=True)
+    """All settings but `SECRETS` as JSON has them, rules without the parts that they do not name."""
+    every = values.model_dump(mode="json", exclude=set(SECRETS))
+    return every | values.model_dump(mode="json", exclude=set(SECRETS), exclude_defaults=True)
 
 
 def _shown(key: str, values: Settings) -> Any:

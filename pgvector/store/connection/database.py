@@ -62,8 +62,8 @@ class Database:
     After the last two the connection is closed and DatabaseUnavailable is raised.
     """
 
-    def __init__(self, settings: Settings, hermes_home: Path) -> None:
-        """Raises SettingsError when the settings name no usable database."""
+    def __init__(self, settings: Settings, hermes_home: Path, key: str = "dsn") -> None:
+        """`key` is the setting of the server. Raises SettingsError when the settings name no usable database."""
         self._settings = settings
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
@@ -73,11 +73,10 @@ class Database:
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
         self.held, self.timeline = HeldVectors(settings.heal_interval_s), ServerTimeline()
-        reason = unusable(settings)
-        if reason:
+        if reason := unusable(settings):
             raise SettingsError(reason)
-        dsn = settings.dsn.get_secret_value()
-        self._home = hermes_home
+        dsn = str(getattr(settings, key).get_secret_value())
+        self.home, self._key = hermes_home, key
         self.server = None if dsn else EmbeddedServer(hermes_home, settings.data_dir)
         self.dsn = self.server.agent_dsn if self.server else dsn
         """The connection string; it may contain a password."""
@@ -99,7 +98,7 @@ class Database:
             if self.server is not None:
                 length = dimensions() if migrations.is_new(self.server.dsn) else None
                 migrations.migrate(self.server.dsn, runtime_role=AGENT, dimensions=length)
-                identity.note(self._home / "pgvector", self.server.paths.data)
+                identity.note(self.home / "pgvector", self.server.paths.data)
             return self.refresh()
         return self.state
 
@@ -231,6 +230,7 @@ class Database:
                         self.held.check(answers[-1], vectors)
                         self.timeline.note(*answers[:-1])
                     yield connection
+                    self.timeline.end(connection)
             finally:
                 pool.putconn(connection)
 
@@ -254,7 +254,7 @@ class Database:
     def _note_connecting(self, failure: psycopg.OperationalError | None) -> None:
         self._refusal = first_line(failure) if failure else ""
         if failure and self.server is None:
-            self.dsn = renewed(self.dsn, self._home)
+            self.dsn = renewed(self.dsn, self.home, self._key)
 
     def _connection_options(self) -> dict[str, Any]:
         return {

@@ -11,6 +11,7 @@ from ...errors import SettingsError
 from ...hosts.installation import pip_install
 from ...settings import Settings, load
 
+RECALL_DSN = "HERMES_PGVECTOR_RECALL_DSN"
 _URL = ("postgresql://", "postgres://")
 _PART = r"(?:[\w.~+-]|%[2-7][0-9A-Fa-f])"
 # Some of the connection strings that libpq parses and poolers accept. Libpq is asked about others, and the driver takes
@@ -49,13 +50,13 @@ def parsed(dsn: str, name: str = "HERMES_PGVECTOR_DSN") -> dict[str, Any]:
     return values
 
 
-def renewed(dsn: str, home: Path) -> str:
-    """The connection string that the files of a home have now, if it differs from this one in the password alone.
+def renewed(dsn: str, home: Path, key: str = "dsn") -> str:
+    """The value of `key` that the files of a home have now, if it differs from this one in the password alone.
 
     Else this one, also when a file cannot be read. The environment, which is that of the start, is not asked.
     """
     try:
-        stored = load(home, {}).dsn.get_secret_value()
+        stored = str(getattr(load(home, {}), key).get_secret_value())
         same = bool(stored) and _without_password(parsed(stored)) == _without_password(parsed(dsn))
     except SettingsError:
         return dsn
@@ -91,13 +92,17 @@ def no_database() -> str:
 
 def unusable(settings: Settings) -> str:
     """Why these settings give no database and what to do; empty when they give one."""
-    dsn = settings.dsn.get_secret_value()
+    dsn, recall_dsn = settings.addresses
     if not dsn:
         from ..embedded.programs import wheel_folder
 
+        if recall_dsn:
+            return f"{RECALL_DSN} is set, but the embedded server has no standby: set HERMES_PGVECTOR_DSN, or remove it"
         return "" if wheel_folder() else no_database()
     try:
         check_dsn(dsn)
+        if recall_dsn:
+            check_dsn(recall_dsn, RECALL_DSN)
     except SettingsError as error:
         return str(error)
     return ""

@@ -1,0 +1,128 @@
+"""The servers that recalls are read from: a standby that is far enough, where there is one, else the primary."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from ..background import BackgroundExecutor
+from ..errors import DatabaseUnavailable, PgvectorError, StandbyBehind
+from ..outbox.heartbeat import Recalls
+from ..settings import Settings
+from ..store.connection.database import Database
+from ..store.connection.standby import Standby
+from .deadline import Deadline
+
+log = logging.getLogger("hermes.pgvector")
+
+# Share of the time left for the standby; the rest is for the primary.
+STANDBY_SHARE = 0.6
+AWAY_S_FIRST, AWAY_S_MAX = 0.5, 30.0
+STALE = "the database does not answer: this is from a standby, which may lack what was stored last"
+
+Search: TypeAlias = Callable[[Database, Deadline], None]
+
+
+class Servers:
+    """Has one of the servers answer a recall. Safe for any thread.
+
+    A standby that fails is not asked again before a trial in the background has succeeded, so that it costs one recall
+    its time. The pause before a trial grows from AWAY_S_FIRST to AWAY_S_MAX seconds. `recalls` tells who has answered.
+    """
+
+    def __init__(self, primary: Database, settings: Settings) -> None:
+        self._primary = primary
+        self._standby = Standby(settings, primary) if settings.recall_dsn.get_secret_value() else None
+        self._lock = threading.Lock()
+        self._background = BackgroundExecutor("hermes-pgvector-standby", 1)
+        self._trial_at = self._pause_s = 0.0
+        self._behind = False
+        self.recalls = Recalls()
+
+    def ask(self, search: Search, deadline: Deadline) -> tuple[str, ...]:
+        """Have a server answer by `search`; returns why the answer may lack something.
+
+        Raises what `search` raises for the primary. While the primary does not answer, the standby does, however far
+        it is behind.
+        """
+        if self._standby is None:
+            search(self._primary, deadline)
+            return ()
+        doubted = self._primary.doubted
+        if self._standby_answers(self._standby, search, deadline):
+            return (STALE,) if doubted else ()
+        try:
+            search(self._primary, deadline)
+        except DatabaseUnavailable:
+            self._primary.doubted = True
+            if doubted or not self._standby_answers(self._standby, search, deadline):
+                raise
+            return (STALE,)
+        self._count(by_primary=1)
+        return ()
+
+    def close(self) -> None:
+        """Close the connections to the standby."""
+        if self._standby is not None:
+            self._standby.close()
+
+    def _standby_answers(self, standby: Standby, search: Search, deadline: Deadline) -> bool:
+        with self._lock:
+            away = self._trial_at > 0 and not (self._behind and self._primary.doubted)
+        if away:
+            self._try_soon(standby)
+            return False
+        try:
+            search(standby, Deadline(STANDBY_SHARE * deadline.left_s))
+        except PgvectorError as error:
+            self._failed(error)
+            return False
+        self._succeeded()
+        self._count(by_standby=1)
+        return True
+
+    def _try_soon(self, standby: Standby) -> None:
+        with self._lock:
+            if not 0 < self._trial_at <= time.monotonic():
+                return
+            self._trial_at = float("inf")  # while the trial runs
+        self._background.submit(self._try, standby)
+
+    def _try(self, standby: Standby) -> None:
+        try:
+            standby.try_out()
+        except PgvectorError as error:
+            self._failed(error)
+        else:
+            self._succeeded()
+
+    def _failed(self, error: PgvectorError) -> None:
+        problem, behind = str(error), isinstance(error, StandbyBehind)
+        if behind and not problem:
+            return
+        with self._lock:
+            self._behind = behind
+            self._pause_s = min(AWAY_S_MAX, self._pause_s * 2 or AWAY_S_FIRST)
+            self._trial_at = time.monotonic() + self._pause_s
+            began, self.recalls = not self.recalls.standby_problem, replace(self.recalls, standby_problem=problem)
+        if began:
+            log.warning("recalls ask the primary: the standby is not read from: %s", problem)
+
+    def _succeeded(self) -> None:
+        if not self.recalls.standby_problem:
+            return
+        with self._lock:
+            self._trial_at = self._pause_s = 0.0
+            self.recalls = replace(self.recalls, standby_problem="")
+        log.warning("recalls are read from the standby again")
+
+    def _count(self, *, by_standby: int = 0, by_primary: int = 0) -> None:
+        with self._lock:
+            counts = self.recalls
+            self.recalls = replace(
+                counts, by_standby=counts.by_standby + by_standby, by_primary=counts.by_primary + by_primary
+            )
