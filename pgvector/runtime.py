@@ -126,9 +126,13 @@ class Runtime:
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = recaller.build(database, fit.usable, settings)
             changes = Changes(self.persons, self._batches.empty_caches, self._recaller.empty_caches)
-            look, refile = changes.refresh, partial(key.refile, letters, self.accept)
+            look, refile, told = (
+                changes.refresh,
+                partial(key.refile, letters, self.accept),
+                lambda: self._recaller.recalls,
+            )
             self._readiness = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
-            self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look)
+            self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look, told)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:
                 self.writer.wake()

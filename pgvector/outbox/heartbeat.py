@@ -75,8 +75,8 @@ class Embedding:
 class Recalls:
     """Where a standby is set: recalls that it and the primary answered, and why it is not read from, else empty."""
 
-    by_standby: int = 0
-    by_primary: int = 0
+    recalls_by_standby: int = 0
+    recalls_by_primary: int = 0
     standby_problem: str = ""
 
 
@@ -209,7 +209,7 @@ class WriterStatus:
                 pending,
             )
 
-    def beat(self, folder: Callable[[], Path | None], counts: Counters, embedding: Embedding) -> None:
+    def beat(self, folder: Callable[[], Path | None], counts: Counters, *more: Embedding | Recalls) -> None:
         """Note progress; write the heartbeat when it has changed or was last written `HEARTBEAT_S` seconds ago.
 
         `folder()` is where to write it; None: nowhere.
@@ -223,12 +223,12 @@ class WriterStatus:
             if self._warned:
                 self._warned = False
                 log.warning("the writer is not stuck any more")
-        state = counts, health.failing_since, health.problem, embedding
+        state = counts, health.failing_since, health.problem, more
         interval_s = HEARTBEAT_S if state == self._last else WRITE_INTERVAL_S
         if self._last is not None and time.monotonic() < self._written_at + interval_s:
             return
         self._last, self._written_at = state, time.monotonic()
         with contextlib.suppress(OSError):
             if path := folder():
-                values: dict[str, Any] = {**asdict(health), **asdict(embedding)}
+                values = {name: value for part in (health, *more) for name, value in asdict(part).items()}
                 write(path, Heartbeat(counters=counts, started=self._started, progress=self._progress, **values))

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ..background import BackgroundExecutor
 from ..errors import DatabaseUnavailable, PgvectorError, StandbyBehind
@@ -62,7 +62,7 @@ class Servers:
             if doubted or not self._standby_answers(self._standby, search, deadline):
                 raise
             return (STALE,)
-        self._count(by_primary=1)
+        self._count("recalls_by_primary")
         return ()
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Servers:
             self._failed(error)
             return False
         self._succeeded()
-        self._count(by_standby=1)
+        self._count("recalls_by_standby")
         return True
 
     def _try_soon(self, standby: Standby) -> None:
@@ -120,9 +120,6 @@ class Servers:
             self.recalls = replace(self.recalls, standby_problem="")
         log.warning("recalls are read from the standby again")
 
-    def _count(self, *, by_standby: int = 0, by_primary: int = 0) -> None:
+    def _count(self, name: Literal["recalls_by_standby", "recalls_by_primary"]) -> None:
         with self._lock:
-            counts = self.recalls
-            self.recalls = replace(
-                counts, by_standby=counts.by_standby + by_standby, by_primary=counts.by_primary + by_primary
-            )
+            self.recalls = replace(self.recalls, **{name: getattr(self.recalls, name) + 1})

@@ -17,7 +17,7 @@ from ..embedding.protocol import Embedder
 from ..errors import Condition, PgvectorError, SchemaNotApplied, explained
 from ..model import Event
 from ..outbox.codec import encode
-from ..outbox.heartbeat import Counters, Embedding, Health
+from ..outbox.heartbeat import Counters, Embedding, Health, Recalls
 from ..outbox.orphans import OrphanSpool
 from ..outbox.spool import REFUSALS_LOGGED_EVERY_S
 from ..store import upkeep
@@ -44,7 +44,7 @@ class AsyncWriter:
 
     `embedder(verify=...)` prepares the database for a batch, and returns the embedder whose vectors fit it, None when
     there is none now. With `verify` it looks again at what it knows: something has failed. Raises Unavailable or
-    SchemaNotApplied. `look` reads now and then what others have changed.
+    SchemaNotApplied. `look` reads now and then what others have changed, `recalls` tells who has answered.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class AsyncWriter:
         embedder: Callable[..., Embedder | None],
         hooks: HookGap | None = None,
         look: Callable[[Connection], None] | None = None,
+        recalls: Callable[[], Recalls] = Recalls,
     ) -> None:
-        self._batches, self._embedder, self._hooks, self._look = batches, embedder, hooks or HookGap(), look
+        self._batches, self._embedder, self._hooks = batches, embedder, hooks or HookGap()
+        self._look, self._recalls = look, recalls
         self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -275,7 +277,7 @@ class AsyncWriter:
         if not self._stopping:  # the spool may be closed by now, and would be opened again
             backfill = self._backfill
             embedding = Embedding(backfill.rows_done, round(backfill.rows_per_s, 1), backfill.problem)
-            self._status.beat(self._spool.ensure_folder, self.counters, embedding)
+            self._status.beat(self._spool.ensure_folder, self.counters, embedding, self._recalls())
 
     @property
     def _caught_up(self) -> bool:

@@ -1,0 +1,272 @@
+"""Recalls read from a hot standby: what this process stored is found, and a standby that fails costs no answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faultrig.memory import QUICK
+from faultrig.standby import AGENT, DATABASE, Node, Pair, pair
+from loopback import Endpoint
+from waiting import wait_for
+
+from hermes_memory_pgvector.model import Add, Recall, RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.schema.migrations import migrate
+
+Start = Callable[..., Runtime]
+
+
+@pytest.fixture
+def servers(prepared_cluster: Path) -> Iterator[Pair]:
+    with pair(prepared_cluster) as started:
+        yield started
+
+
+@pytest.fixture
+def start(servers: Pair, endpoint: Endpoint, tmp_path: Path) -> Iterator[Start]:
+    """Start a runtime of a home of its own, by default with the standby of `servers`."""
+    started: list[Runtime] = []
+
+    def make(**changed: Any) -> Runtime:
+        home = tmp_path / f"home-{len(started)}"
+        home.mkdir()
+        addresses = {"dsn": servers.agents_dsn, "recall_dsn": agents_dsn(servers.standby)}
+        settings = {**QUICK, **addresses, "embed_url": endpoint.url, "bulk_sync_on_init": False, **changed}
+        started.append(acquire(Settings(**settings), home))
+        assert started[-1].wait_ready(20)
+        return started[-1]
+
+    yield make
+    for runtime in started:
+        release(runtime)
+
+
+@contextmanager
+def cluster(servers: Pair) -> Iterator[Node]:
+    """A server that has nothing in common with others. Start it as a primary by `make`."""
+    node = Node(servers.primary.programs, servers.primary.folder.parent)
+    try:
+        yield node
+    finally:
+        node.remove()
+
+
+def make(node: Node) -> None:
+    node.run("initdb", "-U", "postgres", "--no-sync", "-A", "trust")
+    node.start()
+    node.ask(f"create role {AGENT} login")
+    node.ask(f"create database {DATABASE}")
+
+
+@contextmanager
+def stopped(node: Node) -> Iterator[None]:
+    """All processes of the server stopped, as when its machine hangs."""
+    postmaster = int((node.data / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
+    pids = [postmaster, *map(int, children.split())]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def agents_dsn(node: Node) -> str:
+    return node.dsn(user=AGENT, dbname=DATABASE)
+
+
+def store(runtime: Runtime, *words: str) -> None:
+    for word in words:
+        taken = TurnTaken(
+            theme="ops",
+            home=runtime.home.id,
+            session_id="s",
+            user=f"Where is the {word}?",
+            assistant=f"The {word} is in the hall.",
+        )
+        assert runtime.accept(taken)
+    assert runtime.writer.flush(20)
+
+
+def recall(runtime: Runtime, word: str, budget_s: float = 3.0) -> Recall:
+    return runtime.recall("turns", RecallRequest(query=word, scope=Scope("ops", ("ops",)), limit=5, budget_s=budget_s))
+
+
+def finds(runtime: Runtime, word: str) -> bool:
+    found = recall(runtime, word)
+    assert found.degraded == ()
+    return any(word in hit.content for hit in found.hits)
+
+
+def counts(runtime: Runtime) -> tuple[int, int]:
+    recalls = runtime._recaller.recalls
+    return recalls.recalls_by_standby, recalls.recalls_by_primary
+
+
+def problem(runtime: Runtime) -> str:
+    return runtime._recaller.recalls.standby_problem
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "standby" in each.getMessage()]
+
+
+def test_recalls_read_from_the_standby_and_find_what_was_just_stored(servers: Pair, start: Start) -> None:
+    runtime, other = start(recall_lag_s_max=3600, heal_interval_s=3600), start(recall_dsn="")
+    store(runtime, "lamp")
+    servers.catch_up()
+    assert finds(runtime, "lamp")
+    assert counts(runtime) == (1, 0)
+    servers.standby.ask("select pg_wal_replay_pause()")
+    store(runtime, "ladder")
+    assert finds(runtime, "ladder")
+    assert counts(runtime) == (1, 1)
+    servers.standby.ask("select pg_wal_replay_resume()")
+    servers.catch_up()
+    assert finds(runtime, "ladder")
+    assert counts(runtime) == (2, 1)
+    servers.standby.ask("select pg_wal_replay_pause()")
+    store(other, "bucket")
+    assert finds(other, "bucket")
+    assert not finds(runtime, "bucket")
+    servers.standby.ask("select pg_wal_replay_resume()")
+    servers.catch_up()
+    assert finds(runtime, "bucket")
+    assert problem(runtime) == ""
+
+
+def test_recalls_write_nothing_on_the_standby(servers: Pair, start: Start) -> None:
+    runtime = start()
+    store(runtime, "lamp")
+    assert runtime.accept(Add(theme="ops", home=runtime.home.id, session_id="s", target="memory", content="a lamp"))
+    assert runtime.writer.flush(20)
+    servers.catch_up()
+    request = RecallRequest(query="lamp yesterday", scope=Scope("ops", None), limit=5, budget_s=3, context=2)
+    found = runtime.recall_each(("entries", "turns", "facts"), request)
+    assert [bool(each.hits) for each in found] == [True, True, False]
+    assert [each.degraded for each in found] == [(), (), ()]
+    assert counts(runtime) == (1, 0)
+
+
+def test_a_standby_that_is_killed_costs_no_recall_its_answer(
+    servers: Pair, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = start()
+    store(runtime, "lamp")
+    servers.catch_up()
+    took, end = [], threading.Event()
+
+    def ask() -> None:
+        while not end.is_set():
+            began = time.monotonic()
+            assert finds(runtime, "lamp")
+            took.append(time.monotonic() - began)
+
+    pool = ThreadPoolExecutor(2)
+    asking = [pool.submit(ask) for _ in range(2)]
+    wait_for(lambda: counts(runtime)[0] > 100)
+    servers.standby.kill()
+    by_primary = counts(runtime)[1]
+    wait_for(lambda: counts(runtime)[1] > by_primary + 100)
+    assert problem(runtime)
+    servers.standby.start()
+    by_standby = counts(runtime)[0]
+    wait_for(lambda: counts(runtime)[0] > by_standby + 100, 40)
+    end.set()
+    for each in asking:
+        each.result(20)
+    assert len([each for each in warnings(caplog) if "not read from" in each]) == 1
+    assert max(took) < 1
+    print(f"{len(took)} recalls, the slowest took {max(took):.3f} s")
+
+
+def test_a_standby_that_hangs_costs_one_recall_half_a_second(servers: Pair, start: Start) -> None:
+    runtime = start()
+    store(runtime, "lamp")
+    servers.catch_up()
+    assert finds(runtime, "lamp")
+    with stopped(servers.standby):
+        took = []
+        for _ in range(20):
+            began = time.monotonic()
+            assert finds(runtime, "lamp")
+            took.append(time.monotonic() - began)
+            time.sleep(0.1)
+        assert took[0] < 1
+        assert max(took[1:]) < 0.3, took
+    wait_for(lambda: finds(runtime, "lamp") and counts(runtime)[0] > 1, 20)
+
+
+def test_a_promoted_standby_is_not_read_from(servers: Pair, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    runtime = start()
+    store(runtime, "lamp")
+    servers.catch_up()
+    assert finds(runtime, "lamp")
+    servers.standby.promote()
+    for word in ("ladder", "bucket"):
+        store(runtime, word)
+        assert finds(runtime, word)
+    assert "promoted" in problem(runtime)
+    assert len(warnings(caplog)) == 1
+
+
+def test_servers_that_are_no_standby_of_the_primary_are_not_read_from(
+    servers: Pair, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    with cluster(servers) as stranger, cluster(servers) as standby:
+        make(stranger)
+        bare = start(recall_dsn=agents_dsn(stranger))
+        store(bare, "lamp")
+        assert finds(bare, "lamp")
+        assert "lacks" in problem(bare)
+        migrate(stranger.dsn(dbname=DATABASE), dimensions=384, runtime_role=AGENT)
+        for word, words in (("ladder", "no standby"), ("bucket", "another server")):
+            node = stranger if words == "no standby" else standby
+            if node is standby:
+                standby.follow(str(stranger.folder))
+            runtime = start(recall_dsn=agents_dsn(node))
+            store(runtime, word)
+            assert finds(runtime, word)
+            assert words in problem(runtime)
+            assert counts(runtime) == (0, 1)
+    assert len(warnings(caplog)) == 3
+
+
+def test_while_the_primary_is_away_the_standby_answers_however_far_it_is_behind(servers: Pair, start: Start) -> None:
+    runtime = start(recall_lag_s_max=0)
+    store(runtime, "lamp")
+    servers.catch_up()
+    servers.standby.ask("select pg_wal_replay_pause()")
+    store(runtime, "ladder")
+    assert finds(runtime, "ladder")
+    servers.primary.kill()
+    for _ in range(3):
+        found = recall(runtime, "lamp")
+        assert any("lamp" in hit.content for hit in found.hits)
+        assert any("may lack what was stored last" in each for each in found.degraded)
+    servers.primary.start()
+    wait_for(lambda: not recall(runtime, "ladder").degraded, 20)
+    assert finds(runtime, "ladder")
+
+
+def test_no_connection_to_the_standby_is_opened_before_a_recall_or_kept(servers: Pair, start: Start) -> None:
+    runtime = start()
+    store(runtime, "lamp")
+    connections = "select count(*) from pg_stat_activity where application_name like 'hermes-pgvector%'"
+    assert servers.standby.ask(connections) == 0
+    servers.catch_up()
+    assert finds(runtime, "lamp")
+    assert servers.standby.ask(connections) == 1
+    wait_for(lambda: servers.standby.ask(connections) == 0, 20)
