@@ -19,7 +19,7 @@ from ..store import clients, statistics
 from ..store.clients import Client
 from ..store.connection.database import Database
 from ..store.embedded.server import ServerStatus
-from ..store.probe import answer_seconds
+from ..store.probe import StandbyFound, answer_seconds, standby
 from ..store.schema.verification import SchemaState
 from ..store.statistics import Facts, ThemeTotals, Totals
 from ..text.sanitize import safe_line
@@ -38,12 +38,14 @@ ABSENT = "no embedded server yet; the first session creates it, or: hermes-pgvec
 class Overview:
     """What is known of a database. `problem` says why the rest is unknown; it is empty when everything is known.
 
-    `seconds` is the time in which the database answered, `homes` are those with live processes.
+    `seconds` is the time in which the database answered, `homes` are those with live processes. `standby` is what
+    recalls are read from.
     """
 
     where: str
     server: ServerStatus | None = None
     seconds: float | None = None
+    standby: StandbyFound | None = None
     facts: Facts | None = None
     schema: SchemaState | None = None
     totals: Totals | None = None
@@ -123,6 +125,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
         with database.connection(settings.connect_timeout_s) as connection:
             found.facts = statistics.facts(connection)
             found.schema = database.verify(connection)
+            found.standby = standby(settings, database, connection)
         found.person_key = database.claim_person_key("")
         with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
             found.totals = statistics.totals(connection)

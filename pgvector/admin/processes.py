@@ -19,6 +19,7 @@ from .console import Cell, age, counted, duration
 PROBLEM_CHARS_MAX = 240
 HEARTBEAT_KEYS = (
     "started", "last_success", "failing_since", "problem", "healed", "healed_per_s", "embedder_problem",
+    "recalls_by_standby", "recalls_by_primary", "standby_problem",
 )  # fmt: skip
 
 

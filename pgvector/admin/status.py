@@ -12,7 +12,7 @@ from rich.filesize import decimal as size
 from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
-from . import processes
+from . import processes, standby
 from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
 from .disk import disk
 from .overview import Observation, observed, quota_line
@@ -59,6 +59,8 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
     else:
         state = "not reachable" if found.server is None else "stopped" if found.server.account else "not created yet"
         lines.append(("Server", state))
+    if found.standby:
+        lines.append(("Standby", standby.line(found.standby, running)))
     if found.schema:
         lines.append(("Schema", f"version {found.schema.version}"))
         model = found.schema.embedding_model or "no model yet"
@@ -112,6 +114,7 @@ def _document(seen: Observation, settings: Settings) -> dict[str, Any]:
             "bytes": server and server.database_bytes,
             "schema_version": state and state.version,
         },
+        "standby": found.standby and {**found.standby._asdict(), "recalls": standby.recalls(seen.processes)},
         "vectors": {"dimensions": state and state.dimensions, "model": state and state.embedding_model},
         "rows": found.totals and asdict(found.totals),
         "themes": [asdict(theme) for theme in found.themes],

@@ -90,7 +90,6 @@ class Recaller:
         self._sizes: TTLCache[tuple[Kind, Scope], Size] = TTLCache(CACHED_SIZES_MAX, SIZE_AGE_S_MAX)
         self._servers = Servers(database, settings)
 
-    @property
     def recalls(self) -> Recalls:
         """Who has answered, and whether a standby is read from."""
         return self._servers.recalls

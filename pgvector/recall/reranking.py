@@ -30,7 +30,6 @@ class Recalling(Protocol):
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall: ...
     def recall_each(self, kinds: Sequence[Kind], request: RecallRequest) -> list[Recall]: ...
-    @property
     def recalls(self) -> Recalls: ...
     def empty_caches(self) -> None: ...
     def close(self) -> None: ...
@@ -49,10 +48,9 @@ class RerankingRecaller:
         self._made: Reranker | None = None
         self._breaker = CircuitBreaker()
 
-    @property
     def recalls(self) -> Recalls:
         """As `Recaller.recalls`."""
-        return self._recaller.recalls
+        return self._recaller.recalls()
 
     def recall(self, kind: Kind, request: RecallRequest) -> Recall:
         """As `Recaller.recall`."""

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ..errors import SchemaNotApplied
+from ..errors import PgvectorError, SchemaNotApplied, StandbyBehind, explained
+from ..settings import Settings
 from . import statistics
-from .connection.database import Connection
+from .connection.database import Connection, Database
 from .connection.driver_errors import wrap_errors
 from .connection.dsn import check_dsn, describe
+from .connection.standby import Standby
 from .schema import migrations, verification
 from .schema.preflight import check_server, connect, extension_refused, fetch
+
+
+class StandbyFound(NamedTuple):
+    """The standby of `recall_dsn`: how far it is behind, None if that is unknown, and why it is not read from, or "".
+
+    `behind` is whether that is its lag alone.
+    """
+
+    where: str
+    lag_s: float | None = None
+    problem: str = ""
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,22 @@ def answer_seconds(dsn: str, timeout_s: float) -> float:
     with wrap_errors(), connect(dsn, timeout_s) as connection:
         connection.execute("select 1")
     return time.monotonic() - started
+
+
+def standby(settings: Settings, primary: Database, connection: Connection) -> StandbyFound | None:
+    """The standby of the settings, if there is one. `connection` is one to the primary, in autocommit mode."""
+    if not settings.recall_dsn.get_secret_value():
+        return None
+    asked = Standby(settings, primary)
+    problem, behind = "", False
+    try:
+        primary.timeline.look(connection)
+        asked.try_out()
+    except PgvectorError as error:
+        problem, behind = explained(error), isinstance(error, StandbyBehind)
+    finally:
+        asked.close()
+    return StandbyFound(asked.label, asked.timeline.lag_s, problem, behind)
 
 
 def has_password(dsn: str) -> bool:

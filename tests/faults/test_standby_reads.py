@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commandline import hermes_pgvector
 from faultrig.memory import QUICK
 from faultrig.standby import AGENT, DATABASE, Node, Pair, pair
 from loopback import Endpoint
 from waiting import wait_for
 
+from hermes_memory_pgvector.admin.configuration import change_env_file
 from hermes_memory_pgvector.model import Add, Recall, RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
@@ -111,12 +113,12 @@ def finds(runtime: Runtime, word: str) -> bool:
 
 
 def counts(runtime: Runtime) -> tuple[int, int]:
-    recalls = runtime._recaller.recalls
+    recalls = runtime._recaller.recalls()
     return recalls.recalls_by_standby, recalls.recalls_by_primary
 
 
 def problem(runtime: Runtime) -> str:
-    return runtime._recaller.recalls.standby_problem
+    return runtime._recaller.recalls().standby_problem
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -270,3 +272,42 @@ def test_no_connection_to_the_standby_is_opened_before_a_recall_or_kept(servers:
     assert finds(runtime, "lamp")
     assert servers.standby.ask(connections) == 1
     wait_for(lambda: servers.standby.ask(connections) == 0, 20)
+
+
+def test_status_and_doctor_tell_of_the_standby(servers: Pair, start: Start) -> None:
+    runtime = start()
+    home = runtime.home.path
+    variables = {"HERMES_PGVECTOR_DSN": servers.agents_dsn, "HERMES_PGVECTOR_RECALL_DSN": agents_dsn(servers.standby)}
+    change_env_file(home / ".env", variables)
+    store(runtime, "lamp")
+    servers.catch_up()
+    assert finds(runtime, "lamp")
+    wait_for(lambda: command(home, "status")["standby"]["recalls"] == {"by_standby": 1, "by_primary": 0}, 20)
+    told = command(home, "status")["standby"]
+    assert told["problem"] == ""
+    assert told["lag_s"] < 5
+    assert standby_check(home)["verdict"] == "ok"
+    servers.standby.ask("select pg_wal_replay_pause()")
+    change_env_file(home / ".env", {"HERMES_PGVECTOR_RECALL_LAG_S_MAX": "0"})
+    store(runtime, "ladder")
+    behind = standby_check(home)
+    assert (behind["verdict"], "behind, more than recall_lag_s_max" in behind["found"]) == ("warning", True)
+    assert "pg_stat_replication" in behind["remedy"]
+    servers.standby.kill()
+    dead = standby_check(home)
+    assert (dead["verdict"], "does not answer" in dead["found"]) == ("warning", True)
+    assert "HERMES_PGVECTOR_RECALL_DSN" in dead["remedy"]
+    assert command(home, "status")["standby"]["problem"]
+
+
+def command(home: Path, *arguments: str) -> Any:
+    try:
+        return hermes_pgvector("--home", str(home), "--json", *arguments).document
+    finally:
+        for name in [name for name in os.environ if name.startswith("HERMES_PGVECTOR_")]:
+            del os.environ[name]  # of `.env`, which the command has read
+
+
+def standby_check(home: Path) -> dict[str, str]:
+    (found,) = [check for check in command(home, "doctor")["checks"] if check["name"] == "standby"]
+    return found

@@ -14,6 +14,7 @@ from ...hosts.config import person_key
 from ...mirror.home import Home
 from ...session.person_key import PersonKey
 from ...settings import load
+from .. import standby
 from ..check import Check, Verdict
 from ..console import Console, counted
 from ..overview import overview
@@ -65,6 +66,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
     found += database.database(seen, here.state)
     if seen.schema:
         found += server.server(settings, here.path, seen.schema)
+    found += standby.check(seen.standby)
     found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)
     found += database.reranker(settings)
