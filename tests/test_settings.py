@@ -186,12 +186,13 @@ def test_a_long_bad_value_is_cut(tmp_path: Path) -> None:
     assert len(message(tmp_path, {"HERMES_PGVECTOR_EMBED_API": "x" * 100_000})) < 500
 
 
-def test_the_dsn_is_never_shown(tmp_path: Path) -> None:
-    add_yaml(tmp_path, "memory", {"dsn": ["postgresql://u:hunter2@h/d"]})
+@pytest.mark.parametrize("key", ["dsn", "recall_dsn"])
+def test_the_dsn_is_never_shown(tmp_path: Path, key: str) -> None:
+    add_yaml(tmp_path, "memory", {key: ["postgresql://u:hunter2@h/d"]})
     told = message(tmp_path)
-    assert "dsn in memory.pgvector is (hidden)" in told
+    assert f"{key} in memory.pgvector is (hidden)" in told
     assert "hunter2" not in told
-    environ = {"HERMES_PGVECTOR_DSN": "postgresql://u:hunter2@h/d"}
+    environ = {f"HERMES_PGVECTOR_{key.upper()}": "postgresql://u:hunter2@h/d"}
     assert "hunter2" not in message(tmp_path, {**environ, "HERMES_PGVECTOR_POOL_MAX": "0"})
     settings = load(tmp_path / "nowhere", environ)
     for shown in (repr(settings), str(settings), settings.model_dump_json(), repr(settings.model_dump())):

@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Literal, TypeAlias
 
 from ..background import BackgroundExecutor
-from ..errors import DatabaseUnavailable, PgvectorError, StandbyBehind
+from ..errors import DatabaseUnavailable, ModelChanged, PgvectorError, SchemaNotApplied, StandbyBehind, Unavailable
 from ..outbox.heartbeat import Recalls
 from ..settings import Settings
 from ..store.connection.database import Database
@@ -31,7 +32,8 @@ class Servers:
     """Has one of the servers answer a recall. Safe for any thread.
 
     A standby that fails is not asked again before a trial in the background has succeeded, so that it costs one recall
-    its time. The pause before a trial grows from AWAY_S_FIRST to AWAY_S_MAX seconds. `recalls` tells who has answered.
+    some of its time. The pause before a trial grows from AWAY_S_FIRST to AWAY_S_MAX seconds, until it has answered a
+    recall. `recalls` tells who has answered.
     """
 
     def __init__(self, primary: Database, settings: Settings) -> None:
@@ -78,10 +80,10 @@ class Servers:
             return False
         try:
             search(standby, Deadline(STANDBY_SHARE * deadline.left_s))
-        except PgvectorError as error:
+        except (Unavailable, SchemaNotApplied) as error:
             self._failed(error)
             return False
-        self._succeeded()
+        self._works()
         self._count("recalls_by_standby")
         return True
 
@@ -89,30 +91,33 @@ class Servers:
         with self._lock:
             if not 0 < self._trial_at <= time.monotonic():
                 return
-            self._trial_at = float("inf")  # while the trial runs
+            self._trial_at = inf  # while the trial runs
         self._background.submit(self._try, standby)
 
     def _try(self, standby: Standby) -> None:
         try:
             standby.try_out()
-        except PgvectorError as error:
+        except (Unavailable, SchemaNotApplied) as error:
             self._failed(error)
-        else:
-            self._succeeded()
+        finally:
+            with self._lock:
+                self._trial_at = 0.0 if self._trial_at == inf else self._trial_at
 
     def _failed(self, error: PgvectorError) -> None:
         problem, behind = str(error), isinstance(error, StandbyBehind)
-        if behind and not problem:
+        if isinstance(error, ModelChanged) or (behind and not problem):
             return
         with self._lock:
             self._behind = behind
-            self._pause_s = min(AWAY_S_MAX, self._pause_s * 2 or AWAY_S_FIRST)
-            self._trial_at = time.monotonic() + self._pause_s
+            # Of recalls that fail together, the first one decides.
+            if not 0 < self._trial_at < inf:
+                self._pause_s = min(AWAY_S_MAX, self._pause_s * 2 or AWAY_S_FIRST)
+                self._trial_at = time.monotonic() + self._pause_s
             began, self.recalls = not self.recalls.standby_problem, replace(self.recalls, standby_problem=problem)
         if began:
             log.warning("recalls ask the primary: the standby is not read from: %s", problem)
 
-    def _succeeded(self) -> None:
+    def _works(self) -> None:
         if not self.recalls.standby_problem:
             return
         with self._lock:

@@ -57,10 +57,12 @@ def test_each_value_has_the_place_that_it_comes_from(run: Run, home: Path, monke
 
 def test_no_password_is_shown(run: Run, home: Path) -> None:
     (home / ".env").write_text(
-        f"HERMES_PGVECTOR_DSN={DSN}\nHERMES_PGVECTOR_EMBED_URL=http://somebody:hunter2@127.0.0.1:9/v1?key=hunter2\n"
+        f"HERMES_PGVECTOR_DSN={DSN}\nHERMES_PGVECTOR_RECALL_DSN={DSN.replace('db.', 'standby.')}\n"
+        "HERMES_PGVECTOR_EMBED_URL=http://somebody:hunter2@127.0.0.1:9/v1?key=hunter2\n"
     )
     shown = run("list").shown + run("get", "dsn").shown + hermes_pgvector("--home", str(home), "settings", "list").shown
     assert "agent@db.example:5432/memory" in shown
+    assert "agent@standby.example:5432/memory" in shown
     assert "hunter2" not in shown
 
 
@@ -103,6 +105,7 @@ def test_a_value_in_the_env_file_is_replaced(run: Run, home: Path) -> None:
         (("set", "prefetch_limit", "21"), 2, "less than or equal to 20"),
         (("set", "prefetch_limt", "3"), 2, "did you mean prefetch_limit"),
         (("set", "dsn", DSN), 2, "hermes-pgvector setup"),
+        (("set", "recall_dsn", DSN), 2, "write HERMES_PGVECTOR_RECALL_DSN into"),
         (("get", "zzz\x1b[31m"), 2, "is no setting"),
         (("copy", "--to", "nobody"), 2, "is no folder"),
         (("copy", "data_dir", "--to", "nobody"), 2, "belong to one home"),
@@ -131,14 +134,16 @@ def test_the_settings_of_a_home_are_copied_to_its_profiles(
 ) -> None:
     ops = home / "profiles" / "ops"
     ops.mkdir(parents=True)
-    (home / ".env").write_text(f"HERMES_PGVECTOR_DSN='{DSN}'\nHERMES_PGVECTOR_SPOOL_DIR=/var/spool/mine\nKEY=secret\n")
+    variables = "HERMES_PGVECTOR_SPOOL_DIR=/var/spool/mine\nKEY=secret\n"
+    (home / ".env").write_text(f"HERMES_PGVECTOR_DSN='{DSN}'\nHERMES_PGVECTOR_RECALL_DSN='{DSN}'\n{variables}")
     (ops / ".env").write_text("HERMES_PGVECTOR_BATCH_MAX=9\n")
     run("set", "tools", "all")
     done = run("copy", "--to", "ops", "--yes")
     assert done.code == 0, done.shown
-    assert done.document == [{"home": str(ops), "changed": ["dsn", "tools"]}]
+    assert done.document == [{"home": str(ops), "changed": ["dsn", "recall_dsn", "tools"]}]
     copied = load(ops, {})
-    assert (copied.dsn.get_secret_value(), copied.tools, copied.batch_max, copied.spool_dir) == (DSN, "all", 9, "")
+    assert copied.addresses == (DSN, DSN)
+    assert (copied.tools, copied.batch_max, copied.spool_dir) == ("all", 9, "")
     assert "hunter2" not in done.shown + (ops / "pgvector" / "config.json").read_text()
     assert "KEY" not in (ops / ".env").read_text()
     again = run("copy", "--to", str(ops), "--yes")

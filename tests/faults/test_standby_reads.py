@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from commandline import hermes_pgvector
 from faultrig.memory import QUICK
 from faultrig.standby import AGENT, DATABASE, Node, Pair, pair
 from loopback import Endpoint
+from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
 from hermes_memory_pgvector.admin.configuration import change_env_file
@@ -311,3 +313,50 @@ def command(home: Path, *arguments: str) -> Any:
 def standby_check(home: Path) -> dict[str, str]:
     (found,) = [check for check in command(home, "doctor")["checks"] if check["name"] == "standby"]
     return found
+
+
+def test_a_conflict_with_recovery_costs_no_recall_its_answer(servers: Pair, start: Start) -> None:
+    """The standby cancels what reads rows that the primary has removed."""
+    for statement in ("alter system set max_standby_streaming_delay = 0", "select pg_reload_conf()"):
+        servers.standby.ask(statement)  # type: ignore[arg-type]
+    runtime = start()
+    store(runtime, *(f"lamp {number}" for number in range(200)))
+    servers.catch_up()
+    end = threading.Event()
+
+    def ask() -> int:
+        asked = 0
+        while not end.is_set():
+            assert finds(runtime, "lamp")
+            asked += 1
+        return asked
+
+    pool = ThreadPoolExecutor(2)
+    asking = [pool.submit(ask) for _ in range(2)]
+    with psycopg.connect(servers.primary.dsn(dbname=DATABASE), autocommit=True) as connection:
+        until = time.monotonic() + 60
+        while conflicts(servers.standby) < 3 and time.monotonic() < until and not any(each.done() for each in asking):
+            connection.execute("update conversations set metadata = metadata")
+            connection.execute("vacuum conversations")
+    end.set()
+    asked = sum(each.result(20) for each in asking)
+    assert conflicts(servers.standby) >= 3
+    assert counts(runtime)[0] > 0
+    print(f"{asked} recalls, {conflicts(servers.standby)} conflicts, by standby and primary: {counts(runtime)}")
+
+
+def conflicts(standby: Node) -> int:
+    return int(
+        standby.ask(f"select confl_snapshot + confl_lock from pg_stat_database_conflicts where datname = '{DATABASE}'")
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", ["the standby is first", "the standby is second"])
+def test_the_address_of_the_standby_may_name_several_hosts(servers: Pair, start: Start, order: str) -> None:
+    hosts = [servers.standby.folder, servers.primary.folder, servers.primary.folder / "none"]
+    several = ",".join(map(str, hosts if "first" in order else reversed(hosts)))
+    runtime = start(recall_dsn=make_conninfo(agents_dsn(servers.standby), host=several, target_session_attrs="standby"))
+    store(runtime, "lamp")
+    servers.catch_up()
+    assert finds(runtime, "lamp")
+    assert counts(runtime) == (1, 0)

@@ -54,9 +54,10 @@ def test_a_running_agent_takes_up_the_new_password(tmp_path: Path, database: str
         ("", False),
     ],
 )
-def test_only_another_password_is_taken_up(tmp_path: Path, stored: str, taken: bool) -> None:
-    (tmp_path / ".env").write_text(f'HERMES_PGVECTOR_DSN="{stored}"\n')
-    assert renewed(OLD, tmp_path) == (stored if taken else OLD)
+@pytest.mark.parametrize("key", ["dsn", "recall_dsn"])
+def test_only_another_password_is_taken_up(tmp_path: Path, stored: str, taken: bool, key: str) -> None:
+    (tmp_path / ".env").write_text(f'HERMES_PGVECTOR_{key.upper()}="{stored}"\n')
+    assert renewed(OLD, tmp_path, key) == (stored if taken else OLD)
 
 
 def test_an_unreadable_file_changes_nothing(tmp_path: Path) -> None:

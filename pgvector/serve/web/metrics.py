@@ -44,6 +44,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "process_start_time_seconds": ("gauge", "start of a running process, by its `spool`"),
     "process_last_success_timestamp_seconds": ("gauge", "last round of a running process without an error"),
     "process_events": ("counter", "events of a running process by `outcome`"),
+    "process_recalls": ("counter", "recalls of a running process by the `server` that answered: standby or primary"),
     "process_vectors": ("counter", "rows that a running process gave their vector after they were stored"),
 }
 
@@ -130,6 +131,7 @@ def _of_processes(running: Iterable[Process]) -> dict[str, list[Sample]]:
         "process_start_time_seconds": [(spool, _seconds(beat.started)) for spool, beat in alive],
         "process_last_success_timestamp_seconds": [(spool, _seconds(beat.last_success)) for spool, beat in alive],
         "process_events": list(_events(running)),
+        "process_recalls": list(_recalls(running)),
         "process_vectors": [(spool, beat.healed) for spool, beat in alive],
     }
 
@@ -140,6 +142,15 @@ def _events(running: Iterable[Process]) -> Iterator[Sample]:
             for outcome in OUTCOMES:
                 labels = {"spool": process.folder.name, "outcome": outcome}
                 yield labels, getattr(process.heartbeat.counters, outcome)
+
+
+def _recalls(running: Iterable[Process]) -> Iterator[Sample]:
+    """Those of processes with a standby; there is none for others."""
+    for process in running:
+        beat = process.heartbeat
+        if process.alive and beat and (beat.recalls_by_standby or beat.recalls_by_primary):
+            yield {"spool": process.folder.name, "server": "standby"}, beat.recalls_by_standby
+            yield {"spool": process.folder.name, "server": "primary"}, beat.recalls_by_primary
 
 
 def _seconds(at: datetime | None) -> float | None:

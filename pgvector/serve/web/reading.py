@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, LiteralString, TypeVar
 
 from cachetools import TTLCache
+from pydantic import SecretStr
 
 from ...admin.database import theme_named
 from ...admin.embedder import PROBE, PROBE_S_MAX, mismatch
@@ -78,7 +79,8 @@ class Reader:
         """Raises SettingsError when the home has no database."""
         self.settings, self.home, self.persons = settings, home, persons
         self._database = ReadOnlyDatabase(settings, home)
-        self._recaller = recaller.build(self._database, self._usable, settings)
+        from_primary = settings.model_copy(update={"recall_dsn": SecretStr("")})
+        self._recaller = recaller.build(self._database, self._usable, from_primary)
         self._lock, self._links = threading.Lock(), Persons()
         self._embedder: Embedder | None = None
         self._schema: SchemaState | None = None
