@@ -360,3 +360,22 @@ def test_the_address_of_the_standby_may_name_several_hosts(servers: Pair, start:
     servers.catch_up()
     assert finds(runtime, "lamp")
     assert counts(runtime) == (1, 0)
+
+
+def test_after_a_failover_the_other_standby_is_read_from_when_it_follows(servers: Pair, start: Start) -> None:
+    with cluster(servers) as other:
+        other.follow(str(servers.standby.folder))
+        runtime = start(recall_dsn=agents_dsn(other))
+        store(runtime, "lamp")
+        wait_for(lambda: finds(runtime, "lamp") and counts(runtime)[0] > 0, 20)
+        servers.primary.kill()
+        servers.standby.promote()
+        store(runtime, "ladder")
+        assert finds(runtime, "ladder")
+        by_standby = counts(runtime)[0]
+        assert "another timeline" in problem(runtime)
+        servers.standby.ask("checkpoint")
+        wait_for(lambda: other.ask("select pg_last_wal_replay_lsn()") == other.ask("select pg_last_wal_receive_lsn()"))
+        other.ask("checkpoint")
+        wait_for(lambda: finds(runtime, "ladder") and counts(runtime)[0] > by_standby, 40)
+        assert problem(runtime) == ""
