@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.hosts.config import ENV_PREFIX
 from hermes_memory_pgvector.settings import Settings, load
+from hermes_memory_pgvector.store.connection.dsn import unusable
 
 # Lowest first: each writes a value of `pool_max` to the place where that layer is read from.
 LAYERS: dict[str, Callable[[Path, dict[str, str], int], None]] = {
@@ -254,3 +255,18 @@ def test_settings_are_frozen_and_every_one_is_described() -> None:
 def test_every_default_passes_its_own_check() -> None:
     defaults = {name: field.get_default(call_default_factory=True) for name, field in Settings.model_fields.items()}
     assert Settings(**defaults) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("dsn", "recall_dsn", "told"),
+    [
+        ("host=a dbname=m", "host=b,c dbname=m target_session_attrs=standby", ""),
+        ("host=a dbname=m", "postgresql://u:p@ss/word@h/m", "HERMES_PGVECTOR_RECALL_DSN is not a connection string"),
+        ("host=a dbname=m", "host=b dbname=m options='-c jit=off'", "HERMES_PGVECTOR_RECALL_DSN holds `options=`"),
+        ("", "host=b dbname=m", "the embedded server has no standby"),
+    ],
+)
+def test_the_address_of_the_standby_is_checked_as_that_of_the_primary(dsn: str, recall_dsn: str, told: str) -> None:
+    why = unusable(Settings(dsn=dsn, recall_dsn=recall_dsn))  # type: ignore[arg-type]
+    assert told in why
+    assert bool(why) == bool(told)

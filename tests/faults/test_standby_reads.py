@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from commandline import hermes_pgvector
 from faultrig.memory import QUICK
+from faultrig.pgbouncer import pooled
 from faultrig.standby import AGENT, DATABASE, Node, Pair, pair
 from loopback import Endpoint
 from psycopg.conninfo import make_conninfo
@@ -45,7 +46,14 @@ def start(servers: Pair, endpoint: Endpoint, tmp_path: Path) -> Iterator[Start]:
         home = tmp_path / f"home-{len(started)}"
         home.mkdir()
         addresses = {"dsn": servers.agents_dsn, "recall_dsn": agents_dsn(servers.standby)}
-        settings = {**QUICK, **addresses, "embed_url": endpoint.url, "bulk_sync_on_init": False, **changed}
+        settings = {
+            **QUICK,
+            **addresses,
+            "embed_url": endpoint.url,
+            "bulk_sync_on_init": False,
+            "heal_interval_s": 3600,
+            **changed,
+        }
         started.append(acquire(Settings(**settings), home))
         assert started[-1].wait_ready(20)
         return started[-1]
@@ -114,6 +122,19 @@ def finds(runtime: Runtime, word: str) -> bool:
     return any(word in hit.content for hit in found.hits)
 
 
+def catch_up(servers: Pair, runtime: Runtime) -> None:
+    """Wait until a runtime writes nothing more, words and vectors included, and the standby has it all."""
+    seen = [0] * 10
+
+    def rests() -> bool:
+        time.sleep(0.1)
+        seen.append(runtime.database.timeline.reached)
+        return len(set(seen[-10:])) == 1
+
+    wait_for(rests, 30)
+    servers.catch_up()
+
+
 def counts(runtime: Runtime) -> tuple[int, int]:
     recalls = runtime._recaller.recalls()
     return recalls.recalls_by_standby, recalls.recalls_by_primary
@@ -128,9 +149,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_recalls_read_from_the_standby_and_find_what_was_just_stored(servers: Pair, start: Start) -> None:
-    runtime, other = start(recall_lag_s_max=3600, heal_interval_s=3600), start(recall_dsn="")
+    runtime, other = start(recall_lag_s_max=3600), start(recall_dsn="")
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "lamp")
     assert counts(runtime) == (1, 0)
     servers.standby.ask("select pg_wal_replay_pause()")
@@ -138,7 +159,7 @@ def test_recalls_read_from_the_standby_and_find_what_was_just_stored(servers: Pa
     assert finds(runtime, "ladder")
     assert counts(runtime) == (1, 1)
     servers.standby.ask("select pg_wal_replay_resume()")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "ladder")
     assert counts(runtime) == (2, 1)
     servers.standby.ask("select pg_wal_replay_pause()")
@@ -146,7 +167,7 @@ def test_recalls_read_from_the_standby_and_find_what_was_just_stored(servers: Pa
     assert finds(other, "bucket")
     assert not finds(runtime, "bucket")
     servers.standby.ask("select pg_wal_replay_resume()")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "bucket")
     assert problem(runtime) == ""
 
@@ -156,7 +177,7 @@ def test_recalls_write_nothing_on_the_standby(servers: Pair, start: Start) -> No
     store(runtime, "lamp")
     assert runtime.accept(Add(theme="ops", home=runtime.home.id, session_id="s", target="memory", content="a lamp"))
     assert runtime.writer.flush(20)
-    servers.catch_up()
+    catch_up(servers, runtime)
     request = RecallRequest(query="lamp yesterday", scope=Scope("ops", None), limit=5, budget_s=3, context=2)
     found = runtime.recall_each(("entries", "turns", "facts"), request)
     assert [bool(each.hits) for each in found] == [True, True, False]
@@ -169,7 +190,7 @@ def test_a_standby_that_is_killed_costs_no_recall_its_answer(
 ) -> None:
     runtime = start()
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     took, end = [], threading.Event()
 
     def ask() -> None:
@@ -199,7 +220,7 @@ def test_a_standby_that_is_killed_costs_no_recall_its_answer(
 def test_a_standby_that_hangs_costs_one_recall_half_a_second(servers: Pair, start: Start) -> None:
     runtime = start()
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "lamp")
     with stopped(servers.standby):
         took = []
@@ -216,7 +237,7 @@ def test_a_standby_that_hangs_costs_one_recall_half_a_second(servers: Pair, star
 def test_a_promoted_standby_is_not_read_from(servers: Pair, start: Start, caplog: pytest.LogCaptureFixture) -> None:
     runtime = start()
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "lamp")
     servers.standby.promote()
     for word in ("ladder", "bucket"):
@@ -251,7 +272,7 @@ def test_servers_that_are_no_standby_of_the_primary_are_not_read_from(
 def test_while_the_primary_is_away_the_standby_answers_however_far_it_is_behind(servers: Pair, start: Start) -> None:
     runtime = start(recall_lag_s_max=0)
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     servers.standby.ask("select pg_wal_replay_pause()")
     store(runtime, "ladder")
     assert finds(runtime, "ladder")
@@ -270,7 +291,7 @@ def test_no_connection_to_the_standby_is_opened_before_a_recall_or_kept(servers:
     store(runtime, "lamp")
     connections = "select count(*) from pg_stat_activity where application_name like 'hermes-pgvector%'"
     assert servers.standby.ask(connections) == 0
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "lamp")
     assert servers.standby.ask(connections) == 1
     wait_for(lambda: servers.standby.ask(connections) == 0, 20)
@@ -282,7 +303,7 @@ def test_status_and_doctor_tell_of_the_standby(servers: Pair, start: Start) -> N
     variables = {"HERMES_PGVECTOR_DSN": servers.agents_dsn, "HERMES_PGVECTOR_RECALL_DSN": agents_dsn(servers.standby)}
     change_env_file(home / ".env", variables)
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "lamp")
     wait_for(lambda: command(home, "status")["standby"]["recalls"] == {"by_standby": 1, "by_primary": 0}, 20)
     told = command(home, "status")["standby"]
@@ -321,7 +342,7 @@ def test_a_conflict_with_recovery_costs_no_recall_its_answer(servers: Pair, star
         servers.standby.ask(statement)  # type: ignore[arg-type]
     runtime = start()
     store(runtime, *(f"lamp {number}" for number in range(200)))
-    servers.catch_up()
+    catch_up(servers, runtime)
     end = threading.Event()
 
     def ask() -> int:
@@ -357,7 +378,7 @@ def test_the_address_of_the_standby_may_name_several_hosts(servers: Pair, start:
     several = ",".join(map(str, hosts if "first" in order else reversed(hosts)))
     runtime = start(recall_dsn=make_conninfo(agents_dsn(servers.standby), host=several, target_session_attrs="standby"))
     store(runtime, "lamp")
-    servers.catch_up()
+    catch_up(servers, runtime)
     assert finds(runtime, "lamp")
     assert counts(runtime) == (1, 0)
 
@@ -379,3 +400,20 @@ def test_after_a_failover_the_other_standby_is_read_from_when_it_follows(servers
         other.ask("checkpoint")
         wait_for(lambda: finds(runtime, "ladder") and counts(runtime)[0] > by_standby, 40)
         assert problem(runtime) == ""
+
+
+def test_poolers_may_stand_before_both_servers(servers: Pair, start: Start) -> None:
+    nodes = (servers.primary, servers.standby)
+    with (
+        pooled(nodes[0].dsn(dbname=DATABASE)) as before_primary,
+        pooled(nodes[1].dsn(dbname=DATABASE)) as before_standby,
+    ):
+        runtime = start(dsn=before_primary.dsn, recall_dsn=before_standby.dsn, recall_lag_s_max=3600)
+        store(runtime, "lamp")
+        catch_up(servers, runtime)
+        assert finds(runtime, "lamp")
+        assert counts(runtime) == (1, 0)
+        servers.standby.ask("select pg_wal_replay_pause()")
+        store(runtime, "ladder")
+        assert finds(runtime, "ladder")
+        assert counts(runtime) == (1, 1)
