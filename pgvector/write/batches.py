@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 
 from cachetools import LRUCache
 
@@ -21,6 +22,7 @@ from ..outbox.spool import Spool
 from ..settings import Settings
 from ..store.connection.database import Connection, Database
 from ..store.passages import CONTEXT_CHARS_MAX, prepare
+from ..store.upkeep import RELEASE_S_MAX
 from . import refusals
 from .batch import Batch, passages_of
 from .embedding_queue import EmbeddingQueue
@@ -112,6 +114,12 @@ class BatchProcessor:
         self.database.held.look(connection)
         self.database.timeline.look(connection)
         self.sources.note_timeline(self.database.timeline.latest)
+
+    def leave(self) -> None:
+        """Tell the database that this process ends, if Postgres answers at once."""
+        if self.database.held.told:
+            with suppress(PgvectorError), self.database.connection(RELEASE_S_MAX) as connection:
+                self.database.held.leave(connection)
 
     def empty_caches(self) -> None:
         """Forget the texts of turns, and those whose vectors are late: the backfill gets these again."""

@@ -222,6 +222,7 @@ class AsyncWriter:
         # Outside the lock, which hooks take, because it may wait for Postgres.
         self._backfill.stop()
         self._maintenance.stop()
+        self._batches.leave()
         with self._lock:
             if not self._stopping:
                 return True

@@ -71,6 +71,12 @@ def test_an_added_entry_is_stored_with_what_was_given(command: Callable[..., Out
     assert f"stored in theme ops, as entry {number}" in again.out
 
 
+def test_a_command_that_has_ended_is_no_live_process(command: Callable[..., Outcome]) -> None:
+    assert command("add", PORT, "--theme", "ops", "--sync").code == 0
+    assert command("search", QUESTION, "--theme", "ops").code == 0
+    assert command("status", "--json").document["homes"] == []
+
+
 def test_a_text_may_come_from_the_standard_input(
     command: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from uuid import uuid4
 
 import psycopg
@@ -29,15 +30,26 @@ class HeldVectors:
         self.outdated = False
         self.names = self.home = ""
         self._interval_s = interval_s
-        self._client = f"client {uuid4().hex}"
+        self._client, self._holder = f"client {uuid4().hex}", ""
+        self._there_until = 0.0
 
     def look(self, connection: psycopg.Connection[DictRow]) -> None:
         """Note whether the vectors are of another model by now, and tell administrators that this process is there."""
         self._compare(connection.execute(QUERIES["held_vectors"]).fetchone())
-        holder = {"home": self.home, "model": self.names}
+        self._holder = json.dumps({"home": self.home, "model": self.names})
         seconds = LIVE_INTERVALS * self._interval_s
-        parameters = {"name": self._client, "holder": json.dumps(holder), "seconds": seconds}
-        connection.execute(QUERIES["appear"], parameters)
+        self._there_until = time.monotonic() + seconds
+        connection.execute(QUERIES["appear"], {"name": self._client, "holder": self._holder, "seconds": seconds})
+
+    @property
+    def told(self) -> bool:
+        """Whether the database counts this process as live."""
+        return time.monotonic() < self._there_until
+
+    def leave(self, connection: psycopg.Connection[DictRow]) -> None:
+        """Tell administrators that this process ends."""
+        self._there_until = 0.0
+        connection.execute(QUERIES["release_lease"], {"name": self._client, "holder": self._holder})
 
     def check(self, row: DictRow, vectors: Origin | None) -> None:
         """Raise ModelChanged when the database holds vectors of another model than these are of, and ClientTooOld.
