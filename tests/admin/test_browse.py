@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ from hermes_memory_pgvector.admin.look.preview import warm
 from hermes_memory_pgvector.admin.look.row import shown
 from hermes_memory_pgvector.settings import Settings
 
-ENTER, ESCAPE, DOWN, CTRL_C, CTRL_U = "\r", "\x1b", "\x1b[B", "\x03", "\x15"
+ENTER, ESCAPE, UP, DOWN, PAGE_DOWN, CTRL_C, CTRL_U = "\r", "\x1b", "\x1b[A", "\x1b[B", "\x1b[6~", "\x03", "\x15"
+LEAVE_FULL_SCREEN = b"\x1b[?1049l"
 
 
 def sql(dsn: str, statement: str) -> list[tuple[Any, ...]]:
@@ -136,6 +138,59 @@ def test_a_turn_can_be_opened_but_not_forgotten(screen: Screen, database: str) -
     assert sql(database, "select count(*) from conversations") == [(1,)]
 
 
+def test_rows_below_the_screen_come_into_view_and_the_chosen_one_is_kept(screen: Screen, database: str) -> None:
+    insert(database, *(f"Kelp number {number}" for number in range(40)))
+    screen.press("x" + CTRL_U)
+    screen.wait("Kelp number 39")
+    screen.press(DOWN * 30)
+    screen.wait("Kelp number 9")
+    screen.press(ENTER)
+    screen.wait("Theme   ops", "Kelp number 9")
+    screen.press(ESCAPE)
+    screen.wait("Enter open")
+    screen.press(ENTER)
+    screen.wait("Theme   ops", "Kelp number 9")
+
+
+def test_an_opened_row_scrolls_to_its_end_and_no_further(screen: Screen, database: str) -> None:
+    insert(database, "\n".join(f"Line {number} of it" for number in range(100)))
+    screen.press("x" + CTRL_U)
+    screen.wait("entry 3 ")
+    screen.press(ENTER)
+    screen.wait("entry 3 of memory", "Line 9 of it")
+    screen.press(PAGE_DOWN)
+    wait_for(lambda: "entry 3 of memory" not in "".join(screen.lines()))
+    screen.press(PAGE_DOWN * 20)
+    screen.wait("Line 99 of it")
+    screen.press(UP * 5)
+    wait_for(lambda: "Line 99 of it" not in screen.lines())
+
+
+def test_an_entry_that_is_gone_is_not_forgotten_again(screen: Screen) -> None:
+    screen.wait("Dana drinks tea")
+    screen.press(DOWN + ENTER)
+    screen.wait("entry 2 of memory")
+    screen.press("fy")
+    screen.wait("entry 2 is forgotten")
+    screen.press("f")
+    screen.wait("this entry is gone already")
+
+
+def test_a_theme_without_rows_points_to_the_others(screen: Screen, database: str) -> None:
+    screen.wait("Dana drinks tea")
+    sql(database, "delete from conversations")
+    sql(database, "delete from memory_entries")
+    screen.press("x" + CTRL_U)
+    screen.wait("theme ops has no rows; hermes-pgvector themes lists those that do")
+
+
+def test_a_degraded_search_says_why(screen: Screen, endpoint: Endpoint) -> None:
+    screen.wait("Dana drinks tea")
+    endpoint.status = 500
+    screen.press("tea")
+    screen.wait("degraded: by words only", "Dana drinks tea")
+
+
 def test_what_fails_is_said_and_the_browser_goes_on(screen: Screen, database: str) -> None:
     screen.wait("Dana drinks tea")
     sql(database, "delete from conversations")
@@ -150,30 +205,39 @@ def test_browse_without_a_terminal_names_other_commands(database: str, tmp_path:
     assert (done.code, "needs a terminal; in a pipe use: hermes-pgvector list" in done.err) == (2, True)
 
 
-def test_in_a_terminal_no_text_of_a_row_is_a_command_to_it(
-    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint
-) -> None:
-    sql(database, "insert into memory_entries (agent_identity, target, content) values ('ops', 'memory',"
-                  " E'\\x1b]0;owned\\x07\\x1b[31mred \\u202egnp.exe')")  # fmt: skip
+@pytest.fixture
+def terminal(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> Iterator[Terminal]:
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", endpoint.url)
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "words")
-    arguments = [
-        sys.executable,
-        "-P",
-        "-m",
-        "hermes_memory_pgvector",
-        "--home",
-        str(tmp_path),
-        "browse",
-        "--theme",
-        "ops",
-    ]
-    with Terminal(arguments, cwd=tmp_path, environment=os.environ) as terminal:
-        terminal.wait("gnp.exe")
-        terminal.type(ENTER)
-        terminal.wait("Source")
-        terminal.type(CTRL_C)
-        assert terminal.ended() == 0
-        for command in (b"\x1b]0;owned", b"\x07", b"\x1b[31mred", "\u202e".encode()):
-            assert command not in terminal.output
+    sql(database, "insert into memory_entries (agent_identity, target, content) values ('ops', 'memory',"
+                  " E'\\x1b]0;owned\\x07\\x1b[31mred \\u202egnp.exe and a few more kelps')")  # fmt: skip
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path), "browse"]
+    with Terminal([*command, "--theme", "ops"], cwd=tmp_path, environment=os.environ) as opened:
+        opened.wait("gnp.exe")
+        yield opened
+
+
+def test_in_a_terminal_no_text_of_a_row_is_a_command_to_it(terminal: Terminal) -> None:
+    terminal.type(ENTER)
+    terminal.wait("Source")
+    terminal.type(CTRL_C)
+    assert terminal.ended() == 0
+    for command in (b"\x1b]0;owned", b"\x07", b"\x1b[31mred", "\u202e".encode()):
+        assert command not in terminal.output
+
+
+def test_an_opened_row_is_wrapped_again_in_a_smaller_terminal(terminal: Terminal) -> None:
+    terminal.type(ENTER)
+    terminal.wait("Source")
+    before = len(terminal.text)
+    terminal.resize(50, 30)
+    terminal.wait("kelps", since=before)
+    terminal.type(CTRL_C)
+    assert terminal.ended() == 0
+
+
+def test_a_terminated_browser_restores_the_terminal(terminal: Terminal) -> None:
+    terminal.process.terminate()
+    assert terminal.ended() == 128 + signal.SIGTERM
+    assert LEAVE_FULL_SCREEN in terminal.output

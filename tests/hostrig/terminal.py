@@ -66,6 +66,11 @@ class Terminal:
         """Type a text."""
         os.write(self._master, text.encode())
 
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of the terminal and tell the program."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
     def wait(self, seen: str | Callable[[str], bool], *, since: int = 0, timeout_s: float = 60) -> str:
         """Wait until a text is shown, or what was shown satisfies a condition; returns what was shown since `since`."""
         deadline = time.monotonic() + timeout_s

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +15,20 @@ from typing import TypeVar
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Point
 from prompt_toolkit.filters import Condition, FilterOrBool
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, VSplit, Window
+from prompt_toolkit.layout import (
+    BufferControl,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    ScrollOffsets,
+    VSplit,
+    Window,
+)
 from prompt_toolkit.styles import Style
 
 from ...errors import BadArgument, PgvectorError, explained
@@ -45,6 +57,7 @@ ESCAPE_S = 0.05
 PAGE = 10
 LINES_OF_ITEM = 2
 WIDTH_MIN = 20
+STATUS_LINES_MAX = 4
 TEXT_CHARS_MAX = 400
 FORGET, UNDO = "forget entry", "take back the last change of entry"
 LIST_KEYS = "↑ ↓ select   Enter open   Ctrl-C quit"
@@ -70,10 +83,11 @@ class Memory:
         self._runtime, self._home, self.theme = runtime, home, theme
         self._wait_s = runtime.settings.connect_timeout_s
 
-    def find(self, query: str) -> list[Item]:
-        """The rows that an agent would find, best first; without a query the newest ones."""
+    def find(self, query: str) -> tuple[list[Item], str]:
+        """The rows that an agent would find, best first, and what to know; without a query the newest ones."""
         if not query.strip():
-            return self._newest()
+            rows = self._newest()
+            return rows, "" if rows else f"theme {self.theme} has no rows; hermes-pgvector themes lists those that do"
         settings = self._runtime.settings
         request = RecallRequest(
             query=query, scope=self._runtime.scope(self.theme, "", ""), limit=min(ROWS_MAX, settings.recall_limit_max),
@@ -82,7 +96,11 @@ class Memory:
         kinds: tuple[Kind, ...] = tuple(KINDS)
         answers = self._runtime.recall_each(kinds, request)
         found = [(hit, kind) for kind, recall in zip(kinds, answers, strict=True) for hit in recall.texts]
-        return [_of_hit(hit, kind) for hit, kind in sorted(found, key=lambda each: -each[0].score)][:ROWS_MAX]
+        rows = [_of_hit(hit, kind) for hit, kind in sorted(found, key=lambda each: -each[0].score)][:ROWS_MAX]
+        degraded = dict.fromkeys(reason for recall in answers for reason in recall.degraded)
+        if degraded:
+            return rows, f"degraded: {safe_line('; '.join(degraded), TEXT_CHARS_MAX)}"
+        return rows, "" if rows else "nothing found"
 
     def _newest(self) -> list[Item]:
         theme = self._runtime.own(self.theme)[0]
@@ -123,14 +141,19 @@ class Browser:
         self._memory, self._render = memory, render
         self._items: list[Item] = []
         self._chosen, self._line = 0, 0
-        self._opened: tuple[Item, Found, str] | None = None
+        self._opened: tuple[Item, Found] | None = None
         self._message, self._asked = "", ""
         self._searching: asyncio.Task[None] | None = None
         self._query = Buffer(multiline=False, on_text_changed=lambda _: self._search())
-        self._body = FormattedTextControl(self._text, focusable=True, show_cursor=False)
+        self._body = FormattedTextControl(
+            self._text, focusable=True, show_cursor=False, get_cursor_position=self._cursor
+        )
+        self._pane = Window(self._body, get_vertical_scroll=self._top, scroll_offsets=ScrollOffsets(top=1))
         label = Window(FormattedTextControl("Search: "), width=len("Search: "))
-        keys = Window(FormattedTextControl(self._status), height=1, style="class:keys")
-        rows = [VSplit([label, Window(BufferControl(self._query))], height=1), self._window(), keys]
+        height = Dimension(min=1, max=STATUS_LINES_MAX)
+        status = FormattedTextControl(self._status)
+        keys = Window(status, height=height, dont_extend_height=True, wrap_lines=True, style="class:keys")
+        rows = [VSplit([label, Window(BufferControl(self._query))], height=1), self._pane, keys]
         self.application: Application[None] = Application(
             Layout(HSplit(rows)), style=STYLE, key_bindings=self._bindings(), full_screen=True
         )
@@ -138,22 +161,34 @@ class Browser:
 
     def run(self) -> None:
         """Show the newest rows and wait until the user leaves."""
-        self.application.run(pre_run=self._search)
+        self.application.run(pre_run=self._begin)
+
+    def _begin(self) -> None:
+        # By default the signal would leave the terminal as it is now.
+        ended = SystemExit(128 + signal.SIGTERM)
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # not on the main thread
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGTERM, lambda: self.application.exit(exception=ended)
+            )
+        self._search()
 
     # What is seen
 
-    def _window(self) -> Window:
-        def top(window: Window) -> int:
-            if self._opened:
-                return self._line
-            height = window.render_info.window_height if window.render_info else LINES_OF_ITEM
-            return max(0, LINES_OF_ITEM * (self._chosen + 1) - height)
+    def _cursor(self) -> Point:
+        """The second of two lines that have to be visible: the chosen row, or the first lines of an opened one."""
+        if not (self._opened or self._items):
+            return Point(0, 0)
+        return Point(0, 1 + (self._line if self._opened else LINES_OF_ITEM * self._chosen))
 
-        return Window(self._body, get_vertical_scroll=top)
+    def _top(self, window: Window) -> int:
+        return self._line if self._opened else window.vertical_scroll
 
     def _text(self) -> AnyFormattedText:
         if self._opened:
-            return ANSI(self._opened[2])
+            text = self._render(self._opened[1])
+            height = self._pane.render_info.window_height if self._pane.render_info else 1
+            self._line = min(self._line, max(0, text.count("\n") - height))
+            return ANSI(text)
         width = max(WIDTH_MIN, get_app().output.get_size().columns)
         lines: StyleAndTextTuples = []
         for place, item in enumerate(self._items):
@@ -168,18 +203,19 @@ class Browser:
 
     # What is done
 
-    def _search(self) -> None:
-        """Search for the text in the field, once it has not changed for a moment."""
+    def _search(self, *, back: bool = False) -> None:
+        """Search for the text in the field, once it has not changed for a moment; `back` keeps the chosen row."""
         if self._searching is not None:
             self._searching.cancel()
-        self._searching = self.application.create_background_task(self._find(clean(self._query.text)))
+        self._searching = self.application.create_background_task(self._find(clean(self._query.text), back=back))
 
-    async def _find(self, text: str) -> None:
+    async def _find(self, text: str, *, back: bool) -> None:
         await asyncio.sleep(PAUSE_S)
-        items = await self._away(lambda: self._memory.find(text))
-        if items is not None:
-            self._items, self._chosen = items, 0
-            self._message = "" if items else "nothing found"
+        found = await self._away(lambda: self._memory.find(text))
+        if found is not None:
+            chosen = [(item.kind, item.id) for item in self._items[self._chosen :][:1] if back]
+            self._items, self._message = found
+            self._chosen = next((n for n, item in enumerate(self._items) if (item.kind, item.id) in chosen), 0)
         self.application.invalidate()
 
     async def _away(self, job: Callable[[], T]) -> T | None:
@@ -193,7 +229,7 @@ class Browser:
     async def _open(self, item: Item, message: str = "") -> None:
         found = await self._away(lambda: self._memory.open(item))
         if found is not None:
-            self._opened, self._line, self._message = (item, found, self._render(found)), 0, message
+            self._opened, self._line, self._message = (item, found), 0, message
             self.application.layout.focus(self._body)
         self.application.invalidate()
 
@@ -214,25 +250,29 @@ class Browser:
             self.application.create_background_task(self._open(self._items[self._chosen]))
 
     def _back(self) -> None:
+        if self._opened and self._items:
+            self._items[self._chosen] = self._opened[0]
         self._opened, self._message = None, ""
         self.application.layout.focus(self._query)
-        self._search()
+        self._search(back=True)
 
     def _move(self, steps: int) -> None:
         self._message = ""
         if self._opened:
-            self._line = max(0, min(self._opened[2].count("\n") - 1, self._line + steps))
+            self._line = max(0, self._line + steps)
         else:
             self._chosen = max(0, min(len(self._items) - 1, self._chosen + steps))
 
     def _ask(self, what: str) -> None:
-        of_entry = self._opened is not None and self._opened[0].kind == "entries"
-        self._asked, self._message = (what, "") if of_entry else ("", "that is for entries only")
+        self._asked, self._message = "", "that is for entries only"
+        if self._opened and self._opened[0].kind == "entries":
+            gone = what == FORGET and self._opened[1].row is None
+            self._asked, self._message = ("", "this entry is gone already") if gone else (what, "")
 
     def _answer(self, *, yes: bool) -> None:
         asked, self._asked = self._asked, ""
         if yes and self._opened:
-            item, found, _ = self._opened
+            item, found = self._opened
             doing = self._forget(item) if asked == FORGET else self._undo(item, found)
             self.application.create_background_task(doing)
 
