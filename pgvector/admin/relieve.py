@@ -41,7 +41,7 @@ def relieve(home: Path, console: Console, args: argparse.Namespace) -> int:
         _show(console, plan)
     if not plans:
         console.show("there is no MEMORY.md or USER.md that the host uses")
-    if found.problem:
+    elif found.problem:
         console.say(f"hermes-pgvector: the order is by length alone, because {found.problem}")
     _say_next(console, plans, relieved, carried_out=args.yes)
     return 0

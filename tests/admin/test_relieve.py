@@ -92,6 +92,15 @@ def test_a_home_without_files_says_so(command: Callable[..., Outcome]) -> None:
     assert (shown.code, shown.out.strip()) == (0, "there is no MEMORY.md or USER.md that the host uses")
 
 
+def test_a_home_without_files_needs_no_database(
+    command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "postgresql://127.0.0.1:1/none")
+    monkeypatch.setenv("HERMES_PGVECTOR_CONNECT_TIMEOUT_S", "1")
+    shown = command("relieve")
+    assert (shown.code, shown.err) == (0, "")
+
+
 def test_a_wrong_cap_is_named(command: Callable[..., Outcome], memory: Path, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("memory: {memory_char_limit: many}\n")
     shown = command("relieve", "--yes")

@@ -55,6 +55,7 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
         return _show_erased(home, console)
     if args.vacuum and not _names_rows(args):
         return _clear_server_alone(home, console, args)
+    _check(args)
     if console.as_json and not args.yes:
         raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
     # What this process stores of others may have to be erased, and is not kept for a failover.
@@ -87,16 +88,27 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
     return receipt.show(console, {"themes": chosen.themes, "plan": plan}, removed, holders)
 
 
-def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console, args: argparse.Namespace) -> Selection:
-    """What the arguments choose. Raises BadArgument."""
+def _check(args: argparse.Namespace) -> None:
+    """Raises BadArgument for what can be refused before the database is asked."""
     if not _names_rows(args):
         raise BadArgument("name what to erase: an ID, --text, --session, --theme or --person")
     if (args.turn or args.fact) and args.id is None:
         raise BadArgument("--turn and --fact say what the ID is of; add the ID")
+    if args.person and args.theme:
+        raise BadArgument("--person finds the themes by itself; leave --theme out")
+    if args.text not in ("", "-"):
+        _check_text(args.text)
+
+
+def _check_text(text: str) -> None:
+    if len(text) < TEXT_CHARS_MIN:
+        raise BadArgument(f"the text has {counted(len(text), 'character')}; give {TEXT_CHARS_MIN} or more")
+
+
+def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console, args: argparse.Namespace) -> Selection:
+    """What the arguments choose. Raises BadArgument."""
     themes: tuple[str, ...] | None = None
     if args.person:
-        if args.theme:
-            raise BadArgument("--person finds the themes by itself; leave --theme out")
         named = asked(runtime, home, console, args.profile, partial(_is_known, reading))
         themes = tuple(dict.fromkeys(theme for account in named for theme in themes_of(reading, account)))
     elif args.theme:
@@ -107,8 +119,8 @@ def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console,
     text = sys.stdin.read().replace("\r\n", "\n").strip() if args.text == "-" else args.text
     if clean(text) != text or clean(args.session) != args.session:
         raise BadArgument("the text or the session has a NUL or half a character, which no row has")
-    if args.text and len(text) < TEXT_CHARS_MIN:
-        raise BadArgument(f"the text has {len(text)} characters; give {TEXT_CHARS_MIN} or more")
+    if args.text:
+        _check_text(text)
     return Selection(themes=themes, session=args.session, text=text)
 
 

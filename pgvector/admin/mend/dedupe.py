@@ -173,7 +173,7 @@ def _say_next(console: Console, plan: Plan, args: argparse.Namespace, left: int,
     if left:
         console.say(f"{counted(left, 'row')} of these groups were in use or have changed; run the command again")
     if not_agreed and args.yes:
-        what = counted(not_agreed, "group")
-        console.say(f"{what} of other words were not merged: look at them without --yes, or add --reworded")
+        what = f"{counted(not_agreed, 'group')} of other words {'was' if not_agreed == 1 else 'were'} not merged"
+        console.say(f"{what}: look at them without --yes, or add --reworded")
     if plan.more:
         console.say(f"{counted(plan.more, 'group')} more; run the command again")

@@ -366,6 +366,23 @@ def test_misuse_changes_nothing_and_says_what_to_do(
     assert contents(database, "memory_entries") == {"It stays"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name what to erase"),
+        (("--turn", "--theme", "ops"), "add the ID"),
+        (("--text", "a", "--yes"), "has 1 character; give 3 or more"),
+        (("--person", "--theme", "ops", "--yes"), "leave --theme out"),
+    ],
+)
+def test_misuse_is_refused_without_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "postgresql://127.0.0.1:1/none")
+    refused = hermes_pgvector("--home", str(tmp_path), "erase", *arguments)
+    assert (refused.code, said in refused.err) == (2, True), refused.shown
+
+
 def test_an_erasure_that_was_killed_half_way_is_run_again(
     run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
