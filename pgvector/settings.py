@@ -19,7 +19,7 @@ from .errors import SettingsError
 from .hosts import config as host_files
 from .hosts.config import ENV_PREFIX, config_file, env_values, read_config, section
 from .text.keep_rules import Rules
-from .text.setting_values import Days, Folder, Limits, Names, Readable, Texts, ThemesByTheme, http_url, template
+from .text.setting_values import Days, Folder, Limits, Names, Readable, Texts, ThemesByTheme, http_url, reason, template
 
 # Connection strings, which may contain a password: they belong in `.env`.
 SECRETS = ("dsn", "recall_dsn")
@@ -308,7 +308,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
                 f", {f'rule {part + 1}' if isinstance(part, int) else part}" for part in problem["loc"][1:]
             )
             given = repr(problem["input"])
-        lines.append(f"{where} is {given[:80]}: {problem['msg']}")
+        lines.append(f"{where} is {given[:80]}: {reason(problem)}")
     return "; ".join(dict.fromkeys(lines))
 
 

@@ -22,6 +22,7 @@ from ..files import make_private, overwrite
 from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config
 from ..mirror.home import begin
 from ..settings import Settings, load
+from ..text.setting_values import reason
 
 PROVIDER = "pgvector"
 ACTIVATE = f"hermes config set memory.provider {PROVIDER}"
@@ -98,10 +99,7 @@ def validated(values: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        problems = (
-            f"{problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
-        )
-        raise SettingsError("; ".join(problems)) from None
+        raise SettingsError("; ".join(f"{each['loc'][0]}: {reason(each)}" for each in error.errors())) from None
 
 
 def change_env_file(path: Path, values: Mapping[str, str]) -> None:

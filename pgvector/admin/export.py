@@ -59,7 +59,9 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def _check_themes(told: dict[str, Any], themes: list[str] | None) -> None:
     if themes is not None and not any(told["rows"].values()):
-        raise BadArgument(f"nothing is stored of theme {', '.join(theme[:60] for theme in themes)}; see: themes")
+        raise BadArgument(
+            f"nothing is stored of theme {', '.join(theme[:60] for theme in themes)}; see: hermes-pgvector themes"
+        )
 
 
 def _write(lines: Iterator[bytes], told: dict[str, Any], out: IO[bytes], console: Console) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -21,6 +22,16 @@ def from_json_text(value: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"not valid JSON: {error}") from None
     return value
+
+
+_FORMS = {"list_type": '["one", "two"]', "dict_type": '{"name": "value"}'}
+
+
+def reason(problem: Mapping[str, Any]) -> str:
+    """Why pydantic refused a value, and how a list or a mapping is written."""
+    said = str(problem["msg"]).removeprefix("Value error, ")
+    form = _FORMS.get(str(problem["type"]))
+    return f"{said}; as JSON, such as {form}" if form else said
 
 
 # Lists and mappings, which may be given as JSON text.

@@ -187,7 +187,7 @@ def _summarise(console: Console, told: Mapping[str, Any], *, dry_run: bool) -> N
         if kind in told["rows"]:
             number = told["rows"][kind]
             console.say(f"{counted(number['found'], *names)}, {number['new']:,} {what}")
-    if not told["rows"]:
+    if not told["rows"] and not told.get("wrong"):
         console.say("nothing is in it")
     for reason, number in told.get("skipped", {}).items():
         console.say(f"{counted(number, 'session')} left out: {reason}")

@@ -354,6 +354,17 @@ from generate_series(1, {}) as n
 """
 
 
+def test_a_file_of_wrong_lines_alone_is_not_called_empty(
+    source: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    lines = tmp_path / "wrong.jsonl"
+    lines.write_text('{"kind": "entry"}\n')
+    done = at(source, "import", str(lines))
+    assert (done.code, "line 1 is refused" in done.err, "nothing is in it" in done.err) == (1, True, False)
+    lines.write_text("")
+    assert "nothing is in it" in at(source, "import", str(lines)).err
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_rows_take_no_more_memory_than_a_thousand(
     make_database: Callable[..., str], tmp_path: Path
