@@ -340,6 +340,17 @@ def test_plain_lines_come_in_and_the_wrong_ones_are_named(
     assert [again[kind]["new"] for kind in ("entry", "turn")] == [0, 0]
 
 
+def test_a_file_of_wrong_lines_alone_is_not_called_empty(
+    source: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    lines = tmp_path / "wrong.jsonl"
+    lines.write_text('{"kind": "entry"}\n')
+    done = at(source, "import", str(lines))
+    assert (done.code, "line 1 is refused" in done.err, "nothing is in it" in done.err) == (1, True, False)
+    lines.write_text("")
+    assert "nothing is in it" in at(source, "import", str(lines)).err
+
+
 MEASURED = """
 import resource, sys
 from hermes_memory_pgvector import cli
@@ -352,17 +363,6 @@ select 'ops', 's' || n / 50, 'user', repeat('word' || n % 977 || ' ', 60),
   '2025-01-01+00'::timestamptz + n * interval '1 min'
 from generate_series(1, {}) as n
 """
-
-
-def test_a_file_of_wrong_lines_alone_is_not_called_empty(
-    source: str, at: Callable[..., Outcome], tmp_path: Path
-) -> None:
-    lines = tmp_path / "wrong.jsonl"
-    lines.write_text('{"kind": "entry"}\n')
-    done = at(source, "import", str(lines))
-    assert (done.code, "line 1 is refused" in done.err, "nothing is in it" in done.err) == (1, True, False)
-    lines.write_text("")
-    assert "nothing is in it" in at(source, "import", str(lines)).err
 
 
 @pytest.mark.slow
