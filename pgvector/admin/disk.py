@@ -24,6 +24,8 @@ def disk(name: str, folder: Path) -> Check:
     found = f"{size(free)} free for {folder}"
     if free < FREE_BYTES_FULL:
         found = f"{DISK_FULL}: {found}"
+    elif free < FREE_BYTES_MIN:
+        found = f"only {found}"
     if free < FREE_BYTES_MIN:
         return Check(name, "problem", found, "free some space: events that do not fit on the disk are refused")
     if free < FREE_BYTES_LOW:

@@ -111,20 +111,22 @@ def waiting_line(waiting: Backlog) -> str:
 
 
 def row(process: Process, stuck_after_s: float) -> dict[str, Cell]:
-    """The cells of a running process in a table, with its counters."""
-    heartbeat = process.heartbeat
+    """The cells of a running process in a table, with its counters; all but the last one are narrow."""
+    heartbeat, oldest = process.heartbeat, age(process.waiting.oldest)
     counts = heartbeat.counters if heartbeat else None
+    notes = [f"oldest event {oldest}"] if oldest else []
+    if heartbeat and counts:
+        notes.append(f"last success {age(heartbeat.last_success) or 'never'}")
+        notes += [f"{heartbeat.healed:,} backfilled"] if heartbeat.healed else []
+        notes += [counted(counts.set_aside, "dead letter")] if counts.set_aside else []
     return {
         "Process": str(process.pid or "?"),
         "State": process.condition(stuck_after_s),
         "Offered": counts.offered if counts else None,
         "Refused": counts.refused if counts else None,
         "Stored": counts.applied if counts else None,
-        "Dead letters": counts.set_aside if counts else None,
         "Pending": counts.pending if counts else process.pending,
-        "Backfilled": heartbeat.healed if heartbeat else None,
-        "Oldest": age(process.waiting.oldest),
-        "Last success": age(heartbeat.last_success) or "never" if heartbeat else None,
+        "Notes": ", ".join(notes),
     }
 
 

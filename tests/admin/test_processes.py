@@ -110,6 +110,22 @@ def test_the_counters_of_several_processes_add_up_and_so_does_their_sum(
     assert document["rows"]["turns"] == 82
 
 
+def test_the_table_of_processes_fits_a_terminal(
+    look: Callable[..., Outcome], agent: Callable[..., Agent], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = agent(allowed_themes=["ops"])
+    one.take(12)
+    one.take(3, theme="unheard-of")
+    wait_for(lambda: look().document["all_processes"]["counters"]["applied"] == 12)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = hermes_pgvector("--home", str(home.path), "status").out.splitlines()
+    table = lines.index("Process  State  Offered  Refused  Stored  Pending  Notes")
+    assert max(map(len, lines)) <= 80
+    shown = " ".join(" ".join(lines[table + 1 : table + 5]).split())
+    assert "well 15 0 12 0 last success" in shown
+    assert "3 dead letters" in shown
+
+
 def test_counters_add_up_in_the_middle_of_a_burst(
     look: Callable[..., Outcome], agent: Callable[..., Agent], home: Home
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_full_disk_of_the_home(
     assert HOME_FULL in lab.run("status").shown
     assert lab.run("status").code == 1
     assert f"disk: {HOME_FULL}" in lab.run("doctor").shown
+    assert f"spool: {HOME_FULL}" in lab.run("watch").shown
     filler.unlink()
     for number in range(5, 10):
         lab.say(number)

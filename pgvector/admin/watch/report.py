@@ -76,7 +76,7 @@ def _look(home: Path, args: argparse.Namespace) -> _Seen:
     running = processes(here.spool)
     seen.waiting = total(process.waiting for process in running)
     _compare(seen, here, settings, args)
-    seen.findings += services.stores(running, seen.waiting, settings, wait_s_max=60.0 * args.wait)
+    seen.findings += services.stores(running, seen.waiting, settings, here.spool, wait_s_max=60.0 * args.wait)
     return seen
 
 

@@ -20,6 +20,7 @@ from ...store.schema.verification import SchemaState
 from .. import processes
 from ..console import counted, duration
 from ..database import start_server
+from ..disk import disk
 from ..embedder import MISMATCH_REMEDY, PROBE, mismatch
 from .finding import Finding
 
@@ -94,8 +95,10 @@ def embedder(settings: Settings, schema: SchemaState | None) -> tuple[Finding | 
         chosen.close()
 
 
-def stores(running: list[Process], waiting: Backlog, settings: Settings, *, wait_s_max: float) -> Iterator[Finding]:
-    """Processes that are stuck, and events that have waited for longer than `wait_s_max` seconds."""
+def stores(
+    running: list[Process], waiting: Backlog, settings: Settings, spool: Path, *, wait_s_max: float
+) -> Iterator[Finding]:
+    """Stuck processes, a full disk of the spool, and events that have waited for longer than `wait_s_max` seconds."""
     for check in processes.troubled(running, settings.stuck_after_s):
         if check.verdict == "problem":
             yield Finding("writer", check.found, check.remedy)
@@ -103,3 +106,6 @@ def stores(running: list[Process], waiting: Backlog, settings: Settings, *, wait
     if age_s > wait_s_max:
         found = f"{counted(waiting.events, 'event')} waiting, the oldest for {duration(age_s)}"
         yield Finding("spool", found, "hermes-pgvector spool flush")
+    space = disk("disk", spool)
+    if space.verdict == "problem":
+        yield Finding("spool", space.found, space.remedy)
