@@ -15,7 +15,7 @@ from faultrig.releases import HookAgent
 from loopback import Endpoint
 from waiting import wait_for
 
-from hermes_memory_pgvector.errors import DISK_FULL
+from hermes_memory_pgvector.errors import DISK_FULL, DatabaseUnavailable
 from hermes_memory_pgvector.files import DISK_FULL as HOME_FULL
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.outbox.inspection import processes
@@ -87,6 +87,19 @@ def test_a_full_disk_of_the_server(
     # The agent tells about once a second how it is.
     wait_for(lambda: DISK_FULL not in lab.run("doctor").shown)
     assert lab.refused() == 0
+
+
+def test_a_server_on_a_full_disk_is_started_when_there_is_room_again(stack: ExitStack) -> None:
+    if not available():
+        pytest.skip("needs the extra [embedded]: a server on a disk of its own")
+    disk = stack.enter_context(small_disk("200m"))
+    server = stack.enter_context(own_postgres(disk))
+    server.stop(mode="immediate")
+    filler = fill(disk)
+    with pytest.raises(DatabaseUnavailable, match=HOME_FULL):
+        server.ensure_running()
+    filler.unlink()
+    server.ensure_running()
 
 
 def test_a_full_disk_of_the_home(

@@ -538,6 +538,19 @@ def test_a_server_that_will_not_start_is_reported_with_the_end_of_its_log(server
     assert len(str(caught.value)) < 2000
 
 
+def test_a_start_that_fails_on_a_full_disk_is_told_by_its_cause() -> None:
+    stamp = "2026-11-26 19:00:18.451 UTC [8789] "
+    log = ("LOG:  redo done at 0/3FFFE78", 'FATAL:  could not write to file "pg_wal/xlogtemp": No space left on device',
+           "FATAL:  the database system is in recovery mode", "LOG:  startup process (PID 87) exited with exit code 1",
+           "LOG:  shutting down due to startup process failure", "LOG:  database system is shut down")  # fmt: skip
+    output = "".join(f"{stamp}{line}\n" for line in log) + "pg_ctl: could not start server\nExamine the log output.\n"
+    assert cluster.start_failure(output) == (
+        "the disk of the database server is full: LOG:  redo done at 0/3FFFE78 | "
+        'FATAL:  could not write to file "pg_wal/xlogtemp": No space left on device'
+    )
+    assert cluster.start_failure("pg_ctl: no such command\n") == "pg_ctl: no such command"
+
+
 def test_a_lock_that_is_held_ends_the_wait_in_time(server: EmbeddedServer) -> None:
     with locked(server.paths.state / "lock", time.monotonic() + 5), pytest.raises(DatabaseUnavailable, match="lock"):
         server.ensure_running(timeout_s=0.2)

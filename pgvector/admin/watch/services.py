@@ -58,7 +58,8 @@ def database(
         what, _, command = explained(error).partition("; run: ")
         return Finding("schema", what, command or DOCTOR), None
     except PgvectorError as error:
-        remedy = "start Postgres, or correct HERMES_PGVECTOR_DSN; what is said waits in the spool"
+        remedy = "hermes-pgvector server start" if opened.server else "start Postgres, or correct HERMES_PGVECTOR_DSN"
+        remedy += "; what is said waits in the spool"
         return Finding("database", f"{opened.label}: {explained(error)}", remedy), None
     finally:
         opened.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -10,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from ...errors import DatabaseUnavailable, SettingsError
+from ...errors import DISK_FULL, DatabaseUnavailable, SettingsError
 from ...files import overwrite
 from .system import Account, account_of, as_root, make_private_folder, run
 
@@ -21,6 +23,11 @@ AGENT = "hermes_agent"
 PORT = 5432
 SOCKET = f".s.PGSQL.{PORT}"
 
+_STAMP = re.compile(r"^\S+ \S+ UTC \[\d+\] ")
+_CONSEQUENCE = re.compile(
+    "exited with exit code|terminating any other|shutting down due|is shut down|the database system is "
+    "|pg_ctl:|Examine the log"
+)
 _TAIL_LINES, _TAIL_CHARS = 6, 1200
 _LOG_MAX_BYTES, _LOG_KEPT_BYTES = 10 * 2**20, 2**18
 _SMALL_SHM_BYTES = 2**30
@@ -214,6 +221,13 @@ def tail(output: str) -> str:
     """The last lines of a program's output, joined to one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return " | ".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:] or "no output"
+
+
+def start_failure(output: str) -> str:
+    """Why a server did not start: the end of its output, without times and what follows from the failure."""
+    lines = [_STAMP.sub("", line) for line in output.splitlines() if not _CONSEQUENCE.search(line)]
+    found = tail("\n".join(lines) if lines else output)
+    return f"{DISK_FULL}: {found}" if os.strerror(errno.ENOSPC) in output else found
 
 
 def bound_log(path: Path) -> None:

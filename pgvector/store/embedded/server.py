@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...errors import DatabaseUnavailable, SettingsError
+from ...files import reason
 from . import cluster, system
 from .programs import MAJOR, server_programs, wheel_folder
 from .system import Account, account_of, as_root
@@ -207,7 +208,9 @@ class EmbeddedServer:
             with system.locked(state / "lock", deadline):
                 yield
         except OSError as error:
-            raise DatabaseUnavailable(f"the embedded server cannot use {state}: {error}") from error
+            raise DatabaseUnavailable(
+                f"the embedded server cannot use {error.filename or state}: {reason(error)}"
+            ) from error
 
     def _make_and_start(self, deadline: float) -> bool:
         paths = self.paths
@@ -241,9 +244,8 @@ class EmbeddedServer:
                 output = os.pread(log, 2**16, offset).decode(errors="replace")
                 still_held = any(text in output for text in _STILL_HELD) and time.monotonic() < deadline
                 if self._postmaster() is None and not still_held:
-                    raise DatabaseUnavailable(
-                        f"the embedded server did not start: {cluster.tail(output)}; its log is {self.paths.log}"
-                    )
+                    why = cluster.start_failure(output)
+                    raise DatabaseUnavailable(f"the embedded server did not start: {why}; its log is {self.paths.log}")
                 time.sleep(10 * _POLL_S)
         finally:
             os.close(log)
