@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+from rich.progress import Progress, TaskID
+
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
 from ..errors import EmbedderMismatch, EmbedderUnavailable
@@ -120,8 +122,8 @@ def _run(job: _Job, console: Console, wait_s: float, division: Division | None) 
             while (total or missing.without_words) and job.step():
                 if not job.vectors.allowed:
                     _wait_for_lease(job, console, wait_s)
-                progress.update(vectors, completed=job.tried, total=max(total, job.tried))
-                progress.update(words, completed=job.words.rows_done)
+                _note(job, progress, vectors, words, total)
+            _note(job, progress, vectors, words, total)
         if division:
             division.run(console, job.limit - job.vectors.rows_done)
     except KeyboardInterrupt:
@@ -130,6 +132,11 @@ def _run(job: _Job, console: Console, wait_s: float, division: Division | None) 
         job.vectors.stop()
         job.words.stop()
     return True
+
+
+def _note(job: _Job, progress: Progress, vectors: TaskID, words: TaskID, total: int) -> None:
+    progress.update(vectors, completed=job.tried, total=max(total, job.tried))
+    progress.update(words, completed=job.words.rows_done)
 
 
 def _wait_for_lease(job: _Job, console: Console, wait_s: float) -> None:

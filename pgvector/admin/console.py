@@ -40,6 +40,13 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
+class _Bars(Progress):
+    """Progress bars; one without anything to do is not shown."""
+
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+        return super().make_tasks_table([task for task in tasks if task.total != 0])
+
+
 class Console:
     """Output and questions of one command. With `as_json` stdout gets one JSON document and nothing else.
 
@@ -95,7 +102,7 @@ class Console:
 
     def progress(self) -> Progress:
         """A progress bar with rate and time left, used as a context manager; silent when stderr is not a terminal."""
-        return Progress(
+        return _Bars(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),

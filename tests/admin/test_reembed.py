@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from agents import Agent
 from commandline import Outcome, hermes_pgvector
+from hostrig.terminal import Terminal
 from loopback import Endpoint, vector
 from servers import Server
 from waiting import wait_for
@@ -184,6 +185,24 @@ def test_a_live_agent_follows_to_the_new_model_and_the_schema_is_as_for_it(
     wait_for(lambda: of_model(database, new) == (51, 51))
 
 
+def test_the_bars_of_backfill_and_reembed_reach_their_end(
+    home: Path, database: str, models: Callable[..., Model], tmp_path: Path
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "insert into memory_entries (agent_identity, target, content)"
+            " select 'ops', 'memory', 'Kelp number ' || n from generate_series(1, 60) n"
+        )
+    program = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(home)]
+    environment = {**os.environ, "TERM": "xterm"}
+    reembed = ["reembed", "--model", "new", "--url", models("new").url, "--yes"]
+    for command in (["backfill", "--batch", "7"], reembed):
+        with Terminal([*program, *command], cwd=tmp_path, environment=environment) as terminal:
+            assert terminal.ended() == 0
+            terminal.wait("60/60")
+            assert not re.search(r"\b0/0\b|a second", terminal.text)
+
+
 def test_a_plan_changes_nothing_and_an_interrupted_run_goes_on_or_is_abandoned(
     home: Path, runtime: Runtime, database: str, models: Callable[..., Model]
 ) -> None:
@@ -194,6 +213,10 @@ def test_a_plan_changes_nothing_and_an_interrupted_run_goes_on_or_is_abandoned(
     planned = run(home, "reembed", "--model", "new", "--url", new.url, "--dry-run", "--json")
     assert planned.code == 0, planned.shown
     assert (planned.document["plan"]["rows"], planned.document["plan"]["lacking"]) == (42, 42)
+    assert (
+        "42, of which 42 have to be embedded"
+        in run(home, "reembed", "--model", "new", "--url", new.url, "--dry-run").out
+    )
     assert rows(database, SCHEMA) == before
     new.texts_max = new.texts + 56
     broken = run(home, "reembed", "--model", "new", "--url", new.url, "--batch", "8", "--yes")

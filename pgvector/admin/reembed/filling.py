@@ -55,15 +55,15 @@ class Filling:
                 while self._step() and done + len(self.refused) < total:
                     done, took_s = self.rows_done - before, time.monotonic() - started
                     pace = done / max(took_s, 0.1)
-                    progress.update(
-                        task, completed=done, total=max(total, done), description=f"vectors, {pace:,.0f} a second"
-                    )
+                    progress.update(task, completed=done, total=max(total, done))
                     if progress.disable and time.monotonic() > said + SAY_S:
                         said = time.monotonic()
                         left_s = (max(total, done) - done) / max(pace, 0.01)
                         console.say(
                             f"{done:,} of {max(total, done):,} rows, {pace:,.0f} a second, {duration(left_s)} left"
                         )
+                done = self.rows_done - before
+                progress.update(task, completed=done, total=max(total, done))
         finally:
             self._vectors.stop()
 

@@ -86,7 +86,7 @@ def show(console: Console, plan: Plan) -> None:
         rows.append(
             ("Time", f"{'about ' if plan.seconds >= 60 else ''}{duration(plan.seconds)}, and some for the indexes")
         )
-    console.say(console.rendered(facts_table(rows)).rstrip())
+    console.show(facts_table(rows))
     for other in plan.others[:SHOWN_MAX]:
         console.say(
             f"{counted(other.processes, 'process', 'processes')} of home {safe_line(other.home, LABEL_CHARS_MAX)} use "
