@@ -32,6 +32,13 @@ SUCCESS, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code. Raises SystemExit: 2 for wrong usage, 0 after a help text."""
+    try:
+        return run(_parsed(argv))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="hermes-pgvector", description="Manage the Postgres memory of Hermes agents.", allow_abbrev=False
     )
@@ -39,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         args.pgvector_command.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return run(args)
+    return args
 
 
 def pgvector_command(args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -28,6 +29,7 @@ ATTENTION = 3
 PIPED_COLUMNS = 160
 ANSWERS_MAX = 100
 TAGS_CHARS_MAX = 200
+LAST_COLUMN_MIN = 16
 
 Cell: TypeAlias = str | int | Text | None
 
@@ -83,10 +85,13 @@ class Console:
         _write(self.rendered(*lines))
 
     def rendered(self, *lines: Text | Table | str, wrap: bool = False) -> str:
-        """What `show` prints; with `wrap`, long lines are wrapped, too."""
+        """What `show` prints; with `wrap`, no line is wider than stdout."""
         with self._out.capture() as printed:
             for line in lines:
-                self._out.print(line, soft_wrap=isinstance(line, str) and not wrap)
+                fits = wrap or not isinstance(line, Table) or (line.min_width or 0) <= self.width
+                if isinstance(line, Table) and not fits:
+                    line.width = line.min_width  # the terminal wraps it, which is better than columns that are cut
+                self._out.print(line, soft_wrap=isinstance(line, str) and not wrap, crop=fits)
         text = printed.get()
         if self._out.is_terminal:
             return text
@@ -198,13 +203,20 @@ def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def rows_table(rows: Sequence[Mapping[str, Cell]]) -> Table:
-    """A table of one or more rows, each with its cells by column. Numbers are right-aligned; the last column wraps."""
+    """A table of one or more rows, each with its cells by column. Numbers are right-aligned; the last column wraps.
+
+    Its `min_width` has room for the other columns and LAST_COLUMN_MIN characters of the last one.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     *others, last = rows[0]
     for name in others:
         right = any(isinstance(row[name], int) for row in rows)
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     table.add_column(last, overflow="fold")
+    table.min_width = -2
+    for name in rows[0]:
+        width = max(cell_len(name), *(_cell(row[name]).cell_len for row in rows))
+        table.min_width += 2 + (min(width, LAST_COLUMN_MIN) if name == last else width)
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     return table

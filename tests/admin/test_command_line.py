@@ -22,7 +22,7 @@ from commandline import Outcome, hermes_pgvector
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector import cli
-from hermes_memory_pgvector.admin.console import Console
+from hermes_memory_pgvector.admin.console import Console, rows_table
 from hermes_memory_pgvector.admin.doctor import installation
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import TurnTaken
@@ -276,6 +276,25 @@ def test_a_closed_stream_is_no_traceback(tmp_path: Path, closed: str) -> None:
     )  # fmt: skip
     assert done.returncode == 2  # the text is empty
     assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def test_an_interruption_while_the_command_line_is_read_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "register_cli", interrupted)
+    assert cli.main(["version"]) == 130
+
+
+def test_a_table_that_is_too_wide_keeps_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"Rows": 1234, "First": "2026-01-02 10:00", "Last": "2026-03-04 10:00", "Theme": "a theme " * 4}]
+    monkeypatch.setenv("COLUMNS", "20")
+    header, first, second = Console(as_json=False).rendered(rows_table(rows)).splitlines()
+    assert header.split() == ["Rows", "First", "Last", "Theme"]
+    assert first.endswith("2026-03-04 10:00  a theme a theme")
+    assert second.strip() == "a theme a theme"
+    monkeypatch.setenv("COLUMNS", "70")
+    assert len(Console(as_json=False).rendered(rows_table(rows)).splitlines()) == 3
 
 
 def test_questions_are_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
