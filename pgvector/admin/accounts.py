@@ -17,11 +17,12 @@ from .console import Console
 
 ACCOUNTS_MAX = 20
 PERSON = "dm-person-"
-QUESTION = (
-    "Accounts, one a line, then an empty line. An account is a platform and the id of the private chat (telegram "
-    "123456789), a session key of the host (agent:main:telegram:dm:123456789), the session key of a client of the API "
-    "(key alice@example.com), a theme (dm-telegram-1f3a…), or cli."
-)
+QUESTION = """Accounts, one a line, then an empty line. An account is one of these:
+  telegram 123456789                a platform and the id of the private chat
+  agent:main:telegram:dm:123456789  the same by the host's session key
+  key alice@example.com             the session key of a client of the API
+  dm-telegram-1f3a5c7e9b0d2f46      a theme
+  cli                               agents in a terminal"""
 
 
 def asked(

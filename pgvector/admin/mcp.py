@@ -8,6 +8,7 @@ import os
 import sys
 import uuid
 from dataclasses import asdict
+from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..settings import load
 from ..text.keep import Source
 from ..text.sanitize import safe_line
 from ..text.times import NEVER, expiry
-from .console import Cell, Console, rows_table
+from .console import Cell, Console, local_time, rows_table
 
 THEME = "HERMES_PGVECTOR_MCP_THEME"
 NAME_CHARS_MAX = 60
@@ -121,6 +122,10 @@ def _document(token: Token) -> dict[str, Any]:
 
 
 def _row(token: Token) -> dict[str, Cell]:
-    ends = "expired" if token.expired else "" if token.expires == NEVER else token.expires
+    ends = "expired" if token.expired else "" if token.expires == NEVER else _local(token.expires)
     themes = ", ".join(token.themes)
-    return {"Token": token.id, "Name": token.name, "Themes": themes, "Made": token.created, "Expires": ends}
+    return {"Token": token.id, "Name": token.name, "Themes": themes, "Made": _local(token.created), "Expires": ends}
+
+
+def _local(text: str) -> str:
+    return local_time(datetime.fromisoformat(text))

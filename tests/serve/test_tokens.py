@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from commandline import hermes_pgvector
 
+from hermes_memory_pgvector.admin.console import local_time
 from hermes_memory_pgvector.errors import BadArgument, SettingsError
 from hermes_memory_pgvector.serve import tokens
 from hermes_memory_pgvector.serve.tokens import Tokens
@@ -102,7 +104,9 @@ def test_the_commands_show_the_secret_once(tmp_path: Path) -> None:
     assert secret not in listed.shown
     (token,) = listed.document["tokens"]
     assert (token["themes"], token["expired"], "sha256" in token) == (["garden", "house"], False, False)
-    assert token["id"] in hermes_pgvector("mcp", "token", "list", *home).out
+    shown = hermes_pgvector("mcp", "token", "list", *home).out
+    assert token["id"] in shown
+    assert all(local_time(datetime.fromisoformat(token[at])) in shown for at in ("created", "expires"))
     assert hermes_pgvector("mcp", "token", "revoke", token["id"], *home).code == 0
     assert json.loads(file(tmp_path).read_text()) == {"tokens": []}
 
