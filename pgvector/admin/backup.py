@@ -54,8 +54,7 @@ def restore(home: Path, console: Console, args: argparse.Namespace) -> int:
             return 1
     with console.busy("restoring"):
         server.ensure_running()
-        dump.restore(server, path, args.wait)
-        apply_missing(server.dsn, settings, console, role=AGENT)
+        dump.restore(server, path, args.wait, lambda dsn: apply_missing(dsn, settings, console, role=AGENT))
     state = Home(home).state
     (state / identity.FILE).unlink(missing_ok=True)
     identity.note(state, server.paths.data)

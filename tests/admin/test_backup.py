@@ -13,6 +13,7 @@ import pytest
 from commandline import Outcome, hermes_pgvector
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable
+from hermes_memory_pgvector.store.embedded import dump as store_dump
 from hermes_memory_pgvector.store.embedded import identity
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 
@@ -80,6 +81,25 @@ def test_a_backup_brings_back_what_was_there(embedded: EmbeddedServer, tmp_path:
     assert run("restore", str(dump)).code == 0, "nothing is there that a question could be about"
     assert entries() == ["before"]
     assert identity.replaced(tmp_path / "pgvector", embedded.paths.data) == ""
+
+
+def test_agents_can_use_what_was_restored_by_an_interrupted_command(
+    embedded: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hermes_pgvector("--home", str(tmp_path), "server", "start").code == 0
+    dump = tmp_path / "memory.dump"
+    assert hermes_pgvector("--home", str(tmp_path), "backup", str(dump)).code == 0
+    swap = store_dump._swap
+
+    def interrupted(administrator: psycopg.Connection) -> None:
+        swap(administrator)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store_dump, "_swap", interrupted)
+    assert hermes_pgvector("--home", str(tmp_path), "restore", str(dump), "--yes").code == 130
+    with psycopg.connect(embedded.agent_dsn) as agent:
+        assert agent.execute("select count(*) from memory_entries").fetchall() == [(0,)]
+        assert agent.execute("select datname from pg_database where datname like 'hermes%'").fetchall() == [("hermes",)]
 
 
 def test_a_database_of_another_server_is_left_to_its_own_tools(database: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -63,11 +64,13 @@ def check(path: Path) -> None:
         raise Refused(f"{path} is no dump of a memory, or a damaged one; nothing is changed")
 
 
-def restore(server: EmbeddedServer, path: Path, timeout_s: float) -> None:
+def restore(server: EmbeddedServer, path: Path, timeout_s: float, complete: Callable[[str], object]) -> None:
     """Put the database of a dump in the place of that of a running server.
 
-    It is restored beside the present one, which goes on until then and stays when something fails. Connections to it
-    are closed; agents open new ones. Raises DatabaseUnavailable, and Refused for a damaged file.
+    It is restored beside the present one, which goes on until then and stays when something fails. `complete` gets the
+    DSN of the restored database, and makes it one that agents can use, before it takes the place. Connections to the
+    present one are closed; agents open new ones. Raises DatabaseUnavailable, Refused for a damaged file, and what
+    `complete` raises.
     """
     check(path)
     with psycopg.connect(_dsn(server, "postgres"), autocommit=True) as administrator:
@@ -78,10 +81,12 @@ def restore(server: EmbeddedServer, path: Path, timeout_s: float) -> None:
             output = _run(["pg_restore", *options, str(path)], timeout_s)
             if output is None:
                 raise Refused(f"{path} is damaged: pg_restore failed; nothing is changed")
+            complete(_dsn(server, RESTORED))
             _swap(administrator)
         finally:
-            administrator.execute(f"drop database if exists {RESTORED} with (force)".encode())
-        administrator.execute(f"drop database if exists {REPLACED} with (force)".encode())
+            # The present database has the second name only after the swap.
+            for name in (RESTORED, REPLACED):
+                administrator.execute(f"drop database if exists {name} with (force)".encode())
 
 
 def _swap(administrator: psycopg.Connection) -> None:
