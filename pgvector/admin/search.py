@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..errors import BadArgument
 from ..model import Hit, Recall, RecallRequest
+from ..recall.quarantine import suspicions
 from ..session.themes import aliased, allowed
 from ..settings import Settings, load
 from ..store.connection.database import Database
@@ -61,7 +62,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
             answers = dict(zip(map(_NAMES.__getitem__, kinds), runtime.recall_each(kinds, request), strict=True))
     asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
     console.data({**asked, **{name: _document(recall) for name, recall in answers.items()}})
-    _show(answers, console, args.explain)
+    _show(answers, console, args.explain, settings.hide_suspicious)
     if not any(recall.hits for recall in answers.values()):
         rows = counted(sum(recall.explanation.rows for recall in answers.values()), "row")
         console.say(f"searched {rows} as theme {theme}; see hermes-pgvector themes, and give another as --theme T")
@@ -83,7 +84,7 @@ def _check(args: argparse.Namespace, wanted: str, theme: str, settings: Settings
         raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
 
 
-def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> None:
+def _show(answers: Mapping[str, Recall], console: Console, explain: bool, hide: bool) -> None:
     for number, (name, recall) in enumerate(answers.items()):
         if number:
             console.show("")
@@ -91,7 +92,7 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
             console.show(f"{name.title()}: nothing found")
         else:
             rows: list[dict[str, Cell]] = [
-                {"Score": f"{hit.score:.2f}", name.title(): _described(hit, explain)} for hit in recall.texts
+                {"Score": f"{hit.score:.2f}", name.title(): _described(hit, explain, hide)} for hit in recall.texts
             ]
             console.show(rows_table(rows))
         if explain:
@@ -103,7 +104,7 @@ def _show(answers: Mapping[str, Recall], console: Console, explain: bool) -> Non
         console.say(f"degraded: {reason}")
 
 
-def _described(hit: Hit, explain: bool) -> Text:
+def _described(hit: Hit, explain: bool, hide: bool) -> Text:
     source = (
         f"{hit.target} {hit.id}" if hit.target else f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
     )
@@ -112,6 +113,7 @@ def _described(hit: Hit, explain: bool) -> Text:
         + (f", {hit.alike} more alike" if hit.alike else "")
         + (f", older than {hit.newer[0]} of {local_time(hit.newer[1])}" if hit.newer else "")
         + labels(hit.tags, hit.expires_at)
+        + (f", held back: {', '.join(reasons)}" if hide and (reasons := suspicions(hit)) else "")
     )
     if explain:
         similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"

@@ -86,6 +86,20 @@ def test_it_lists_what_recalls_hold_back(command: Callable[..., Outcome], runtim
     assert command("show", str(rows[2]["id"]), "--turn", "--json").document["content"] == ATTACK
 
 
+def test_search_marks_what_agents_do_not_get(
+    command: Callable[..., Outcome], runtime: Runtime, database: str, tmp_path: Path
+) -> None:
+    def searched() -> str:
+        return hermes_pgvector("--home", str(tmp_path), "search", "kelp", "--theme", "ops").out
+
+    keep(runtime, FINE, ATTACK)
+    ((number,),) = sql(database, "select id from memory_entries where content like 'Ignore%'")
+    marked = [line for line in searched().splitlines() if "held back: overrides instructions" in line]
+    assert [f"memory {number}" in line for line in marked] == [True]
+    assert command("release", str(number)).code == 0
+    assert "held back" not in searched()
+
+
 def test_a_released_row_is_recalled_until_its_text_changes(
     command: Callable[..., Outcome], runtime: Runtime, database: str
 ) -> None:
