@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from .erase.arguments import add_commands as add_erase
+from .grants.arguments import add_commands as add_grants
 from .imports.arguments import add_commands as add_imports
 from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
@@ -54,6 +55,7 @@ def add_commands(parser: Parser) -> None:
         add_family(partial(_add, commands), _number, TIME_HELP)
     add_quarantine(commands, _add, _number)
     add_erase(partial(_add, commands), _number)
+    add_grants(commands, _add)
     _add_person(commands)
     _add_mcp(commands)
     add_web(partial(_add, commands), _number)
@@ -99,6 +101,8 @@ def _add_installation(commands: Commands) -> None:
     migrate.add_argument(
         "--reader-role", metavar="NAME", help="let this role read rows, and nothing else, as for serve"
     )
+    text = "have Postgres keep the themes of logins apart by their grants, or stop that"
+    migrate.add_argument("--row-security", action=argparse.BooleanOptionalAction, help=text)
     migrate.add_argument("--force", action="store_true", help="go on beside agents of an earlier release")
     text = "the number of dimensions of vectors, for new tables (default: that of the embedding model)"
     migrate.add_argument("--dimensions", type=_number(1, 4000), metavar="N", help=text)

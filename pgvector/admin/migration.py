@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SettingsError
@@ -10,9 +11,9 @@ from ..settings import load
 from ..store import clients
 from ..store.connection.dsn import describe
 from ..store.embedded.cluster import AGENT
-from ..store.schema import migrations, rights, verification
-from ..store.schema.preflight import admin_connection
-from .console import Console
+from ..store.schema import migrations, rights, row_security, verification
+from ..store.schema.preflight import Connection, admin_connection
+from .console import Console, counted
 from .database import administrators_dsn, apply_missing
 
 
@@ -36,21 +37,37 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
         if args.reader_role:
             rights.grant_reader(connection, args.reader_role)
             console.say(f"role {args.reader_role} may read the memory")
-        stored = verification.verify(connection).dimensions
+        if args.row_security is not None:
+            _secure(connection, console, [name for name in (role, args.reader_role) if name], on=args.row_security)
+        state = verification.verify(connection)
     where = "the embedded server" if embedded else describe(target)
     console.data(
-        {"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": args.runtime_role}
-    )
+        {"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": args.runtime_role,
+         "row_security": state.row_security}
+    )  # fmt: skip
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")
     else:
         console.show(f"nothing to do: {where} has schema version {verification.LATEST}")
-    if args.dimensions not in (None, stored):
+    if args.dimensions not in (None, state.dimensions):
         console.say(
-            f"--dimensions {args.dimensions} was ignored: the tables exist and have vectors of {stored} dimensions; "
+            f"--dimensions {args.dimensions} was ignored: the tables have vectors of {state.dimensions} dimensions; "
             "for another number create an empty database, run migrate on it, and set dsn to it"
         )
     return 0
+
+
+def _secure(connection: Connection, console: Console, roles: Sequence[str], *, on: bool) -> None:
+    """Turn row security on or off. With it, `roles` get what they need of grants."""
+    if not on:
+        row_security.turn_off(connection)
+        console.say("row security is off: all logins see all themes; their grants stay")
+        return
+    row_security.turn_on(connection)
+    for role in roles:
+        if made := row_security.grant_defaults(connection, role):
+            console.say(f"role {role} has {counted(made, 'new grant')}; to see and change them: hermes-pgvector grants")
+    console.say("row security is on: each login sees the themes that its grants hold")
 
 
 def _older(dsn: str, console: Console, *, force: bool) -> list[clients.OldConnection]:

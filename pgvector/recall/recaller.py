@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 from math import isnan
-from typing import Any, LiteralString
+from typing import Any
 
 from cachetools import LRUCache, TTLCache
 
@@ -159,7 +159,7 @@ class Recaller:
         search_s = deadline.search_s
         questions = [replace(question, deadline=deadline) for question in asked]
         try:
-            with self._transaction(server, deadline, questions[0].vectors) as connection:
+            with self._transaction(server, deadline, questions[0]) as connection:
                 for question in questions[len(found) :]:
                     # The limit of the transaction fits until much of the time is used.
                     late = deadline.search_s < LATE_SHARE * search_s
@@ -191,14 +191,14 @@ class Recaller:
         return Recall(hits, (missing,) if missing else (), explanation)
 
     @contextmanager
-    def _transaction(self, server: Database, deadline: Deadline, vectors: Origin | None) -> Iterator[Connection]:
+    def _transaction(self, server: Database, deadline: Deadline, question: _Question) -> Iterator[Connection]:
         """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
         # Postgres sends a notice for each stop-word.
-        settings: dict[str, LiteralString] = {"client_min_messages": "error", **SERIAL}
+        settings = {"client_min_messages": "error", **SERIAL, **retrieval.narrowing(question.request.scope)}
         with server.line.admitted(deadline.turn_s):
             left_s = deadline.left_s
             with server.transaction(
-                left_s, deadline.search_s, within_s=left_s, admitted=True, vectors=vectors, **settings
+                left_s, deadline.search_s, within_s=left_s, admitted=True, vectors=question.vectors, **settings
             ) as connection:
                 yield connection
 

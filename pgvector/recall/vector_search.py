@@ -94,7 +94,10 @@ def search(
     wanted = min(limit, size.rows)
     result = Nearest(chosen, {})
     for plan, way in _ATTEMPTS[chosen]:
-        settings = EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS
+        settings: dict[str, str] = {**(EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS)}
+        if way == "of_all":
+            # The rows of the scope are taken from among the nearest of all that may be seen.
+            settings["hermes_pgvector__themes"] = ""
         try:
             with part(connection, deadline.search_s, **settings):
                 found = retrieval.nearest(connection, kind, scope, vector, limit, way=way, pieces=size.pieces)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..text.theme_names import reserved
 from .connection.database import Connection
 from .queries import KINDS, QUERIES
 
@@ -51,7 +52,9 @@ class Place(NamedTuple):
 
 
 def shared(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
-    """As `places`, and none changes until the end of the transaction. Call it first in the transaction."""
+    """As `places`, and none changes until the end of the transaction. Call it first in a transaction that writes."""
+    themes = set(themes)
+    admit(connection, themes)
     connection.execute(QUERIES["share_links"])
     return places(connection, themes)
 
@@ -59,6 +62,15 @@ def shared(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
 def shared_theme(connection: Connection, theme: str) -> str:
     """As `person_of`, until the end of the transaction. Call it first in the transaction."""
     return shared(connection, [theme]).get(theme, Place(theme, "")).theme
+
+
+def admit(connection: Connection, themes: Iterable[str]) -> None:
+    """With row security, have the login see those of the themes that are of persons and rooms and that nobody has yet.
+
+    Call it in the transaction that stores rows of them. Rows of themes that the login may not see are refused there.
+    """
+    if persons := [theme for theme in themes if reserved(theme)]:
+        connection.execute(QUERIES["admit_themes"], {"themes": persons})
 
 
 def places(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
@@ -129,6 +141,7 @@ def link(connection: Connection, account: str, person: str) -> None:
     those that come again, and late ones, find it under the person.
     """
     connection.execute(QUERIES["lock_links"])
+    admit(connection, [account, person])
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
     copy_records(connection, account, person)
 

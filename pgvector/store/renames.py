@@ -31,6 +31,7 @@ def rename(connection: Connection, old: str, new: str) -> None:
     Waits for the transactions of all agents that store events now. Neither is an account or a person.
     """
     connection.execute(QUERIES["lock_links"])
+    person_links.admit(connection, [old, new])
     connection.execute(QUERIES["copy_erasures"], {"source": old})
     connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
     person_links.copy_records(connection, old, new)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Generic, LiteralString, TypeVar
+from typing import Generic, TypeVar
 
 from cachetools import TTLCache
 from pydantic import SecretStr
@@ -47,10 +47,10 @@ class ReadOnlyDatabase(Database):
         within_s: float = math.inf,
         admitted: bool = False,
         vectors: Origin | None = None,
-        **local: LiteralString,
+        **local: str,
     ) -> AbstractContextManager[Connection]:
         """As that of `Database`, read-only."""
-        settings: dict[str, LiteralString] = {"transaction_read_only": "on", **local}
+        settings: dict[str, str] = {"transaction_read_only": "on", **local}
         return super().transaction(
             timeout_s, statement_timeout_s, within_s=within_s, admitted=admitted, vectors=vectors, **settings
         )

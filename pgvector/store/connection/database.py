@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
@@ -25,7 +26,7 @@ from ..embedded import identity
 from ..embedded.cluster import AGENT
 from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
-from ..schema import migrations, verification
+from ..schema import migrations, row_security, verification
 from ..schema.preflight import first_line
 from ..schema.verification import APPLICATION, Origin
 from .checked import checked, register_types
@@ -111,6 +112,8 @@ class Database:
         """Read `state` again. Raises DatabaseUnavailable or SchemaNotApplied."""
         with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
             self.held.state = state = self.verify(connection)
+            for flaw in row_security.flaws(connection) if state.row_security else ():
+                log.warning("row security does not keep the themes apart: %s; see: hermes-pgvector doctor", flaw)
             self.timeline.look(connection)
         return state
 
@@ -157,7 +160,7 @@ class Database:
         within_s: float = math.inf,
         admitted: bool = False,
         vectors: Origin | None = None,
-        **local: LiteralString,
+        **local: str,
     ) -> AbstractContextManager[Connection]:
         """A transaction with `local` as its settings, of which `__` in a name is a dot. Raises as `connection` does.
 
@@ -166,11 +169,7 @@ class Database:
         read the settings: `second_column.switch` locks them.
         """
         answer_s = statement_timeout_s + ANSWER_S_MAX
-        settings: dict[str, LiteralString | int] = {
-            "idle_in_transaction_session_timeout": int(answer_s * 1000),
-            **local,
-        }
-        limits = _set_local(statement_timeout_s, settings)
+        limits = _set_local(statement_timeout_s, {"idle_in_transaction_session_timeout": int(answer_s * 1000), **local})
         opening = b"; ".join((b"begin", limits, *self.timeline.asked, _HELD_VECTORS))
         return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
@@ -286,7 +285,7 @@ class Database:
 
 
 @contextmanager
-def part(connection: Connection, statement_timeout_s: float, **local: LiteralString) -> Iterator[None]:
+def part(connection: Connection, statement_timeout_s: float, **local: str) -> Iterator[None]:
     """A part of a transaction that only reads, with its own time limit and settings, which end with the part.
 
     Raises what `Database.connection` raises; the transaction can go on after an error.
@@ -314,7 +313,8 @@ def half(vector: Vector | None) -> HalfVector | None:
     return None if vector is None else HalfVector(vector)
 
 
-def _set_local(statement_timeout_s: float, local: Mapping[str, LiteralString | int]) -> bytes:
+def _set_local(statement_timeout_s: float, local: Mapping[str, str | int]) -> bytes:
     """Statements for the settings of a transaction."""
     settings = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
-    return "; ".join(f"set local {name.replace('__', '.')} = '{value}'" for name, value in settings.items()).encode()
+    values = {name.replace("__", "."): sql.quote(str(value)) for name, value in settings.items()}
+    return "; ".join(f"set local {name} = {value}" for name, value in values.items()).encode()

@@ -18,6 +18,8 @@ _NEVER_STORED = (
     psycopg.errors.ProgramLimitExceeded,
     psycopg.errors.CardinalityViolation,
 )
+# The function of Postgres that refuses rows by a policy. Rights that are missing have the same code.
+_OF_ROW_SECURITY = "ExecWithCheckOptions"
 _TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, TooManyRequests)
 
 
@@ -33,6 +35,8 @@ def wrap_errors() -> Iterator[None]:
     except _SCHEMA_MISSING as error:
         raise SchemaNotApplied(f"the database lacks {_object_of(error)}; run: {migrate_command()}") from None
     except psycopg.errors.InsufficientPrivilege as error:
+        if error.diag.source_function == _OF_ROW_SECURITY:
+            raise BadEvent("the grants of this login do not hold the theme; see: hermes-pgvector grants") from None
         raise SchemaNotApplied(
             f"the role may not do this ({error.diag.message_primary}); run: {migrate_command()}"
         ) from None

@@ -12,12 +12,23 @@ from .verification import TABLES
 
 _ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Agents add to the history and read the settings. The functions do what else they need there.
-_NARROW = {"memory_history": ("SELECT", "INSERT"), "hermes_pgvector_settings": ("SELECT",)}
+_NARROW: dict[str, tuple[str, ...]] = {
+    "memory_history": ("SELECT", "INSERT"), "hermes_pgvector_settings": ("SELECT",), "memory_theme_grants": (),
+}  # fmt: skip
 _GRANTED = [(name, right) for name in TABLES for right in _NARROW.get(name, _ROWS)]
 _BARRED = [(name, right) for name, held in _NARROW.items() for right in (*_ROWS, "TRUNCATE") if right not in held]
 _SEQUENCES = ("memory_entries", "conversations", "memory_agent_edges", "memory_history", "facts")
-_FUNCTIONS = (
+_READING = (
     "content_key",
+    "memory_theme_key",
+    "memory_theme_prefixes",
+    "memory_themes",
+    "memory_theme_granted",
+    "memory_rows_with_words",
+)
+_FUNCTIONS = (
+    *_READING,
+    "admit_memory_themes",
     "claim_memory_setting",
     "add_memory_erasure_key",
     "complete_memory_history",
@@ -85,11 +96,15 @@ def _grant(connection: Connection, role: str, *, narrow: bool) -> None:
 
 def grant_reader(connection: Connection, role: str) -> None:
     """Grant a role to read all rows, and nothing else."""
-    schema, tables = sql.Identifier(fetch(connection, "SELECT current_schema()")[0]), _names(TABLES)
+    schema, tables = (
+        sql.Identifier(fetch(connection, "SELECT current_schema()")[0]),
+        _names(name for name in TABLES if name != "memory_theme_grants"),
+    )
     to = sql.Identifier(role)
     with connection.transaction():
         connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to))
         connection.execute(sql.SQL("GRANT SELECT ON hermes_pgvector_migrations, {} TO {}").format(tables, to))
+        connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(_names(_READING), to))
 
 
 def _names(names: Iterable[str]) -> sql.Composed:

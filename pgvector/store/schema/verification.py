@@ -11,7 +11,7 @@ from ...errors import ClientTooOld, SchemaNotApplied
 from ...hosts.installation import pip_install
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 16
+LATEST = 17
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 APPLICATION = f"hermes-pgvector/{LATEST}"
@@ -36,6 +36,7 @@ TABLES = (
     "fact_pieces",
     "facts",
     "fact_scopes",
+    "memory_theme_grants",
     "hermes_pgvector_settings",
     "hermes_pgvector_leases",
 )
@@ -43,11 +44,15 @@ TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """The schema of a database: length and model of its vectors (model None before the first vector), and version."""
+    """The schema of a database: length and model of its vectors (model None before the first vector), and version.
+
+    `row_security` is whether Postgres keeps the themes of logins apart.
+    """
 
     dimensions: int
     embedding_model: str | None
     version: int
+    row_security: bool = False
 
 
 class Origin(NamedTuple):
@@ -65,7 +70,7 @@ def verify(connection: Connection, command: str = "") -> SchemaState:
     """
     command = command or migrate_command(connection.info.user)
     try:
-        applied, model, dimensions, oldest_client = fetch(connection, _STATE)
+        applied, model, dimensions, oldest_client, row_security = fetch(connection, _STATE)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
         problem = f"database {connection.info.dbname!r} has no memory schema on its search_path"
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
@@ -78,7 +83,7 @@ def verify(connection: Connection, command: str = "") -> SchemaState:
             f"run: {command}"
         )
     check_served(oldest_client)
-    return SchemaState(dimensions, model, max(applied))
+    return SchemaState(dimensions, model, max(applied), bool(row_security))
 
 
 def check_served(oldest_client: int) -> None:
@@ -96,4 +101,5 @@ _STATE: LiteralString = """
            (SELECT value FROM hermes_pgvector_settings WHERE name = 'embedding_model'),
            (SELECT atttypmod FROM pg_attribute
              WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0),
-           coalesce((SELECT value::int FROM hermes_pgvector_settings WHERE name = 'oldest_client'), 0)"""
+           coalesce((SELECT value::int FROM hermes_pgvector_settings WHERE name = 'oldest_client'), 0),
+           (SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('conversations'))"""

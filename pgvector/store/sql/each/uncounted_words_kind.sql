@@ -6,6 +6,7 @@ with sizes as materialized (
   select agent_identity, rows from sizes where rows > %(rows_min)s
   union all
   select '', sum(rows)::bigint from sizes where agent_identity !~ %(reserved)s having sum(rows) > %(rows_min)s
+    and memory_theme_granted('')
 ), gone as (
   delete from memory_words m
   where m.kind = '$kind' and not exists (select from large l where l.agent_identity = m.agent_identity)

@@ -51,14 +51,8 @@ with asked as materialized (
   select a.n, a.lexeme, a.term, coalesce(a.rows, greatest(guess.rows, (
     -- Older rows may be about something else.
     select case when count(*) > %(candidates)s / 4 then scope.rows else count(*) end
-    from (
-      select from $table
-      where (search || array_to_tsvector(array['@' || agent_identity])) @@ coalesce(a.term && owners.term, a.term)
-        and (agent_identity || '' = any (%(themes)s::text[])
-        or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
-        and $current
-      limit %(candidates)s / 4 + 1
-    ) as holders
+    from memory_rows_with_words('$kind', coalesce(a.term && owners.term, a.term), %(themes)s::text[], %(own)s, %(reserved)s,
+                                %(candidates)s / 4 + 1, false) as holders
     where scope.uncounted and scope.rows > %(candidates)s and coalesce(guess.rows, 0) <= %(candidates)s / 4
     having count(*) > 0))) as rows
   from asked a cross join scope cross join owners
@@ -89,14 +83,17 @@ with asked as materialized (
 ), few as materialized (
   select agent_identity, id, length(search) as terms_in_row, $held
   from (
-    select agent_identity, id, $unpacked as search
-    from $table
-    where (search || array_to_tsvector(array['@' || agent_identity])) @@ (select terms from driving)
-      -- An expression, because the index of themes would bring all rows of a theme.
-      and (agent_identity || '' = any (%(themes)s::text[])
-      or (%(themes)s::text[] is null and (agent_identity = %(own)s or agent_identity !~ %(reserved)s)))
-      and $narrow
-    order by $time desc
+    select t.*
+    from memory_rows_with_words('$kind', (select terms from driving), %(themes)s::text[], %(own)s, %(reserved)s,
+                                case when %(narrow)s then 10 else 1 end * %(candidates)s, true) as w
+    cross join lateral (
+      select agent_identity, id, $unpacked as search, $time as at
+      from $table
+      where agent_identity = w.agent_identity and id = w.id
+        and $narrow
+      limit 1
+    ) as t
+    order by at desc
     limit %(candidates)s
   ) as t
 ), candidates as materialized (

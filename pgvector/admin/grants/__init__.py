@@ -1,0 +1,1 @@
+"""The commands about the themes that logins may see with row security."""

@@ -1,0 +1,47 @@
+"""The themes that logins may see with row security: listed, granted and taken back by the tables' owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..errors import BadArgument
+from ..text.theme_names import is_pattern, normalise
+from .connection.database import Connection
+from .queries import QUERIES
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A pattern of the themes that a login may see. `admitted` are those of persons and rooms that it has met first."""
+
+    login: str
+    pattern: str
+    admitted: bool
+    granted_at: datetime
+
+
+def pattern_of(name: str) -> str:
+    """The pattern in its normal form. Raises BadArgument for a `*` elsewhere than at its end."""
+    pattern = normalise(name)
+    if pattern != "**" and is_pattern(pattern.removesuffix("*")):
+        raise BadArgument(f"{name!r} is no theme, no beginning with `*` behind it, and neither `*` nor `**`")
+    return pattern
+
+
+def listed(connection: Connection, limit: int, login: str = "") -> list[Grant]:
+    """Up to `limit` grants, of one login if it is named, those of patterns first."""
+    rows = connection.execute(QUERIES["list_grants"], {"login": login, "limit": limit})
+    return [Grant(**row) for row in rows]
+
+
+def add(connection: Connection, login: str, pattern: str) -> bool:
+    """Grant a pattern to a login; False when it has it. Raises BadArgument when there is no such login."""
+    if not connection.execute(QUERIES["is_role"], {"login": login}).fetchone():
+        raise BadArgument(f"the server has no role {login!r}")
+    return connection.execute(QUERIES["add_grant"], {"login": login, "pattern": pattern}).rowcount == 1
+
+
+def remove(connection: Connection, login: str, pattern: str) -> bool:
+    """Take a pattern from a login; False when it does not have it."""
+    return connection.execute(QUERIES["remove_grant"], {"login": login, "pattern": pattern}).rowcount == 1

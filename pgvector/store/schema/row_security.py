@@ -1,0 +1,97 @@
+"""Row security, by which Postgres shows a login the rows of its granted themes only: on, off, and a test of it."""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from psycopg import sql
+from psycopg.rows import tuple_row
+
+from .preflight import Connection, fetch
+
+# What a login gets that has no grants: all themes, and those of the persons and rooms that it meets first.
+DEFAULT_PATTERNS = ("*", "dm-*", "group-*")
+# No theme has this name.
+NOBODY = "*nobody*"
+
+
+def turn_on(connection: Connection) -> None:
+    """Protect each table with themes, also those that are protected already. Locks them for a moment."""
+    with connection.transaction():
+        connection.execute("SELECT protect_memory_table(name) FROM memory_themed_tables()")
+
+
+def turn_off(connection: Connection) -> None:
+    """Have each login see all themes again. The grants stay."""
+    with connection.transaction():
+        connection.execute("SELECT unprotect_memory_table(name) FROM memory_themed_tables()")
+
+
+def grant_defaults(connection: Connection, login: str) -> int:
+    """Grant a login without grants DEFAULT_PATTERNS, and the themes of persons and rooms with rows that nobody has.
+
+    One that may meet persons and rooms gets those themes, too. Returns the number of new grants.
+    """
+    with connection.transaction():
+        made = connection.execute(_GRANT_PATTERNS, {"login": login, "patterns": list(DEFAULT_PATTERNS)}).rowcount
+        cursor = connection.cursor(row_factory=tuple_row)
+        for (statement,) in cursor.execute(_PERSONS).fetchall():
+            made += connection.execute(statement.encode(), {"login": login}).rowcount
+    return made
+
+
+def flaws(connection: Connection) -> list[str]:
+    """Why row security does not hold against the connected role; empty when it does. For an autocommit connection."""
+    found: list[str] = fetch(connection, _FLAWS)[0]
+    with connection.transaction():
+        connection.execute(f"SET LOCAL hermes_pgvector.themes = '{NOBODY}'".encode())
+        for name in fetch(connection, _READABLE)[0]:
+            # The first pages tell it: reading all of a large table takes long.
+            probe = sql.SQL("SELECT FROM {} WHERE ctid < '(64,0)' LIMIT 1").format(sql.Identifier(name))
+            if connection.execute(probe).rowcount:
+                found.append(f"a transaction without themes reads rows of {name}")
+    return found
+
+
+_GRANT_PATTERNS: LiteralString = """
+    INSERT INTO memory_theme_grants (login, pattern)
+    SELECT %(login)s, pattern FROM unnest(%(patterns)s::text[]) AS pattern
+    WHERE NOT EXISTS (SELECT FROM memory_theme_grants WHERE login = %(login)s)"""
+# A statement for each table.
+_PERSONS: LiteralString = """
+    SELECT format($$
+      INSERT INTO memory_theme_grants (login, pattern, admitted)
+      SELECT DISTINCT %%(login)s::name, t.theme, true
+      FROM %s CROSS JOIN LATERAL unnest(ARRAY[%s]) AS t (theme)
+      WHERE memory_theme_key(t.theme) = '@' AND NOT EXISTS (SELECT FROM memory_theme_grants WHERE pattern = t.theme)
+        AND EXISTS (SELECT FROM memory_theme_grants WHERE login = %%(login)s AND pattern ~ '^(dm|group)-.*\\*$'
+                    AND t.theme ^@ left(pattern, -1))
+      ON CONFLICT DO NOTHING $$, name, array_to_string(columns, ', '))
+    FROM memory_themed_tables()"""
+_FLAWS: LiteralString = """
+    SELECT array(
+        SELECT format('role %s %s', current_user, what)
+        FROM pg_class c, pg_roles r, LATERAL (VALUES
+            (r.rolname = current_user AND r.rolsuper, 'is a superuser'),
+            (r.rolname = current_user AND r.rolbypassrls, 'has BYPASSRLS'),
+            (r.oid = c.relowner AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+             'has the rights of the owner of the tables'),
+            (r.rolname <> current_user AND r.oid <> c.relowner AND (r.rolsuper OR r.rolbypassrls),
+             'can become a role to which row security does not apply')) AS f (flaw, what)
+        WHERE c.oid = 'conversations'::regclass AND pg_has_role(r.oid, 'MEMBER') AND flaw
+          AND (r.rolname = current_user OR NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))
+        UNION
+        SELECT format('table %s has no policy that is enabled and forced', name)
+        FROM memory_themed_tables() JOIN pg_class c ON c.oid = name
+        WHERE NOT (c.relrowsecurity AND c.relforcerowsecurity) OR NOT EXISTS (
+          SELECT FROM pg_policy p
+          WHERE p.polrelid = c.oid AND p.polname = 'memory_themes' AND p.polcmd = '*' AND p.polroles = '{0}')
+        UNION
+        SELECT format('table %s has a policy of others: %s', name, p.polname)
+        FROM memory_themed_tables() JOIN pg_class c ON c.oid = name JOIN pg_policy p ON p.polrelid = c.oid
+        WHERE p.polpermissive AND p.polname <> 'memory_themes'
+          AND NOT (p.polname = 'memory_owner' AND p.polroles = ARRAY[c.relowner])
+        ORDER BY 1)"""
+_READABLE: LiteralString = """
+    SELECT coalesce(array_agg(name::text ORDER BY name::text), '{}')
+    FROM memory_themed_tables() WHERE has_table_privilege(name, 'SELECT')"""

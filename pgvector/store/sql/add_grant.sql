@@ -1,0 +1,1 @@
+insert into memory_theme_grants (login, pattern) values (%(login)s, %(pattern)s) on conflict do nothing

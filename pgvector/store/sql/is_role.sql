@@ -1,0 +1,1 @@
+select from pg_roles where rolname = %(login)s
