@@ -192,7 +192,7 @@ def _replace_table(connection: Connection, table: str) -> None:
 
 
 def _copy_table(connection: Connection, table: str, kind: str, storage: str) -> None:
-    """Make an empty table like that of chunks, for vectors of this type, with its keys, owner and privileges."""
+    """Make an empty table like that of chunks, for vectors of this type, with its keys, owner, privileges and policies."""
     copy = f"{table}{SECOND}"
     _run(connection, f"CREATE TABLE {copy} (LIKE {table} INCLUDING ALL EXCLUDING INDEXES EXCLUDING STATISTICS)")
     _run(connection, f"ALTER TABLE {copy} RENAME COLUMN embedding TO embedding{SECOND}")
@@ -206,6 +206,7 @@ def _copy_table(connection: Connection, table: str, kind: str, storage: str) -> 
                  " FROM pg_class WHERE oid = to_regclass(%(table)s)", {"table": table})  # fmt: skip
     if not owner["own"]:
         _run(connection, f"ALTER TABLE {copy} OWNER TO {owner['name']}")
+    connection.execute(_PROTECT, {"table": table, "copy": copy})
 
 
 def _briefly(connection: Connection, change: Callable[[], None]) -> None:
@@ -261,6 +262,9 @@ _INDEXES: LiteralString = """
 _CONSTRAINTS: LiteralString = """
     SELECT quote_ident(conname) AS name, pg_get_constraintdef(oid) AS definition
     FROM pg_constraint WHERE conrelid = to_regclass(%(table)s) AND contype IN ('p', 'f', 'u') ORDER BY contype DESC"""
+_PROTECT: LiteralString = """
+    SELECT protect_memory_table(to_regclass(%(copy)s))
+    FROM pg_class WHERE oid = to_regclass(%(table)s) AND relrowsecurity"""
 _PRIVILEGES: LiteralString = """
     SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS grantee,
            string_agg(acl.privilege_type, ', ') AS privileges

@@ -78,11 +78,16 @@ def test_every_statement_prepares_on_a_migrated_database(database: str) -> None:
             assert row == (len(names),), name
 
 
+# About rows of all themes that lack something, of sessions of an unknown theme, with equal vectors; about grants.
+EVERY_THEME = (
+    "lacking", "newest_of_sessions", "count_equal_vectors_", "list_grants", "add_grant", "remove_grant"
+)  # fmt: skip
+
+
 def test_every_statement_about_rows_names_their_theme() -> None:
     # So that each can be sent to one node when the tables are distributed by it.
     for name, statement in STATEMENTS.items():
-        # These are for all themes: rows that lack something, rows of sessions of an unknown theme, equal vectors.
-        if not name.startswith(("lacking", "newest_of_sessions", "count_equal_vectors_")) and re.search(
+        if not name.startswith(EVERY_THEME) and re.search(
             r"\b(from|into|update|join)\s+(memory_\w+|conversations|facts?(_\w+)?)\b", statement
         ):
             assert "agent_identity" in statement, name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +14,8 @@ from ...settings import Settings
 from ...store import pruning
 from ...store.connection.database import Database
 from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health
+from ...store.schema import row_security
+from ...store.schema.preflight import migrate_command
 from ...store.schema.verification import LATEST, SchemaState
 from ..check import Check, in_psql, place_of_setting, quoted
 from ..console import counted
@@ -37,6 +39,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
             owned = database.server is not None
             full = not (owned or found.standby or found.read_only) and disk_is_full(connection)
             role, name = connection.info.user, connection.info.dbname
+            flaws = row_security.flaws(connection) if schema.row_security else []
             try:
                 # A standby plans no statement that writes.
                 planned = [] if found.standby else [statements(failing_statements(connection), role)]
@@ -49,6 +52,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
         database.close()
     yield from _modes(found, role, name, owned=owned)
     yield from names(settings, themes)
+    yield from _row_security(flaws, role, on=schema.row_security)
     if full:
         remedy = "free space on the server; meanwhile events wait in the spool, and are stored then"
         yield Check("server's disk", "problem", DISK_FULL, remedy)
@@ -99,6 +103,16 @@ def _modes(found: Health, role: str, database: str, *, owned: bool) -> Iterator[
     if not (owned or found.encrypted or _is_local(found.client)):
         what = f"the connection from {found.client} is not encrypted"
         yield Check("encryption", "warning", what, "add sslmode=verify-full to HERMES_PGVECTOR_DSN")
+
+
+def _row_security(flaws: Sequence[str], role: str, *, on: bool) -> Iterator[Check]:
+    if not flaws:
+        held = f"on: {role} sees the themes that its grants hold" if on else "off: each login sees all themes"
+        yield Check("row security", "ok", held)
+    for flaw in flaws:
+        again = f"{migrate_command(role)} --row-security"
+        remedy = again if flaw.startswith("table") else f"have agents connect as another role: {again}"
+        yield Check("row security", "problem", f"it does not keep the themes apart: {flaw}", remedy)
 
 
 def _is_local(client: str) -> bool:

@@ -23,8 +23,7 @@ LOCK_TIMEOUT_S = 20
 # Of `rewrite`, after the tables: the catalogue of statistics, and a checkpoint.
 FURTHER_STEPS = 2
 # Tables that never hold what somebody said.
-_WITHOUT_TEXT = ("hermes_pgvector_settings", "hermes_pgvector_leases", "memory_events", "memory_erasures",
-                 "memory_theme_grants")  # fmt: skip
+_WITHOUT_TEXT = ("hermes_pgvector_settings", "hermes_pgvector_leases", "memory_events", "memory_erasures")
 _TABLES = tuple(table for table in TABLES if table not in _WITHOUT_TEXT)
 # While another model takes over, its vectors of chunks are in tables of their own.
 _SECOND = tuple(f"{kind['pieces']}{SECOND}" for kind in KINDS.values())

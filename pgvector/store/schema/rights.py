@@ -12,11 +12,14 @@ from .verification import TABLES
 
 _ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Agents add to the history and read the settings. The functions do what else they need there.
-_NARROW: dict[str, tuple[str, ...]] = {
-    "memory_history": ("SELECT", "INSERT"), "hermes_pgvector_settings": ("SELECT",), "memory_theme_grants": (),
-}  # fmt: skip
+_NARROW = {"memory_history": ("SELECT", "INSERT"), "hermes_pgvector_settings": ("SELECT",)}
 _GRANTED = [(name, right) for name in TABLES for right in _NARROW.get(name, _ROWS)]
-_BARRED = [(name, right) for name, held in _NARROW.items() for right in (*_ROWS, "TRUNCATE") if right not in held]
+_BARRED = [
+    (name, right)
+    for name, held in {**_NARROW, "memory_theme_grants": ()}.items()
+    for right in (*_ROWS, "TRUNCATE")
+    if right not in held
+]
 _SEQUENCES = ("memory_entries", "conversations", "memory_agent_edges", "memory_history", "facts")
 _READING = (
     "content_key",
@@ -98,7 +101,7 @@ def grant_reader(connection: Connection, role: str) -> None:
     """Grant a role to read all rows, and nothing else."""
     schema, tables = (
         sql.Identifier(fetch(connection, "SELECT current_schema()")[0]),
-        _names(name for name in TABLES if name != "memory_theme_grants"),
+        _names(TABLES),
     )
     to = sql.Identifier(role)
     with connection.transaction():

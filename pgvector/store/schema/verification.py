@@ -36,7 +36,6 @@ TABLES = (
     "fact_pieces",
     "facts",
     "fact_scopes",
-    "memory_theme_grants",
     "hermes_pgvector_settings",
     "hermes_pgvector_leases",
 )
