@@ -144,10 +144,14 @@ BEGIN
 END
 $$;
 
+-- What other policies permit goes, too.
 CREATE FUNCTION unprotect_memory_table(item regclass) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  policy name;
 BEGIN
-  EXECUTE format('DROP POLICY IF EXISTS memory_themes ON %s', item);
-  EXECUTE format('DROP POLICY IF EXISTS memory_owner ON %s', item);
+  FOR policy IN SELECT polname FROM pg_policy WHERE polrelid = item AND polpermissive LOOP
+    EXECUTE format('DROP POLICY %I ON %s', policy, item);
+  END LOOP;
   EXECUTE format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY', item);
 END
 $$;

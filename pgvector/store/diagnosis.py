@@ -18,8 +18,8 @@ from .schema.preflight import first_line
 from .schema.verification import TABLES
 
 DEAD_ROWS_MIN = 10_000
-# Statements of `erase`, which deletes from the history as the tables' owner.
-_OF_OWNER = {"erase_history_rows", "erase_past"}
+# Statements of `erase`, which deletes from the history, and of `grants`: those of the tables' owner.
+_OF_OWNER = {"erase_history_rows", "erase_past", "list_grants", "add_grant", "remove_grant"}
 COUNTED_BYTES_MIN = 1 << 20
 LOCK_S_MAX = 1.0
 _PARAMETER = re.compile(r"%\((\w+)\)[sbt]")

@@ -192,7 +192,7 @@ def _replace_table(connection: Connection, table: str) -> None:
 
 
 def _copy_table(connection: Connection, table: str, kind: str, storage: str) -> None:
-    """Make an empty table like that of chunks, for vectors of this type, with its keys, owner, privileges and policies."""
+    """Make an empty table like that of chunks, for vectors of this type, with its keys, rights and policies."""
     copy = f"{table}{SECOND}"
     _run(connection, f"CREATE TABLE {copy} (LIKE {table} INCLUDING ALL EXCLUDING INDEXES EXCLUDING STATISTICS)")
     _run(connection, f"ALTER TABLE {copy} RENAME COLUMN embedding TO embedding{SECOND}")
