@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SettingsError
@@ -38,7 +37,7 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
             rights.grant_reader(connection, args.reader_role)
             console.say(f"role {args.reader_role} may read the memory")
         if args.row_security is not None:
-            _secure(connection, console, [name for name in (role, args.reader_role) if name], on=args.row_security)
+            _secure(connection, console, role, args.reader_role, on=args.row_security)
         state = verification.verify(connection)
     where = "the embedded server" if embedded else describe(target)
     console.data(
@@ -57,16 +56,18 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0
 
 
-def _secure(connection: Connection, console: Console, roles: Sequence[str], *, on: bool) -> None:
-    """Turn row security on or off. With it, `roles` get what they need of grants."""
+def _secure(connection: Connection, console: Console, role: str | None, reader: str | None, *, on: bool) -> None:
+    """Turn row security on, so that roles without grants get some, or off."""
     if not on:
         row_security.turn_off(connection)
         console.say("row security is off: all logins see all themes; their grants stay")
         return
     row_security.turn_on(connection)
-    for role in roles:
-        if made := row_security.grant_defaults(connection, role):
-            console.say(f"role {role} has {counted(made, 'new grant')}; to see and change them: hermes-pgvector grants")
+    for login, patterns in ((role, row_security.OF_AGENTS), (reader, row_security.OF_READERS)):
+        if login and (made := row_security.grant_defaults(connection, login, patterns)):
+            console.say(
+                f"role {login} has {counted(made, 'new grant')}; to see and change them: hermes-pgvector grants"
+            )
     console.say("row security is on: each login sees the themes that its grants hold")
 
 

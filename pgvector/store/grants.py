@@ -37,7 +37,7 @@ def listed(connection: Connection, limit: int, login: str = "") -> list[Grant]:
 
 def add(connection: Connection, login: str, pattern: str) -> bool:
     """Grant a pattern to a login; False when it has it. Raises BadArgument when there is no such login."""
-    if not connection.execute(QUERIES["is_role"], {"login": login}).fetchone():
+    if connection.execute(QUERIES["is_role"], {"login": login}).rowcount == 0:
         raise BadArgument(f"the server has no role {login!r}")
     return connection.execute(QUERIES["add_grant"], {"login": login, "pattern": pattern}).rowcount == 1
 

@@ -97,12 +97,13 @@ def test_each_table_with_themes_has_a_policy(secured: Secured) -> None:
 
 
 # A row of a theme for each table, by the name of the table; its columns of themes are `$`.
+VECTOR = "array_fill(1, array[384])::vector"
 ROWS = {
     "memory_entries": "(agent_identity, id, target, content) values ($, 1, 'memory', 'about ' || $)",
     "conversations": "(agent_identity, id, session_id, role, content, search)"
     " values ($, 1, 's', 'user', 'about ' || $, to_tsvector('english', 'meadow'))",
-    "memory_entry_pieces": "(agent_identity, row_id, piece, embedding) values ($, 1, 0, array_fill(1, array[384])::vector)",
-    "conversation_pieces": "(agent_identity, row_id, piece, embedding) values ($, 1, 0, array_fill(1, array[384])::vector)",
+    "memory_entry_pieces": f"(agent_identity, row_id, piece, embedding) values ($, 1, 0, {VECTOR})",
+    "conversation_pieces": f"(agent_identity, row_id, piece, embedding) values ($, 1, 0, {VECTOR})",
     "memory_events": "(agent_identity, event_id) values ($, '00000000-0000-0000-0000-000000000001')",
     "memory_tombstones": "(agent_identity, home, target, content_key, at) values ($, 'h', 'memory', 'k', now())",
     "memory_withdrawals": "(agent_identity, session_id, role, content_key, at, standing, sessions)"
@@ -117,7 +118,7 @@ ROWS = {
     "memory_pruned_turns": "(agent_identity, session_id, content_key, times) values ($, 's', 'k', 1)",
     "memory_renames": "(agent_identity, theme) values ($, $ || '-new')",
     "facts": "(agent_identity, id, kind, target, content) values ($, 1, 'V', 'x', 'about ' || $)",
-    "fact_pieces": "(agent_identity, row_id, piece, embedding) values ($, 1, 0, array_fill(1, array[384])::vector)",
+    "fact_pieces": f"(agent_identity, row_id, piece, embedding) values ($, 1, 0, {VECTOR})",
     "fact_scopes": "(agent_identity, label) values ($, 'l')",
 }  # fmt: skip
 
@@ -197,9 +198,8 @@ def test_no_setting_of_a_session_widens_what_it_sees(secured: Secured, setting: 
             assert found <= {"mine"}
         rows = "select agent_identity from public.memory_rows_with_words('turns', 'meadow', null, '', '^$', 9, true)"
         assert {theme for (theme,) in connection.execute(rows.encode())} <= {"mine"}
-    with psycopg.connect(agent) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level"):
-        connection.execute("set row_security = off")
-        connection.execute("select from conversations")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level"):
+        execute(agent, "set row_security = off", "select from conversations")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,10 @@ def test_words_are_found_by_their_index_in_granted_themes_only(secured: Secured,
     stock(secured.owner, "mine", "other")
     execute(secured.owner, f"update {table} set search = to_tsvector('english', 'meadow')")
     agent = secured.login("mine")
-    found = "select agent_identity from memory_rows_with_words('{kind}', 'meadow', {themes}, 'mine', '{pattern}', 9, {newest})"
+    found = (
+        "select agent_identity from"
+        " memory_rows_with_words('{kind}', 'meadow', {themes}, 'mine', '{pattern}', 9, {newest})"
+    )
     for themes in ("null", "'{mine,other}'"):
         for newest in ("true", "false"):
             asked = found.format(kind=kind, themes=themes, pattern="^$", newest=newest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import LiteralString
 
 from psycopg import sql
@@ -9,8 +10,8 @@ from psycopg.rows import tuple_row
 
 from .preflight import Connection, fetch
 
-# What a login gets that has no grants: all themes, and those of the persons and rooms that it meets first.
-DEFAULT_PATTERNS = ("*", "dm-*", "group-*")
+# What a login without grants gets. Agents also see the persons and rooms that they meet first; readers meet nobody.
+OF_AGENTS, OF_READERS = ("*", "dm-*", "group-*"), ("*",)
 # No theme has this name.
 NOBODY = "*nobody*"
 
@@ -27,13 +28,13 @@ def turn_off(connection: Connection) -> None:
         connection.execute("SELECT unprotect_memory_table(name) FROM memory_themed_tables()")
 
 
-def grant_defaults(connection: Connection, login: str) -> int:
-    """Grant a login without grants DEFAULT_PATTERNS, and the themes of persons and rooms with rows that nobody has.
+def grant_defaults(connection: Connection, login: str, patterns: Sequence[str]) -> int:
+    """Grant these patterns to a login that has none. Returns the number of new grants.
 
-    One that may meet persons and rooms gets those themes, too. Returns the number of new grants.
+    A login that may meet persons and rooms also gets the themes of those that have rows already, and that nobody has.
     """
     with connection.transaction():
-        made = connection.execute(_GRANT_PATTERNS, {"login": login, "patterns": list(DEFAULT_PATTERNS)}).rowcount
+        made = connection.execute(_GRANT_PATTERNS, {"login": login, "patterns": list(patterns)}).rowcount
         cursor = connection.cursor(row_factory=tuple_row)
         for (statement,) in cursor.execute(_PERSONS).fetchall():
             made += connection.execute(statement.encode(), {"login": login}).rowcount

@@ -1,0 +1,111 @@
+"""migrate --row-security, grants and what doctor says of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from commandline import Outcome, hermes_pgvector
+from loopback import Endpoint
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+PERSON = "dm-telegram-0123456789abcdef"
+
+
+@pytest.fixture
+def role(database: str) -> Iterator[str]:
+    """A role that may connect and nothing else."""
+    name = f"hermes_cli_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+        yield name
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, database: str, role: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    """Run a command for a home whose agents have a role of their own."""
+    values = {
+        "DSN": make_conninfo(database, user=role), "ADMIN_DSN": database, "EMBED_URL": endpoint.url, "EMBED_MODEL": "m"
+    }  # fmt: skip
+    for name, value in values.items():
+        monkeypatch.setenv(f"HERMES_PGVECTOR_{name}", value)
+    return lambda *arguments: hermes_pgvector("--home", str(tmp_path), *arguments)
+
+
+def granted(run: Callable[..., Outcome]) -> list[tuple[str, bool]]:
+    return [(grant["pattern"], grant["admitted"]) for grant in run("grants", "list", "--json").document]
+
+
+def check(run: Callable[..., Outcome]) -> tuple[str, str, str]:
+    checks = {check["name"]: check for check in run("doctor", "--json").document["checks"]}
+    return checks["row security"]["verdict"], checks["row security"]["found"], checks["row security"]["remedy"]
+
+
+def test_row_security_is_turned_on_with_grants_that_need_nothing_more(
+    run: Callable[..., Outcome], database: str, role: str
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("insert into memory_agents (agent_identity) values (%s), ('ops')", [PERSON])
+    assert run("migrate", "--runtime-role", role).code == 0
+    assert check(run) == ("ok", "off: each login sees all themes", "")
+    assert "row security is off" in run("grants", "list").err
+    outcome = run("migrate", "--runtime-role", role, "--row-security", "--json")
+    assert (outcome.code, outcome.document["row_security"]) == (0, True)
+    assert f"role {role} has 4 new grants" in outcome.err
+    assert granted(run) == [("*", False), ("dm-*", False), ("group-*", False), (PERSON, True)]
+    assert check(run) == ("ok", f"on: {role} sees the themes that its grants hold", "")
+    # Again, nothing is changed, also for a role that has other grants by now.
+    assert run("grants", "remove", role, "*").code == 0
+    assert "new grant" not in run("migrate", "--runtime-role", role, "--row-security").err
+    assert granted(run)[0] == ("dm-*", False)
+    assert run("status").code == 0
+    outcome = run("migrate", "--no-row-security", "--json")
+    assert (outcome.code, outcome.document["row_security"]) == (0, False)
+    assert granted(run)[0] == ("dm-*", False)
+
+
+def test_grants_are_listed_added_and_removed(run: Callable[..., Outcome], role: str) -> None:
+    assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+    assert run("grants", "add", role, "Billing").out == f"{role} may see billing\n"
+    assert "already" in run("grants", "add", role, "billing").out
+    assert run("grants", "add", role, "intraday-*").code == 0
+    listed = run("grants", "list", role).out
+    assert all(name in listed for name in ("billing", "intraday-*", role))
+    assert run("grants", "remove", role, "billing").code == 0
+    assert run("grants", "remove", role, "billing").code == 3
+    assert run("grants", "list", "nobody").out == "no login has a grant\n"
+    for wrong in (["add", role, "a*b"], ["add", role, "a**"], ["add", role, "a?"], ["add", "no_such_role", "a"]):
+        assert run("grants", *wrong).code == 2, wrong
+    assert "list the grants" in run("grants").shown
+
+
+def test_doctor_names_each_flaw_with_its_remedy(run: Callable[..., Outcome], database: str, role: str) -> None:
+    assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("alter table facts no force row level security")
+    verdict, found, remedy = check(run)
+    assert verdict == "problem"
+    assert "table facts has no policy" in found
+    assert remedy.endswith(f"--runtime-role {role} --row-security")
+    assert run("migrate", "--row-security").code == 0
+    assert check(run)[0] == "ok"
+
+
+def test_a_reader_sees_what_is_granted(run: Callable[..., Outcome], database: str, role: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("insert into conversations (agent_identity, role, content) values"
+                           " (%s, 'user', 'a'), ('ops', 'user', 'b')", [PERSON])  # fmt: skip
+    assert run("migrate", "--reader-role", role, "--row-security").code == 0
+    assert granted(run) == [("*", False)]
+    with psycopg.connect(make_conninfo(database, user=role)) as connection:
+        assert connection.execute("select content from conversations").fetchall() == [("b",)]
+        found = "select id from memory_rows_with_words('turns', 'a', null, 'ops', '^$', 9, true)"
+        assert connection.execute(found).fetchall() == []
