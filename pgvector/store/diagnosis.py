@@ -17,6 +17,8 @@ from .queries import QUERIES, for_words
 from .schema.preflight import first_line
 from .schema.verification import TABLES
 
+# With that of the owner, in which agents have no rights.
+_TABLES = (*TABLES, "memory_theme_grants")
 DEAD_ROWS_MIN = 10_000
 # Statements of `erase`, which deletes from the history, and of `grants`: those of the tables' owner.
 _OF_OWNER = {"erase_history_rows", "erase_past", "list_grants", "add_grant", "remove_grant"}
@@ -69,7 +71,7 @@ class Locked(PgvectorError):
 
 def health(connection: Connection) -> Health:
     """The health of the server, as far as this role may see it."""
-    values = {"tables": list(TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
+    values = {"tables": list(_TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
     row = connection.execute(QUERIES["server_health"], values).fetchone() or {}
     return Health(**{name: _frozen(value) for name, value in row.items()})
 
@@ -89,7 +91,7 @@ def failing_statements(connection: Connection) -> dict[str, str]:
         try:
             _explain(connection, name)
         except psycopg.errors.LockNotAvailable:
-            holders = connection.execute(QUERIES["lock_holders"], {"tables": list(TABLES)})
+            holders = connection.execute(QUERIES["lock_holders"], {"tables": list(_TABLES)})
             raise Locked([Holder(**row) for row in holders]) from None
         except psycopg.Error as error:
             if connection.closed:

@@ -109,3 +109,18 @@ def test_a_reader_sees_what_is_granted(run: Callable[..., Outcome], database: st
         assert connection.execute("select content from conversations").fetchall() == [("b",)]
         found = "select id from memory_rows_with_words('turns', 'a', null, 'ops', '^$', 9, true)"
         assert connection.execute(found).fetchall() == []
+
+
+def test_the_owner_erases_what_the_login_of_the_home_does_not_see(
+    run: Callable[..., Outcome], database: str, role: str
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("insert into conversations (agent_identity, role, content) values"
+                           " ('secret', 'user', 'a'), ('ops', 'user', 'b')")  # fmt: skip
+    assert run("grants", "add", role, "ops").code == 0
+    assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+    outcome = run("erase", "--theme", "secret", "--yes", "--json")
+    assert outcome.code in (0, 3)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select content from conversations").fetchall() == [("b",)]
+        assert connection.execute("select agent_identity from memory_erasures").fetchone() == ("secret",)

@@ -66,9 +66,10 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
     ):
         with console.busy("storing what waits in this home"):
             runtime.writer.flush(STORE_S, orphans=True)
-        with runtime.database.connection(settings.connect_timeout_s) as reading:
-            with deleting.connection(settings.connect_timeout_s) as checked:
-                selection.check_role(reading, checked)
+        # The owner sees what row security hides from the agents of this home.
+        with deleting.connection(settings.connect_timeout_s) as reading:
+            with runtime.database.connection(settings.connect_timeout_s) as checked:
+                selection.check_role(checked, reading)
             chosen = _chosen(runtime, reading, home, console, args)
             with console.busy("looking for rows"):
                 groups = selection.count(reading, chosen)
