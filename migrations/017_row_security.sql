@@ -16,6 +16,7 @@ CREATE TABLE memory_theme_grants (
   PRIMARY KEY (login, pattern)
 );
 CREATE INDEX memory_theme_grants_pattern ON memory_theme_grants (pattern);
+CREATE INDEX memory_theme_grants_wide ON memory_theme_grants (login) WHERE right(pattern, 1) = '*';
 -- A theme of a person or room is admitted once.
 CREATE UNIQUE INDEX memory_theme_grants_admitted ON memory_theme_grants (pattern) WHERE admitted;
 
@@ -63,11 +64,11 @@ BEGIN
   RETURN QUERY
     SELECT theme FROM string_to_table(narrowed, E'\n') AS theme
     WHERE pg_has_role(session_user, current_user, 'USAGE')
+      OR EXISTS (SELECT FROM memory_theme_grants WHERE login = session_user AND pattern = theme)
       OR EXISTS (
         SELECT FROM memory_theme_grants
-        WHERE login = session_user AND (
-          pattern = theme OR pattern = '**'
-          OR (right(pattern, 1) = '*' AND memory_theme_key(theme) ^@ ('=' || left(pattern, -1)))));
+        WHERE login = session_user AND right(pattern, 1) = '*'
+          AND (pattern = '**' OR memory_theme_key(theme) ^@ ('=' || left(pattern, -1))));
 END
 $$;
 
@@ -247,6 +248,19 @@ BEGIN
 END
 $$;
 
+-- The entries with exactly these texts, of a theme and of a home in any theme, for the same reason.
+CREATE FUNCTION memory_entries_with_texts(contents text[], target text, theme text, home text)
+RETURNS TABLE (agent_identity text, id bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 2 AS $$
+BEGIN
+  RETURN QUERY
+    SELECT e.agent_identity, e.id FROM memory_entries e
+    WHERE content_key(e.content) = ANY (array(SELECT content_key(c) FROM unnest($1) AS c)) AND e.target = $2
+      AND (e.agent_identity = $3 OR (e.home = $4 AND e.home <> ''))
+      AND (memory_theme_key(e.agent_identity) ^@ ANY ((SELECT memory_theme_prefixes())::text[])
+        OR e.agent_identity IN (SELECT memory_themes()));
+END
+$$;
+
 
 -- They see the objects beside them, whatever the search_path of a session is. Policies use those that tell a login about itself;
 -- the others are for who can write, or read, the conversations.
@@ -258,18 +272,19 @@ BEGIN
   FOREACH item IN ARRAY ARRAY['complete_memory_history', 'settle_memory_history', 'move_memory_history', 'prune_memory_history',
                               'forget_memory_trial', 'memory_theme_prefixes', 'memory_themes', 'memory_theme_granted',
                               'admit_memory_themes', 'memory_theme_has_rows', 'memory_themed_tables', 'protect_memory_table',
-                              'unprotect_memory_table', 'memory_rows_with_words'] LOOP
+                              'unprotect_memory_table', 'memory_rows_with_words', 'memory_entries_with_texts'] LOOP
     EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', item, current_schema());
   END LOOP;
   FOREACH item IN ARRAY ARRAY['admit_memory_themes', 'memory_theme_has_rows', 'protect_memory_table',
-                              'unprotect_memory_table', 'memory_rows_with_words'] LOOP
+                              'unprotect_memory_table', 'memory_rows_with_words', 'memory_entries_with_texts'] LOOP
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %I FROM PUBLIC', item);
   END LOOP;
   FOR item, grantee IN
-    SELECT DISTINCT CASE acl.privilege_type WHEN 'INSERT' THEN 'admit_memory_themes' ELSE 'memory_rows_with_words' END,
-                    CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
-    FROM pg_class, aclexplode(relacl) AS acl
-    WHERE oid = 'conversations'::regclass AND acl.privilege_type IN ('INSERT', 'SELECT')
+    SELECT DISTINCT f.name, CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+    FROM pg_class, aclexplode(relacl) AS acl,
+         (VALUES ('INSERT', 'admit_memory_themes'), ('SELECT', 'memory_rows_with_words'),
+                 ('SELECT', 'memory_entries_with_texts')) AS f (needs, name)
+    WHERE oid = 'conversations'::regclass AND acl.privilege_type = f.needs
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %I TO %s', item, grantee);
   END LOOP;

@@ -159,6 +159,9 @@ functions: Text = st.one_of(
         "select * from memory_rows_with_words({}, {}::tsquery, null, {}, {}, 999, {}) order by 1, 2".format,
         _texts("turns", "entries", "facts"), _texts("meadow", "!x", "@secret"), themes,
         _texts("^$", "(", "mine", "[[:x:]]"), st.sampled_from(["true", "false"])),
+    st.builds(
+        "select * from memory_entries_with_texts(array['about other meadow 1', {}], 'memory', {}, {})".format,
+        words, themes, _texts("", "h")),
     st.builds("select * from prune_memory_history({})".format, numbers),
     st.builds("select complete_memory_history({}, {}, 'moved', '', now(), null)".format, themes, numbers),
     st.builds("select settle_memory_history({}, {}, array[1, 2, 3, {}]::bigint[])".format, themes, themes, numbers),

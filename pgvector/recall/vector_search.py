@@ -96,8 +96,7 @@ def search(
     for plan, way in _ATTEMPTS[chosen]:
         settings: dict[str, str] = {**(EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS)}
         if way == "of_all":
-            # The rows of the scope are taken from among the nearest of all that may be seen.
-            settings["hermes_pgvector__themes"] = ""
+            settings |= retrieval.narrowing(scope, others=True)
         try:
             with part(connection, deadline.search_s, **settings):
                 found = retrieval.nearest(connection, kind, scope, vector, limit, way=way, pieces=size.pieces)

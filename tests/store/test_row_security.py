@@ -266,6 +266,16 @@ def test_words_are_found_by_their_index_in_granted_themes_only(secured: Secured,
     assert execute(agent, found.format(kind=kind, themes="'{other}'", pattern="^$", newest="true")) == []
 
 
+def test_entries_are_found_by_their_texts_in_granted_themes_only(secured: Secured) -> None:
+    stock(secured.owner, "mine", "other")
+    execute(secured.owner, "update memory_entries set content = 'same', home = 'h'")
+    agent = secured.login("mine")
+    found = "select agent_identity from memory_entries_with_texts(array['same', ''], 'memory', '{}', '{}')"
+    assert execute(agent, found.format("mine", "")) == execute(agent, found.format("other", "h")) == [("mine",)]
+    assert execute(agent, found.format("other", "")) == []
+    assert len(execute(secured.owner, found.format("", "h"))) == 2
+
+
 def test_a_new_person_belongs_to_the_login_that_meets_it_first(secured: Secured) -> None:
     first, second = secured.login("*", "dm-*"), secured.login("*", "dm-telegram-*", "group-*")
     admit = "select admit_memory_themes(array['{}'])"

@@ -28,6 +28,7 @@ _READING = (
     "memory_themes",
     "memory_theme_granted",
     "memory_rows_with_words",
+    "memory_entries_with_texts",
 )
 _FUNCTIONS = (
     *_READING,

@@ -4,5 +4,6 @@ update memory_entries
 set home = '', metadata = metadata || (%(metadata)s::jsonb - 'linked_account'), updated_at = greatest(updated_at, %(at)s),
     tags = nullif(coalesce(%(tags)s::text[], tags), '{}'),
     expires_at = case when %(expiry_given)s then %(expires_at)s::timestamptz else expires_at end
-where agent_identity = %(theme)s and target = %(target)s and content_key(content) = content_key(%(content)s)
+where (agent_identity, id) in (
+    select w.agent_identity, w.id from memory_entries_with_texts(array[%(content)s], %(target)s, %(theme)s, '') w)
   and (expires_at is null or expires_at > now())

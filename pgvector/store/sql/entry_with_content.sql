@@ -4,5 +4,6 @@ select agent_identity as theme, id, home, target, content, metadata,
        coalesce(tags, '{}') as tags,
        case when isfinite(expires_at) then greatest('0001-01-03', least('9999-12-29', expires_at)) end as expires_at
 from memory_entries
-where agent_identity = %(theme)s and target = %(target)s and content_key(content) = content_key(%(content)s)
+where (agent_identity, id) in (
+    select w.agent_identity, w.id from memory_entries_with_texts(array[%(content)s], %(target)s, %(theme)s, '') w)
   and (expires_at is null or expires_at > now())
