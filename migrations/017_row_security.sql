@@ -55,20 +55,25 @@ $$;
 -- The names of further themes that this transaction may see.
 CREATE FUNCTION memory_themes() RETURNS SETOF text LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 AS $$
 DECLARE
-  narrowed CONSTANT text := nullif(current_setting('hermes_pgvector.themes', true), '');
+  narrowed CONSTANT text[] := string_to_array(nullif(current_setting('hermes_pgvector.themes', true), ''), E'\n');
+  item text;
 BEGIN
   IF narrowed IS NULL THEN
     RETURN QUERY SELECT pattern FROM memory_theme_grants WHERE login = session_user AND right(pattern, 1) <> '*';
     RETURN;
   END IF;
-  RETURN QUERY
-    SELECT theme FROM string_to_table(narrowed, E'\n') AS theme
-    WHERE pg_has_role(session_user, current_user, 'USAGE')
-      OR EXISTS (SELECT FROM memory_theme_grants WHERE login = session_user AND pattern = theme)
+  -- One by one, because a login may have a grant for each of thousands of persons.
+  FOREACH item IN ARRAY narrowed LOOP
+    IF pg_has_role(session_user, current_user, 'USAGE')
+      OR EXISTS (SELECT FROM memory_theme_grants WHERE login = session_user AND pattern = item)
       OR EXISTS (
         SELECT FROM memory_theme_grants
         WHERE login = session_user AND right(pattern, 1) = '*'
-          AND (pattern = '**' OR memory_theme_key(theme) ^@ ('=' || left(pattern, -1))));
+          AND (pattern = '**' OR memory_theme_key(item) ^@ ('=' || left(pattern, -1))))
+    THEN
+      RETURN NEXT item;
+    END IF;
+  END LOOP;
 END
 $$;
 

@@ -41,6 +41,8 @@ PERSONS = 5000
 BOUND = 1.25
 # The first questions meet new connections.
 UNCOUNTED = 3
+# Of so many times each question is asked, the fastest counts: the others waited for something else.
+TIMES = 3
 # Agents may connect to the other one only; without row security the owner asks as quickly.
 PLAIN = "plain"
 
@@ -75,6 +77,11 @@ def ask(asking: Recaller, kinds: Sequence[Kind], theme: str | None, number: int)
     return 1000 * (time.perf_counter() - started)
 
 
+def fastest(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The shortest time of each side."""
+    return min(off for off, _ in pairs), min(on for _, on in pairs)
+
+
 def measure(plain_dsn: str, dsn: str, agent_dsn: str, found: Corpus, questions: int) -> float:
     """Print the medians and their ratio for each theme, login and recall; returns the highest ratio."""
     worst = 0.0
@@ -88,7 +95,7 @@ def measure(plain_dsn: str, dsn: str, agent_dsn: str, found: Corpus, questions: 
             for name, kinds in RECALLS.items():
                 with recaller(plain_dsn, found) as off, recaller(agent_dsn, found) as on:
                     pairs = [
-                        (ask(off, kinds, theme, number), ask(on, kinds, theme, number))
+                        fastest([(ask(off, kinds, theme, number), ask(on, kinds, theme, number)) for _ in range(TIMES)])
                         for number in range(questions + UNCOUNTED)
                     ][UNCOUNTED:]
                 off_ms, on_ms = (statistics.median(times) for times in zip(*pairs, strict=True))
@@ -116,7 +123,7 @@ def fill(dsn: str, found: Corpus) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench row-security", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000, help="rows in total, of each kind (default 100000)")
-    parser.add_argument("--questions", type=int, default=100, help="questions for each line (default 100)")
+    parser.add_argument("--questions", type=int, default=50, help="questions for each line (default 50)")
     asked = parser.parse_args()
     found = corpus(asked.rows, 384, "", ROOT / ".cache" / "bench_vectors.npz")
     megabytes = max(512, asked.rows * 10 // 1000)
