@@ -165,7 +165,7 @@ functions: Text = st.one_of(
     st.builds("select * from prune_memory_history({})".format, numbers),
     st.builds("select complete_memory_history({}, {}, 'moved', '', now(), null)".format, themes, numbers),
     st.builds("select settle_memory_history({}, {}, array[1, 2, 3, {}]::bigint[])".format, themes, themes, numbers),
-    st.builds("select * from move_memory_history({}, {}, '', '{{}}', {}) order by 1".format, themes, themes, numbers),
+    st.builds("select * from move_memory_history({}, {}, '', '{{}}', 9) order by 1".format, themes, themes),
     st.builds("select * from forget_memory_trial({}, {})".format, themes, words),
     st.builds("select claim_memory_setting({}, {})".format, _texts("person_key", "reembed", "erasure_key"), words),
     st.builds("select protect_memory_table({}), unprotect_memory_table({})".format, tables.map(repr), tables.map(repr)),

@@ -146,7 +146,7 @@ def fuzz(worlds: Worlds, examples: int, *, shrink: bool = True, of: Any = progra
     @given(of)
     def run(program: list[str]) -> None:
         for one, other in zip(*(world.answers(program) for world in worlds), strict=True):
-            assert one == other
+            assert one == other, f"{program} differ at {one[0]}: {one[1:]} and {other[1:]}"
 
     run()
 
