@@ -36,11 +36,11 @@ def measured(folder: Path, *scenarios: str) -> dict[str, dict[str, Any]]:
 
 
 def test_a_hundredth_of_the_write_path_is_measured_and_nothing_is_lost(tmp_path: Path) -> None:
-    found = measured(tmp_path, "hooks", "burst", "bare_loop", "steady", "fleet", "footprint", "outage")
+    found = measured(tmp_path, "hooks", "burst", "bare_loop", "steady", "sessions", "footprint", "outage")
     assert found["burst"]["rows_offered"] == 80
     assert found["burst"]["rows_without_vector"] == 0 < found["burst"]["rows_per_s"]
-    assert found["fleet"]["connections_idle"] == 0 < found["fleet"]["connections_per_process"] <= 3
-    assert 0 < found["fleet"]["threads_max"] <= 6
+    assert found["sessions"]["connections_idle"] == 0 < found["sessions"]["connections_per_process"] <= 3
+    assert 0 < found["sessions"]["threads_max"] <= 6
     assert found["footprint"]["all_leaked_threads"] <= 0
 
 

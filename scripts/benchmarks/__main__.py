@@ -20,11 +20,11 @@ from environment import Environment, Package, environment
 from faults import orphan_rows, outage, recovery, shutdown
 from report import goals, show, summary
 from run import Figures, Run, Sizes
-from write_path import bare_loop, burst, fleet, footprint, hooks, start, steady
+from write_path import bare_loop, burst, footprint, hooks, sessions, start, steady
 
 # Each scenario and its number of runs.
 SCENARIOS: dict[Callable[[Run], Figures], int] = {
-    hooks: 3, start: 5, burst: 3, bare_loop: 3, steady: 1, fleet: 1, footprint: 1, outage: 1,
+    hooks: 3, start: 5, burst: 3, bare_loop: 3, steady: 1, sessions: 1, footprint: 1, outage: 1,
     bundled: 1, bundled_long: 1, recovery: 1, orphan_rows: 1, shutdown: 1, backlog: 1,
 }  # fmt: skip
 # The bare loop takes equally long each time.

@@ -170,7 +170,7 @@ def environment(dsn: str, request_ms: float, text_ms: float) -> Iterator[Environ
     """An environment with the Postgres at `dsn`, or with a throw-away one. Everything it made is deleted at the end."""
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="hermes-pgvector-bench-")))
-        # The peer's processes of the scenario `fleet` need more than the default of 100 connections.
+        # The peer's processes of the scenario `sessions` need more than the default of 100 connections.
         server = None if dsn else ending.enter_context(throwaway_postgres(max_connections="400"))
         embedder = ending.enter_context(controlled_process(_embedder_command(request_ms, text_ms)))
         yield Environment(server.dsn if server else dsn, embedder.address, (request_ms, text_ms), folder, server)

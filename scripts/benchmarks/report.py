@@ -68,9 +68,9 @@ def goals(results: Results) -> list[dict[str, Any]]:
     for name in ("later", "from_start"):
         title = f"shutdown while the embedder hangs ({name.replace('_', ' ')}): rows only in the spool"
         want(title, "shutdown", f"{name}_rows_in_spool_only", "<=", 0)
-    want("fleet: connections per process", "fleet", "connections_per_process", "<=", 3)
-    want("fleet: connections when idle", "fleet", "connections_idle", "<=", 0)
-    want("fleet: threads per process", "fleet", "threads_max", "<=", 7)
+    want("sessions: connections per process", "sessions", "connections_per_process", "<=", 3)
+    want("sessions: connections when idle", "sessions", "connections_idle", "<=", 0)
+    want("sessions: threads per process", "sessions", "threads_max", "<=", 7)
     return [
         {"goal": title, "value": value, "wanted": f"{sign} {limit:g}", "met": _met(value, sign, limit)}
         for title, value, sign, limit in wanted

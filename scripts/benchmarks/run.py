@@ -32,7 +32,7 @@ class Sizes:
     steady_s: float = 30.0
     processes: int = 8
     sessions: int = 8
-    fleet_turns: int = 25
+    session_turns: int = 25
     idle_s: float = 60.0
     outage_turns: int = 200
     outage_s: float = 10.0
@@ -53,7 +53,7 @@ class Sizes:
         """
         least = {
             "burst_turns": 40, "bundled_turns": 5, "bundled_long_turns": 2, "steady_s": 2, "processes": 2,
-            "sessions": 2, "fleet_turns": 5, "idle_s": 3, "outage_turns": 20, "outage_s": 1, "fault_turns": 5,
+            "sessions": 2, "session_turns": 5, "idle_s": 3, "outage_turns": 20, "outage_s": 1, "fault_turns": 5,
             "fault_s": 1, "fault_gap_s": 0, "orphan_rows": 6, "leaked": 20, "leaked_peer": 3, "peer_quiet_s": 3,
         }  # fmt: skip
         full = {field.name: field.default for field in fields(cls)}

@@ -1,4 +1,4 @@
-"""Scenarios of the write path without faults: hooks, bursts, a steady rate, a fleet, resources."""
+"""Scenarios of the write path without faults: hooks, bursts, a steady rate, many sessions, resources."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def steady(run: Run) -> Figures:
         }
 
 
-def fleet(run: Run) -> Figures:
+def sessions(run: Run) -> Figures:
     """Several processes with several sessions each send turns at once, then stay idle."""
     sizes = run.sizes
-    offered = 2 * sizes.processes * sizes.sessions * sizes.fleet_turns
+    offered = 2 * sizes.processes * sizes.sessions * sizes.session_turns
     # A pool checks once in this time for connections that were idle for this time.
     settings = {"pool_idle_s": sizes.idle_s / 2} if run.ours else {}
     with (
@@ -106,11 +106,11 @@ def fleet(run: Run) -> Figures:
         run.environment.agents(run.package, dsn, sizes.processes, **settings) as agents,
     ):
         for number, agent in enumerate(agents):
-            sessions = [
-                [(f"session-{place}", *turn) for turn in turns(f"process {number} {place}", sizes.fleet_turns)]
+            prepared = [
+                [(f"session-{place}", *turn) for turn in turns(f"process {number} {place}", sizes.session_turns)]
                 for place in range(sizes.sessions)
             ]
-            agent("prepare", sessions=sessions)
+            agent("prepare", sessions=prepared)
             agent("watch_threads")
         _all(agents, "open")
         began = time.monotonic()
