@@ -28,6 +28,11 @@ def server_cpu_ms(dsn: str) -> float:
     return 1000 * ticks / os.sysconf("SC_CLK_TCK")
 
 
+def process_cpu_s(process: int) -> float:
+    """CPU seconds of a process so far; 0 when it has ended."""
+    return sum(map(int, _stat(process)[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def _stat(process: int) -> list[str]:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

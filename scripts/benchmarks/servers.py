@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -59,7 +60,7 @@ class ServerProcess:
     """A child process that prints its address as its first line and answers a line on stdin with a line."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
-        self._process, self.address = process, address
+        self._process, self.address, self.pid = process, address, process.pid
 
     def tell(self, line: str) -> str:
         """Send a line and return the answer."""
@@ -71,13 +72,13 @@ class ServerProcess:
 
 
 @contextmanager
-def controlled_process(command: Sequence[str | Path]) -> Iterator[ServerProcess]:
-    """Start a server and kill it at the end of the block.
+def controlled_process(command: Sequence[str | Path], **options: Any) -> Iterator[ServerProcess]:
+    """Start a server and kill it at the end of the block. The options are those of `Popen`.
 
     The child has a pipe as stdin and should end when that closes, which it does when this process dies. Raises
     RuntimeError when the child ends before it prints an address.
     """
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options) as process:
         assert process.stdout
         try:
             address = process.stdout.readline().strip()

@@ -1,0 +1,118 @@
+"""What the hosts of a simulated fleet had accepted, compared with what Postgres holds."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from fleet_host import read_entries
+from server_usage import BENCH
+
+_TURNS = "select split_part(content, ' ', 1), role, count(*) from conversations group by 1, 2"
+_ENTRIES = "select content from memory_entries"
+# When the event of a turn became visible: its row in the ledger is written with the rows, and never changed.
+_STORED = (
+    "select replace(event_id::text, '-', ''), extract(epoch from pg_xact_commit_timestamp(xmin)) from memory_events"
+)
+
+
+@dataclass
+class Records:
+    """The records of all hosts. `accepted` has for each turn the id of its event and the time of its acceptance."""
+
+    accepted: dict[str, tuple[str, float]] = field(default_factory=dict)
+    meant: set[str] = field(default_factory=set)
+    refused: int = 0
+    hook_ms: list[float] = field(default_factory=list)
+    recall_ms: list[float] = field(default_factory=list)
+    empty: int = 0
+    tool_ms: list[float] = field(default_factory=list)
+    tool_degraded: int = 0
+    tool_failed: int = 0
+    recall_degraded: int = 0
+
+
+def read(files: Sequence[Path]) -> Records:
+    """The records in these files."""
+    found = Records()
+    for path in files:
+        for line in path.read_text().splitlines() if path.exists() else ():
+            kind, *about = json.loads(line)
+            if kind == "meant":
+                found.meant.add(about[0])
+            elif kind == "tool":
+                _note_tool(found, *about)
+            else:
+                _note_turn(found, *about)
+    return found
+
+
+def _note_turn(
+    found: Records, key: str, event: str, at: float, hook_ms: float, recall_ms: float, degraded: bool, any_found: bool
+) -> None:
+    found.hook_ms.append(hook_ms)
+    found.recall_ms.append(recall_ms)
+    found.recall_degraded += degraded
+    found.empty += not any_found
+    found.refused += not event
+    if event:
+        found.accepted[key] = event, at
+
+
+def _note_tool(found: Records, ms: float, degraded: bool, failed: bool) -> None:
+    found.tool_ms.append(ms)
+    found.tool_degraded += degraded
+    found.tool_failed += failed
+
+
+def compare(records: Records, homes: Mapping[str, Path], dsn: str) -> dict[str, Any]:
+    """Rows that are lost, doubled or come from nowhere. Each accepted turn has two rows, each entry of a file one."""
+    with psycopg.connect(dsn, application_name=BENCH) as connection:
+        turns = connection.execute(_TURNS).fetchall()
+        entries = Counter(content for (content,) in connection.execute(_ENTRIES))
+    sides: dict[str, dict[str, int]] = defaultdict(dict)
+    for key, role, rows in turns:
+        sides[key][role] = rows
+    wanted = {entry for home in homes.values() for entry in read_entries(home / "memories" / "MEMORY.md")}
+    lost = {key: 2 - len(sides.get(key, ())) for key in records.accepted if len(sides.get(key, ())) < 2}
+    return {
+        "turns_accepted": len(records.accepted),
+        "rows_stored": sum(rows for _, _, rows in turns),
+        "rows_lost": sum(lost.values()),
+        "rows_doubled": sum(rows - 1 for _, _, rows in turns),
+        "rows_unknown": sum(rows for key, _, rows in turns if key not in records.meant),
+        "entries_stored": entries.total(),
+        "entries_lost": len(wanted - entries.keys()),
+        "entries_doubled": entries.total() - len(entries),
+        "entries_unknown": len(entries.keys() - wanted),
+        "examples": sorted({*lost, *(wanted ^ entries.keys())})[:10],
+    }
+
+
+def lags(records: Records, ended: Callable[[str], float], dsn: str) -> tuple[list[float], list[float]]:
+    """Seconds from the return of a hook until its row was visible; of hosts that had ended by then, separately.
+
+    `ended` returns when the life of a host ended in which a turn was taken.
+    """
+    with psycopg.connect(dsn, application_name=BENCH) as connection:
+        stored = dict(connection.execute(_STORED).fetchall())
+    beside, after = [], []
+    for key, (event, at) in sorted(records.accepted.items(), key=lambda turn: turn[1][1]):
+        if event in stored:
+            visible = float(stored[event])
+            (beside if visible <= ended(key) else after).append(max(0.0, visible - at))
+    return beside, after
+
+
+def percentiles(name: str, values: Sequence[float], unit: str, *shares: int) -> dict[str, float]:
+    """Percentiles of values by name, and their maximum."""
+    if not values:
+        return {}
+    found = {f"{name}_p{share}_{unit}": float(np.percentile(values, share)) for share in shares}
+    return {**found, f"{name}_max_{unit}": max(values)}
