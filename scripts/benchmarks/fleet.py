@@ -46,8 +46,10 @@ ROWS = (
     ("lag, s: max, host had ended", "lag_of_ended_host_max_s"),
     ("hook, ms: p50", "hook_p50_ms"),
     ("hook, ms: p99", "hook_p99_ms"),
+    ("hook, ms of CPU: p99", "hook_cpu_p99_ms"),
     ("recall before a turn, ms: p50", "recall_p50_ms"),
     ("recall before a turn, ms: p99", "recall_p99_ms"),
+    ("recall before a turn, ms: max", "recall_max_ms"),
     ("recall by tool, ms: p50", "tool_p50_ms"),
     ("recall by tool, ms: p99", "tool_p99_ms"),
     ("recall by tool: degraded share", "tool_degraded_share"),
@@ -66,12 +68,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench fleet", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[25, 50, 100, 200], help="hosts, of each run")
     parser.add_argument("--hours", type=float, default=2.0, help="simulated hours (default 2)")
-    parser.add_argument("--speed", type=float, default=60.0, help="simulated hours a real hour (default 60)")
+    parser.add_argument("--speed", type=float, default=30.0, help="simulated hours in a real hour (default 30)")
     parser.add_argument("--turns-per-h", type=float, default=20.0, help="mean turns of a host in an hour (default 20)")
     parser.add_argument("--connections", type=int, default=100, help="max_connections of Postgres (default 100)")
     parser.add_argument("--request-ms", type=float, default=20.0, help="milliseconds of the embedder per request")
     parser.add_argument("--text-ms", type=float, default=2.0, help="milliseconds of the embedder per text, in addition")
-    parser.add_argument("--idle-s", type=float, default=70.0, help="seconds without turns at the end (default 70)")
+    parser.add_argument("--idle-s", type=float, default=30.0, help="seconds without turns at the end (default 30)")
     parser.add_argument("--limit-s", type=float, default=180.0, help="longest wait for the outboxes at the end")
     parser.add_argument("--seed", type=int, default=1, help="another one makes other lives and faults (default 1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
@@ -127,6 +129,10 @@ def show(runs: list[Figures]) -> None:
     table = Table("hosts", *(str(each["hosts"]) for each in runs), box=None, header_style="dim")
     for title, name in ROWS:
         table.add_row(title, *(_shown(each.get(name)) for each in runs))
+    for name in runs[0]["recall_by_network"]:
+        found = [each["recall_by_network"].get(name, {}) for each in runs]
+        cells = (" / ".join(_shown(one.get(f"at_p{share}_ms")) for share in (50, 99)) for one in found)
+        table.add_row(f"recall before a turn, ms: p50 / p99, {name}", *cells)
     for name in runs[0]["cores_used"]:
         table.add_row(f"cores used: {name}", *(_shown(each["cores_used"][name]) for each in runs))
     for name in runs[0]["shares"]:

@@ -19,7 +19,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, repeat
@@ -135,7 +135,7 @@ class Host:
         answer = f"{key} says: {_text(chance, ANSWER_CHARS)}"
         self._write("meant", key)
         provider.on_turn_start(self._count, question)
-        block, recall_ms = _timed(lambda: provider.prefetch(question, session_id=self._session))
+        block, (recall_ms, _) = _timed(lambda: provider.prefetch(question, session_id=self._session))
         self._accepted = ""
         _, hook_ms = _timed(lambda: provider.sync_turn(question, answer, session_id=self._session))
         self._write(
@@ -155,7 +155,7 @@ class Host:
 
     def _ask(self, question: str) -> None:
         arguments = {"query": question[:100], "limit": 5}
-        answer, ms = _timed(lambda: self._provider.handle_tool_call("recall_conversation", arguments))
+        answer, (ms, _) = _timed(lambda: self._provider.handle_tool_call("recall_conversation", arguments))
         found = json.loads(answer)
         self._write("tool", ms, bool(found.get("degraded")), bool(found.get("error")))
 
@@ -194,10 +194,11 @@ def _locked(home: Path) -> Iterator[Path]:
         yield folder / "MEMORY.md"
 
 
-def _timed(call: Any) -> tuple[Any, float]:
-    began = time.perf_counter()
+def _timed(call: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """The result of a call, its milliseconds, and those of CPU time on this thread."""
+    began, cpu_began = time.perf_counter(), time.thread_time()
     result = call()
-    return result, 1000 * (time.perf_counter() - began)
+    return result, (1000 * (time.perf_counter() - began), 1000 * (time.thread_time() - cpu_began))
 
 
 def _asked_to_end(at: float) -> bool:

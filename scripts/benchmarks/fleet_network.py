@@ -15,6 +15,7 @@ import json
 import random
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -74,12 +75,15 @@ class Network:
         self._flows.set()
 
     async def _to_postgres(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        self.connections_max = max(self.connections_max, self._connections)
         with suppress(OSError):
-            await self._join(reader, writer, *await asyncio.open_unix_connection(self._postgres))
-        self._connections -= 1
+            far = await asyncio.open_unix_connection(self._postgres)
+            self._connections += 1
+            self.connections_max = max(self.connections_max, self._connections)
+            await self._join(reader, writer, *far, self._closed)
         writer.close()
+
+    def _closed(self) -> None:
+        self._connections -= 1
 
     async def _to_embedder(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -92,25 +96,32 @@ class Network:
         writer: asyncio.StreamWriter,
         far_reader: asyncio.StreamReader,
         far_writer: asyncio.StreamWriter,
+        closed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Carry both ways until one side has ended."""
+        """Carry both ways until one side has ended. `closed` is called when the host has closed its side."""
         ends = {writer, far_writer}
         self._open |= ends
         if asyncio.get_running_loop().time() < self._away_until:
             _abort(ends)
-        ways = [asyncio.create_task(self._carry(*way)) for way in ((reader, far_writer), (far_reader, writer))]
+        ways = [
+            asyncio.create_task(self._carry(reader, far_writer, closed)),
+            asyncio.create_task(self._carry(far_reader, writer)),
+        ]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         _abort(ends)
         await asyncio.gather(*ways, return_exceptions=True)
         self._open -= ends
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, closed: Callable[[], None] = lambda: None
+    ) -> None:
         arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         delivery = asyncio.create_task(self._deliver(arrived, writer))
         now = asyncio.get_running_loop().time
         with suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
                 arrived.put_nowait((now() + self._kind.delay_s, data))
+        closed()
         arrived.put_nowait((now() + self._kind.delay_s, b""))
         await delivery
 

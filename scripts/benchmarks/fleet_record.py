@@ -30,7 +30,8 @@ class Records:
     meant: set[str] = field(default_factory=set)
     refused: int = 0
     hook_ms: list[float] = field(default_factory=list)
-    recall_ms: list[float] = field(default_factory=list)
+    hook_cpu_ms: list[float] = field(default_factory=list)
+    recall_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     empty: int = 0
     tool_ms: list[float] = field(default_factory=list)
     tool_degraded: int = 0
@@ -38,10 +39,10 @@ class Records:
     recall_degraded: int = 0
 
 
-def read(files: Sequence[Path]) -> Records:
-    """The records in these files."""
+def read(files: Mapping[Path, str]) -> Records:
+    """The records in these files, each of a host on a kind of network."""
     found = Records()
-    for path in files:
+    for path, network in files.items():
         for line in path.read_text().splitlines() if path.exists() else ():
             kind, *about = json.loads(line)
             if kind == "meant":
@@ -49,15 +50,17 @@ def read(files: Sequence[Path]) -> Records:
             elif kind == "tool":
                 _note_tool(found, *about)
             else:
-                _note_turn(found, *about)
+                _note_turn(found, network, *about)
     return found
 
 
 def _note_turn(
-    found: Records, key: str, event: str, at: float, hook_ms: float, recall_ms: float, degraded: bool, any_found: bool
-) -> None:
-    found.hook_ms.append(hook_ms)
-    found.recall_ms.append(recall_ms)
+    found: Records, network: str, key: str, event: str, at: float, hook: tuple[float, float], recall_ms: float,
+    degraded: bool, any_found: bool,
+) -> None:  # fmt: skip
+    found.hook_ms.append(hook[0])
+    found.hook_cpu_ms.append(hook[1])
+    found.recall_ms[network].append(recall_ms)
     found.recall_degraded += degraded
     found.empty += not any_found
     found.refused += not event

@@ -37,7 +37,7 @@ HOSTS_A_THEME, BURST_TURNS = 5, 3
 # Of the simulated clock, in hours: all hosts begin within the first time; lives and pauses are means.
 START_H, LIFE_H, PAUSE_H, BURST_EVERY_H, DOWN_H = 0.2, 1.0, 0.15, 0.5, 1 / 30
 POLL_S, END_S_MAX = 0.1, 20.0
-POOL_MAX = Settings.model_fields["pool_max"].default
+POOL_MAX, POOL_IDLE_S = (Settings.model_fields[name].default for name in ("pool_max", "pool_idle_s"))
 Figures = dict[str, Any]
 
 
@@ -201,8 +201,9 @@ def run(size: Size) -> Figures:
         memory = [memory_mb(host.pid) for host in fleet.hosts if host.pid]
         fleet.end_all()
         most_each = json.loads(services.network.tell("connections"))
-        seen, records = watcher.seen, read([host.record for host in fleet.hosts])
-        turns = max(1, len(records.recall_ms))
+        seen, records = watcher.seen, read({host.record: kind_of(int(host.name)) for host in fleet.hosts})
+        recall_ms = [ms for each in records.recall_ms.values() for ms in each]
+        turns = max(1, len(recall_ms))
         ends = {host.name: host.ended for host in fleet.hosts}
         beside, after = lags(records, lambda key: _end_of_life(ends, key), dsn)
         return {
@@ -228,7 +229,11 @@ def run(size: Size) -> Figures:
             **percentiles("lag_of_ended_host", after, "s", 50),
             "turns_of_ended_hosts": len(after),
             **percentiles("hook", records.hook_ms, "ms", 50, 99),
-            **percentiles("recall", records.recall_ms, "ms", 50, 99),
+            **percentiles("hook_cpu", records.hook_cpu_ms, "ms", 50, 99),
+            **percentiles("recall", recall_ms, "ms", 50, 99),
+            "recall_by_network": {
+                name: percentiles("at", each, "ms", 50, 99) for name, each in sorted(records.recall_ms.items())
+            },
             **percentiles("tool", records.tool_ms, "ms", 50, 99),
             "recall_empty_share": records.empty / turns,
             "tool_degraded_share": records.tool_degraded / max(1, len(records.tool_ms)),
@@ -269,11 +274,11 @@ def _fleet(size: Size) -> Iterator[tuple[Services, Fleet]]:
                 env={**environment, "OPENBLAS_NUM_THREADS": "1"},
             )  # fmt: skip
             nursery_process = ending.enter_context(nursery)
-        hosts = _hosts(folder, json.loads(network.address))
+        hosts = _hosts(size, folder, json.loads(network.address))
         yield Services(server, embedder, network), Fleet(size, nursery_process, hosts, time.monotonic())
 
 
-def _hosts(folder: Path, ports: list[tuple[int, int]]) -> list[Host]:
+def _hosts(size: Size, folder: Path, ports: list[tuple[int, int]]) -> list[Host]:
     made = []
     for number, (postgres, embedder) in enumerate(ports):
         home = folder / f"home-{number}"
@@ -283,6 +288,7 @@ def _hosts(folder: Path, ports: list[tuple[int, int]]) -> list[Host]:
         )
         settings = {
             "dsn": dsn,
+            "pool_idle_s": str(max(1.0, POOL_IDLE_S / size.speed)),
             "embed_url": f"http://127.0.0.1:{embedder}/v1",
             "home_label": f"{kind_of(number)}-{number}",
         }

@@ -1,22 +1,21 @@
-"""A connection of the pool that works: dead ones are replaced, and the types of pgvector are known."""
+"""A connection of the pool that works: dead ones are replaced, and the type of vectors is known."""
 
 from __future__ import annotations
 
-import logging
 import time
 
 import psycopg
 from psycopg.rows import DictRow
+from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool
 
-from pgvector.psycopg import register_vector
+from pgvector.psycopg.halfvec import register_halfvec_info
 
+from ..queries import QUERIES
 from .socket_timeouts import TimedConnection
 
-log = logging.getLogger("hermes.pgvector")
-
 CHECK_S_MAX = 1.0
-TYPES_S_MAX = 10.0
+TYPE_S_MAX = 10.0
 
 
 def checked(
@@ -37,9 +36,9 @@ def checked(
             # At most a third of the time, so that there is enough for a new connection when this one is dead.
             with connection.limited(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
                 answers = _answers(connection.execute(opening))
-            # A connection that was made before the migrations does not know the types yet.
+            # A connection that was made before the migrations does not know the type yet.
             if connection.adapters.types.get("halfvec") is None:
-                register_types(connection)
+                register_type(connection)
         except psycopg.OperationalError:
             connection.close()
             pool.putconn(connection)
@@ -62,11 +61,12 @@ def _answers(opened: psycopg.Cursor[DictRow]) -> list[DictRow]:
             return rows
 
 
-def register_types(connection: TimedConnection) -> None:
-    """Have the driver know the types of pgvector; nothing happens before the migrations."""
-    try:
-        with connection.limited(TYPES_S_MAX):
-            register_vector(connection)
-    except psycopg.ProgrammingError as error:
-        # The types are unknown before the migrations; `verify` reports that with the command to run.
-        log.debug("vector types are not registered: %s", type(error).__name__)
+def register_type(connection: TimedConnection) -> None:
+    """Have the driver know the type of vectors; nothing happens before the migrations.
+
+    One round trip. `pgvector.psycopg.register_vector` takes twelve, which a recall over a slow network would wait for.
+    """
+    with connection.limited(TYPE_S_MAX):
+        found = connection.execute(QUERIES["halfvec_type"]).fetchone()
+    if found:
+        register_halfvec_info(connection, TypeInfo(**found))

@@ -29,7 +29,7 @@ from ..queries import QUERIES
 from ..schema import migrations, row_security, verification
 from ..schema.preflight import first_line
 from ..schema.verification import APPLICATION, Origin
-from .checked import checked, register_types
+from .checked import checked, register_type
 from .driver_errors import wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
@@ -277,7 +277,7 @@ class Database:
                     max_idle=self._settings.pool_idle_s,
                     reconnect_timeout=self._settings.connect_timeout_s,
                     num_workers=1,
-                    configure=register_types,
+                    configure=register_type,
                     open=True,
                     name="hermes-pgvector",
                 )
