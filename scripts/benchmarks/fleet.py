@@ -18,7 +18,7 @@ from fleet_run import POOL_MAX, Figures, Size, run
 from rich.console import Console
 from rich.table import Table
 
-FULL = 0.9
+FULL, OTHER_WORK = 0.9, 0.25
 # Connections that only a superuser may use.
 RESERVED = 3
 ROWS = (
@@ -90,7 +90,7 @@ def finish(figures: Figures, turns_per_h: float) -> Figures:
     )
     shares = {
         "connections": figures["connections_max"] / (figures["connections_limit"] - RESERVED),
-        "processor": figures["cores_used_by_all"] / cores,
+        "processor": sum(used.values()) / cores,
         "embedder (one core)": used["embedder"],
         "simulated network (one core)": used["network"],
         "WAL": writing / max(1, figures["waits_all"]),
@@ -102,6 +102,7 @@ def finish(figures: Figures, turns_per_h: float) -> Figures:
         "host_cpu_s_per_hour": cost_ms / 1000,
         "entries_wrong": figures["entries_doubled"] + figures["entries_unknown"],
         "shares": shares,
+        "machine_busy": figures["cores_used_by_all"] / cores,
         "failures": _failures(figures),
     }
 
@@ -137,9 +138,12 @@ def show(runs: list[Figures]) -> None:
         table.add_row(f"cores used: {name}", *(_shown(each["cores_used"][name]) for each in runs))
     for name in runs[0]["shares"]:
         table.add_row(f"used: {name}", *(f"{each['shares'][name]:.0%}" for each in runs))
+    table.add_row("processor, with other work", *(f"{each['machine_busy']:.0%}" for each in runs))
     console = Console(highlight=False, width=max(100, Console().width))
     console.print(table)
     console.print(f"first bottleneck: {_bottleneck(runs)}")
+    if busy := [str(each["hosts"]) for each in runs if each["machine_busy"] - each["shares"]["processor"] > OTHER_WORK]:
+        console.print(f"other work on the machine made times longer: {', '.join(busy)} hosts")
     for each in runs:
         for failure in each["failures"]:
             console.print(f"[red]✗[/] {each['hosts']} hosts: {failure}", markup=True)

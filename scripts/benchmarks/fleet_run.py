@@ -178,6 +178,7 @@ class Services:
             "postgres": postgres,
             "embedder": process_cpu_s(self.embedder.pid),
             "network": process_cpu_s(self.network.pid),
+            "benchmark": time.process_time(),
         }
 
 
