@@ -8,8 +8,10 @@ stdin closes.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import fcntl
+import gc
 import heapq
 import importlib
 import json
@@ -224,6 +226,8 @@ def _preload() -> None:
         if name.startswith("hermes_memory_pgvector.") and hasattr(module, "__path__"):
             for found in pkgutil.walk_packages(module.__path__, f"{name}."):
                 importlib.import_module(found.name)
+    # So that garbage collections of hosts do not copy the memory that they share.
+    gc.freeze()
     _texts = [text(f"note {number}:") for number in range(TEXTS)]
 
 
@@ -253,7 +257,8 @@ def main() -> None:
             host = Host(Plan(**about[0]))
             host.live()
             host.end()
-            return
+            atexit._run_exitfuncs()
+            os._exit(0)  # the rest of an exit would copy the memory that the hosts share
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ import json
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
 CHUNK_BYTES = 1 << 16
-AWAY_S_MAX = 3.0
+AWAY_S_MAX, SAMPLE_S = 3.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Network:
         self._flows.set()
         self._away_until = 0.0
         self._open: set[asyncio.StreamWriter] = set()
-        self._connections = self.connections_max = 0
+        self._connections = self._sampled = self.connections_max = 0
 
     async def listen(self) -> tuple[int, int]:
         """Open the two ports and begin the faults."""
@@ -67,6 +67,11 @@ class Network:
         first, second = (server.sockets[0].getsockname()[1] for server in servers)
         self._servers = servers
         return first, second
+
+    def sample(self) -> None:
+        """Count the connections to Postgres that the host holds, without those that just open or close."""
+        self.connections_max = max(self.connections_max, min(self._sampled, self._connections))
+        self._sampled = self._connections
 
     def calm(self) -> None:
         for fault in self.faults:
@@ -78,7 +83,6 @@ class Network:
         with suppress(OSError):
             far = await asyncio.open_unix_connection(self._postgres)
             self._connections += 1
-            self.connections_max = max(self.connections_max, self._connections)
             await self._join(reader, writer, *far, self._closed)
         writer.close()
 
@@ -162,6 +166,7 @@ async def main(postgres: str, embedder: str, hosts: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
     networks = [Network(host, postgres, int(embedder)) for host in range(int(hosts))]
     print(json.dumps([await network.listen() for network in networks]), flush=True)
+    samples = asyncio.create_task(_sample(networks))
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     async for line in lines:
@@ -171,6 +176,14 @@ async def main(postgres: str, embedder: str, hosts: str) -> None:
             print("calm", flush=True)
         else:
             print(json.dumps([network.connections_max for network in networks]), flush=True)
+    samples.cancel()
+
+
+async def _sample(networks: Sequence[Network]) -> None:
+    while True:
+        await asyncio.sleep(SAMPLE_S)
+        for network in networks:
+            network.sample()
 
 
 if __name__ == "__main__":
