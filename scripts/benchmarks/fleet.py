@@ -67,8 +67,8 @@ ROWS = (
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench fleet", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[25, 50, 100, 200], help="hosts, of each run")
-    parser.add_argument("--hours", type=float, default=2.0, help="simulated hours (default 2)")
-    parser.add_argument("--speed", type=float, default=30.0, help="simulated hours in a real hour (default 30)")
+    parser.add_argument("--hours", type=float, default=1.0, help="simulated hours (default 1)")
+    parser.add_argument("--speed", type=float, default=15.0, help="simulated hours in a real hour (default 15)")
     parser.add_argument("--turns-per-h", type=float, default=20.0, help="mean turns of a host in an hour (default 20)")
     parser.add_argument("--connections", type=int, default=100, help="max_connections of Postgres (default 100)")
     parser.add_argument("--request-ms", type=float, default=20.0, help="milliseconds of the embedder per request")
