@@ -1,16 +1,19 @@
-"""A new connection is ready after few round trips, and knows the type of vectors."""
+"""New connections are ready after few round trips and know the type of vectors; there are never too many."""
 
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database, half
 from hermes_memory_pgvector.store.connection.socket_timeouts import TimedConnection
+from hermes_memory_pgvector.store.schema.verification import APPLICATION
 
 
 def test_a_new_connection_takes_two_round_trips_until_its_transaction_is_open(
@@ -30,5 +33,27 @@ def test_a_new_connection_takes_two_round_trips_until_its_transaction_is_open(
             assert len(waits) <= 2, waits
             [found] = connection.execute("select %s as vector", [half([1.0] * 384)]).fetchall()
             assert found["vector"].to_list() == [1.0] * 384
+    finally:
+        opened.close()
+
+
+def test_a_pool_does_not_grow_into_the_place_of_an_occasional_connection(database: str, tmp_path: Path) -> None:
+    opened = Database(Settings(dsn=database, pool_max=2), tmp_path)  # type: ignore[arg-type]
+    try:
+        with opened.connection(5.0) as connection:
+            [pooled] = connection.execute("select pg_backend_pid() as pid").fetchall()
+        with opened.occasional_connection(5.0), psycopg.connect(database, autocommit=True) as admin:
+            # The pool replaces the dead connection and, for who waits, grows.
+            admin.execute("select pg_terminate_backend(%s, 5000)", [pooled["pid"]])
+            with opened.transaction(5.0, 5.0):
+                pass
+            time.sleep(0.5)
+            found = admin.execute(
+                "select count(*) from pg_stat_activity where datname = current_database() and application_name = %s",
+                [APPLICATION],
+            )
+            assert found.fetchone() == (2,)
+        with opened.transaction(5.0, 5.0), opened.transaction(5.0, 5.0):
+            assert opened.pool_size() == 2
     finally:
         opened.close()

@@ -175,12 +175,12 @@ class Database:
 
     @contextmanager
     def occasional_connection(self, timeout_s: float) -> Iterator[Connection]:
-        """A connection in autocommit mode for what is done now and then, so that the pool of an idle process empties.
+        """A connection in autocommit mode for what a single thread does now and then, so that an idle pool empties.
 
         When the pool is full it is one of the pool. The time limit holds for all of it. Raises as `connection` does.
         """
-        with self.line.admitted(timeout_s, first=True):
-            if self.pool_size() >= self._settings.pool_max:
+        with self.line.admitted(timeout_s, first=True), self._room() as room:
+            if not room:
                 with self._connection(timeout_s, timeout_s, timeout_s, admitted=True) as pooled:
                     yield pooled
                 return
@@ -188,6 +188,22 @@ class Database:
                 connection = TimedConnection.connect(self.dsn, **self._connection_options())
                 with connection.limited(timeout_s), connection:
                     yield connection
+
+    @contextmanager
+    def _room(self) -> Iterator[bool]:
+        """Keep the pool from growing to its full size, to leave room for a connection; False when it is full already.
+
+        Otherwise it may grow meanwhile: it replaces dead connections and makes new ones at the same time.
+        """
+        pool, most = self._opened_pool(), self._settings.pool_max
+        pool.resize(0, most - 1)
+        try:
+            full = self.pool_size() >= most
+            if full:
+                pool.resize(0, most)
+            yield not full
+        finally:
+            pool.resize(0, most)
 
     @contextmanager
     def _connection(
