@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
+from waiting import wait_for
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "scripts" / "benchmarks"
 SCALE = ["--scale", "0.01", "--text-ms", "0.1", "--runs", "1"]
@@ -58,6 +64,54 @@ def test_the_mcp_server_starts_in_at_most_one_and_a_half_times_the_time_of_a_bar
     ratios = {sdk: found["ratio"] for sdk, found in json.loads(figures.read_text()).items()}
     assert [sdk.split(".")[0] for sdk in ratios] == ["1", "2"]
     assert max(ratios.values()) <= 1.5, ratios
+
+
+FLEET = [sys.executable, BENCHMARKS / "fleet.py", "--hosts", "10", "--speed", "60", "--idle-s", "2"]
+
+
+def test_a_fleet_that_comes_and_goes_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    command = [*FLEET, "--hours", "0.5", "--json", tmp_path / "figures.json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [found] = json.loads((tmp_path / "figures.json").read_text())["runs"]
+    assert found["rows_stored"] >= 2 * found["turns_accepted"] > 0 == found["rows_lost"] + found["rows_doubled"]
+    assert found["ends"]["by SIGKILL"] > 0 < found["postgres_restart_s"]
+    assert 0 < found["connections_per_host_max"] <= 3
+
+
+def test_lost_and_doubled_rows_of_a_fleet_are_found(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    record = importlib.import_module("fleet_record")
+    with psycopg.connect(database) as connection:
+        for key, role in (("001-1-1", "user"), ("001-1-2", "user"), ("001-1-2", "user"), ("001-1-3", "user")):
+            connection.execute(
+                "insert into conversations (agent_identity, session_id, role, content) values ('ops', 's', %s, %s)",
+                [role, f"{key} asks"],
+            )
+    keys = {"001-1-1": ("", 0.0), "001-1-2": ("", 0.0)}
+    found = record.compare(record.Records(accepted=keys, meant=set(keys)), [], database)
+    assert [found[f"rows_{kind}"] for kind in ("lost", "doubled", "unknown")] == [2, 1, 1]
+
+
+@pytest.mark.slow
+def test_an_interrupted_fleet_leaves_nothing_behind() -> None:
+    # For root, Postgres runs under another account, which cannot reach pytest's folder.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)
+        command, environment = [*FLEET, "--hours", "9"], {**os.environ, "TMPDIR": folder}
+        with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL) as process:
+            wait_for(lambda: len(list(Path(folder).glob("*/home-*/pgvector/spool"))) == 10)
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+        assert not os.listdir(folder)
+        wait_for(lambda: not [path for path in Path("/proc").glob("[0-9]*/cmdline") if folder in _text(path)])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 @pytest.mark.slow

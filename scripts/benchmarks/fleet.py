@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fleet_run import POOL_MAX, Figures, Size, run
+from fleet_lives import Size
+from fleet_run import POOL_MAX, Figures, run
 from rich.console import Console
 from rich.table import Table
 
@@ -48,9 +49,11 @@ ROWS = (
     ("hook, ms: p99", "hook_p99_ms"),
     ("hook, ms of CPU: p99", "hook_cpu_p99_ms"),
     ("recall before a turn, ms: p50", "recall_p50_ms"),
+    ("recall before a turn, ms: p95", "recall_p95_ms"),
     ("recall before a turn, ms: p99", "recall_p99_ms"),
     ("recall before a turn, ms: max", "recall_max_ms"),
     ("recall by tool, ms: p50", "tool_p50_ms"),
+    ("recall by tool, ms: p95", "tool_p95_ms"),
     ("recall by tool, ms: p99", "tool_p99_ms"),
     ("recall by tool: degraded share", "tool_degraded_share"),
     ("host: CPU ms a turn", "host_cpu_ms_per_turn"),
@@ -84,6 +87,7 @@ def finish(figures: Figures, turns_per_h: float) -> Figures:
     """Add what follows from the figures: cost of an hour, shares of what is used up, and failures."""
     cores = os.cpu_count() or 1
     waits, used = figures["waits"], figures["cores_used"]
+    active = max(1, sum(waits.values()))
     writing = sum(count for event, count in waits.items() if "WAL" in event.upper())
     locks = sum(
         count for event, count in waits.items() if event.startswith(("Lock ", "LWLock ")) and "WAL" not in event
@@ -93,8 +97,8 @@ def finish(figures: Figures, turns_per_h: float) -> Figures:
         "processor": sum(used.values()) / cores,
         "embedder (one core)": used["embedder"],
         "simulated network (one core)": used["network"],
-        "WAL": writing / max(1, figures["waits_all"]),
-        "locks": locks / max(1, figures["waits_all"]),
+        "WAL": writing / active,
+        "locks": locks / active,
     }
     cost_ms = turns_per_h * figures["host_cpu_ms_per_turn"] + 60 * figures["host_cpu_ms_per_idle_minute"]
     return {
@@ -132,8 +136,8 @@ def show(runs: list[Figures]) -> None:
         table.add_row(title, *(_shown(each.get(name)) for each in runs))
     for name in runs[0]["recall_by_network"]:
         found = [each["recall_by_network"].get(name, {}) for each in runs]
-        cells = (" / ".join(_shown(one.get(f"at_p{share}_ms")) for share in (50, 99)) for one in found)
-        table.add_row(f"recall before a turn, ms: p50 / p99, {name}", *cells)
+        cells = (" / ".join(_shown(one.get(f"recall_p{share}_ms")) for share in (50, 95)) for one in found)
+        table.add_row(f"recall before a turn, ms: p50 / p95, {name}", *cells)
     for name in runs[0]["cores_used"]:
         table.add_row(f"cores used: {name}", *(_shown(each["cores_used"][name]) for each in runs))
     for name in runs[0]["shares"]:

@@ -140,9 +140,7 @@ class Host:
         block, (recall_ms, _) = _timed(lambda: provider.prefetch(question, session_id=self._session))
         self._accepted = ""
         _, hook_ms = _timed(lambda: provider.sync_turn(question, answer, session_id=self._session))
-        self._write(
-            "turn", key, self._accepted, time.time(), hook_ms, recall_ms, "recall is degraded" in block, bool(block)
-        )
+        self._write("turn", key, self._accepted, time.time(), hook_ms, recall_ms, bool(block))
         self._said += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
         if chance.random() < TOOL_SHARE:
             self._ask(question)

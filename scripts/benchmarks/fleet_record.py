@@ -14,6 +14,7 @@ import psycopg
 from fleet_host import read_entries
 from server_usage import BENCH
 
+Figures = dict[str, Any]
 _TURNS = "select split_part(content, ' ', 1), role, count(*) from conversations group by 1, 2"
 _ENTRIES = "select content from memory_entries"
 # When the event of a turn became visible: its row in the ledger is written with the rows, and never changed.
@@ -36,7 +37,27 @@ class Records:
     tool_ms: list[float] = field(default_factory=list)
     tool_degraded: int = 0
     tool_failed: int = 0
-    recall_degraded: int = 0
+
+    @property
+    def turns(self) -> int:
+        return len(self.hook_ms)
+
+    def figures(self) -> Figures:
+        """Times of hooks and recalls, the latter by kind of network, too, and how the recalls went."""
+        every = [ms for each in self.recall_ms.values() for ms in each]
+        return {
+            "turns_refused": self.refused,
+            **percentiles("hook", self.hook_ms, "ms"),
+            **percentiles("hook_cpu", self.hook_cpu_ms, "ms"),
+            **percentiles("recall", every, "ms"),
+            **percentiles("tool", self.tool_ms, "ms"),
+            "recall_by_network": {
+                name: percentiles("recall", each, "ms") for name, each in sorted(self.recall_ms.items())
+            },
+            "recall_empty_share": self.empty / max(1, self.turns),
+            "tool_degraded_share": self.tool_degraded / max(1, len(self.tool_ms)),
+            "tools_failed": self.tool_failed,
+        }
 
 
 def read(files: Mapping[Path, str]) -> Records:
@@ -56,12 +77,11 @@ def read(files: Mapping[Path, str]) -> Records:
 
 def _note_turn(
     found: Records, network: str, key: str, event: str, at: float, hook: tuple[float, float], recall_ms: float,
-    degraded: bool, any_found: bool,
+    any_found: bool,
 ) -> None:  # fmt: skip
     found.hook_ms.append(hook[0])
     found.hook_cpu_ms.append(hook[1])
     found.recall_ms[network].append(recall_ms)
-    found.recall_degraded += degraded
     found.empty += not any_found
     found.refused += not event
     if event:
@@ -74,7 +94,7 @@ def _note_tool(found: Records, ms: float, degraded: bool, failed: bool) -> None:
     found.tool_failed += failed
 
 
-def compare(records: Records, homes: Mapping[str, Path], dsn: str) -> dict[str, Any]:
+def compare(records: Records, homes: Sequence[Path], dsn: str) -> Figures:
     """Rows that are lost, doubled or come from nowhere. Each accepted turn has two rows, each entry of a file one."""
     with psycopg.connect(dsn, application_name=BENCH) as connection:
         turns = connection.execute(_TURNS).fetchall()
@@ -82,7 +102,7 @@ def compare(records: Records, homes: Mapping[str, Path], dsn: str) -> dict[str, 
     sides: dict[str, dict[str, int]] = defaultdict(dict)
     for key, role, rows in turns:
         sides[key][role] = rows
-    wanted = {entry for home in homes.values() for entry in read_entries(home / "memories" / "MEMORY.md")}
+    wanted = {entry for home in homes for entry in read_entries(home / "memories" / "MEMORY.md")}
     lost = {key: 2 - len(sides.get(key, ())) for key in records.accepted if len(sides.get(key, ())) < 2}
     return {
         "turns_accepted": len(records.accepted),
@@ -98,24 +118,27 @@ def compare(records: Records, homes: Mapping[str, Path], dsn: str) -> dict[str, 
     }
 
 
-def lags(records: Records, ended: Callable[[str], float], dsn: str) -> tuple[list[float], list[float]]:
-    """Seconds from the return of a hook until its row was visible; of hosts that had ended by then, separately.
+def lags(records: Records, ended: Callable[[str], float], dsn: str) -> Figures:
+    """Seconds from the return of a hook until its row was visible; where the host had ended by then, separately.
 
-    `ended` returns when the life of a host ended in which a turn was taken.
+    `ended` returns when the life of a host ended in which it took a turn.
     """
     with psycopg.connect(dsn, application_name=BENCH) as connection:
         stored = dict(connection.execute(_STORED).fetchall())
-    beside, after = [], []
+    beside, after = list[float](), list[float]()
     for key, (event, at) in sorted(records.accepted.items(), key=lambda turn: turn[1][1]):
         if event in stored:
             visible = float(stored[event])
             (beside if visible <= ended(key) else after).append(max(0.0, visible - at))
-    return beside, after
+    return {
+        **percentiles("lag", beside, "s"),
+        "lag_by_quarter_p50_s": [float(np.median(part)) for part in np.array_split(beside, 4) if len(part)],
+        **percentiles("lag_of_ended_host", after, "s"),
+        "turns_of_ended_hosts": len(after),
+    }
 
 
-def percentiles(name: str, values: Sequence[float], unit: str, *shares: int) -> dict[str, float]:
-    """Percentiles of values by name, and their maximum."""
-    if not values:
-        return {}
-    found = {f"{name}_p{share}_{unit}": float(np.percentile(values, share)) for share in shares}
-    return {**found, f"{name}_max_{unit}": max(values)}
+def percentiles(name: str, values: Sequence[float], unit: str) -> Figures:
+    """Percentiles and the maximum of values, by name."""
+    found = {f"p{share}": float(np.percentile(values, share)) for share in (50, 95, 99)} if values else {}
+    return {f"{name}_{kind}_{unit}": value for kind, value in {**found, "max": max(values, default=None)}.items()}

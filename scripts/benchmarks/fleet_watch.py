@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from server_usage import BENCH
@@ -19,9 +20,10 @@ from hermes_memory_pgvector.outbox import inspection
 
 EVERY_S, OUTBOXES_EVERY_S = 0.25, 2.0
 DISK_FREE_BYTES_MIN = 1 << 30
-_ACTIVITY = """
-select state = 'active', coalesce(wait_event_type || ' ' || wait_event, 'processor'), count(*)
-from pg_stat_activity where backend_type = 'client backend' and application_name <> %s group by 1, 2"""
+_ACTIVITY = r"""
+select state = 'active', coalesce(wait_event_type || ' ' || wait_event, 'processor'),
+  case when wait_event_type = 'Lock' then left(regexp_replace(query, '\s+', ' ', 'g'), 80) else '' end, count(*)
+from pg_stat_activity where backend_type = 'client backend' and application_name <> %s group by 1, 2, 3"""
 
 
 class Queue(NamedTuple):
@@ -33,12 +35,24 @@ class Queue(NamedTuple):
 
 @dataclass
 class Seen:
-    """Samples: connections over time, what active connections waited for, outboxes; and how busy the machine was."""
+    """Samples: connections, what active ones waited for, the statements that waited for locks, and outboxes."""
 
     connections: list[int] = field(default_factory=list)
     waits: Counter[str] = field(default_factory=Counter)
+    locked: Counter[str] = field(default_factory=Counter)
     queues: list[Queue] = field(default_factory=list)
     unreachable_s: float = 0.0
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "connections_p50": statistics.median(self.connections or [0]),
+            "connections_max": max(self.connections, default=0),
+            "queue_events_max": max((queue.events for queue in self.queues), default=0),
+            "queue_kb_max": max((queue.bytes for queue in self.queues), default=0) / 1024,
+            "unreachable_s": self.unreachable_s,
+            "waited_for_locks": dict((+self.locked).most_common(5)),
+            "waits": dict(self.waits.most_common()),
+        }
 
 
 class Watcher:
@@ -74,8 +88,11 @@ class Watcher:
 
     def _sample(self, connection: psycopg.Connection) -> None:
         rows = connection.execute(_ACTIVITY, [BENCH]).fetchall()
-        self.seen.connections.append(sum(count for _, _, count in rows))
-        self.seen.waits.update({event: count for active, event, count in rows if active})
+        self.seen.connections.append(sum(count for *_, count in rows))
+        for active, event, statement, count in rows:
+            if active:
+                self.seen.waits[event] += count
+                self.seen.locked[statement] += count if statement else 0
 
     def _watch_outboxes(self) -> None:
         while not self._ended.wait(OUTBOXES_EVERY_S):
