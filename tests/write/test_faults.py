@@ -879,12 +879,12 @@ def test_a_statement_that_is_never_answered_is_given_up_also_outside_of_a_transa
             assert connection.execute("select 1 as one").fetchone() == {"one": 1}
 
 
-def test_a_server_that_stops_while_it_names_its_types_is_given_up(
+def test_a_server_that_stops_while_it_names_the_type_of_vectors_is_given_up(
     database: str, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if server.bin is None:
         pytest.skip("the processes of the tested server cannot be stopped")
-    monkeypatch.setattr(f"{checked.__module__}.TYPES_S_MAX", 0.5)
+    monkeypatch.setattr(f"{checked.__module__}.TYPE_S_MAX", 0.5)
     asking = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     opened = Database(Settings(dsn=database, connect_timeout_s=1), tmp_path)  # type: ignore[arg-type]
     with closing(opened), psycopg.connect(database) as other:
