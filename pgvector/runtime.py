@@ -179,6 +179,9 @@ class Runtime:
         with importing():
             import numpy  # noqa: F401 - for the first recall
 
+            from .text import suspicion
+        suspicion.load()
+
     def checkpoint(self, conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -> None:
         """Have the turns of these messages and all earlier events survive a power loss. Raises CheckpointFailed."""
         try:

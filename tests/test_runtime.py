@@ -23,6 +23,7 @@ from hermes_memory_pgvector.model import Add, RecallRequest, Remove, Replace, Sc
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text import suspicion
 from hermes_memory_pgvector.write import writer
 
 AGENT = Identity()
@@ -448,6 +449,18 @@ def test_a_process_that_has_just_started_lets_its_hooks_go_first_unless_somebody
         assert runtime.database.pool_size() == 0
         assert not (tmp_path / "pgvector" / "snapshot.jsonl").exists()
         assert runtime.writer.flush(20)
+    finally:
+        release(runtime)
+
+
+def test_the_vocabulary_of_attacks_is_read_before_the_first_recall(
+    tmp_path: Path, database: str, endpoint: Endpoint
+) -> None:
+    suspicion._vocabulary.cache_clear()
+    runtime = acquire(Settings(dsn=database, embed_url=endpoint.url, embed_model="test"), tmp_path)  # type: ignore[arg-type]
+    try:
+        runtime.wake()
+        wait_for(lambda: suspicion._vocabulary.cache_info().currsize == 1, 10)
     finally:
         release(runtime)
 

@@ -146,6 +146,11 @@ _ADDRESSES = re.compile(r"\S{1,200}(?:://|@|\.\w)\S{0,400}")
 _COMMANDS_AT = re.compile(r"(?:^|[:;,>\]—–-]\s{0,3}|\bplease |\bbitte )\W{0,3}$", re.IGNORECASE)
 
 
+def load() -> None:
+    """Read the vocabulary: otherwise the first text waits for it."""
+    _vocabulary()
+
+
 @cache
 def _vocabulary() -> Vocabulary:
     return Vocabulary(Path(__file__).with_name("suspicion.txt"), [meanings for _, meanings in _RULES])
