@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import threading
 import time
 from pathlib import Path
@@ -57,3 +59,20 @@ def test_a_pool_does_not_grow_into_the_place_of_an_occasional_connection(databas
             assert opened.pool_size() == 2
     finally:
         opened.close()
+
+
+def test_an_attempt_that_times_out_closes_its_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        dsn = f"host=127.0.0.1 port={server.getsockname()[1]} sslmode=disable gssencmode=disable"
+        gc.disable()
+        try:
+            with pytest.raises(psycopg.OperationalError, match="timeout"):
+                TimedConnection.connect(dsn, connect_timeout=2, report=lambda _: None)
+            asked, _ = server.accept()
+            with asked:
+                asked.settimeout(2)
+                while asked.recv(1000):
+                    pass
+        finally:
+            gc.enable()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ class TimedConnection(psycopg.Connection[DictRow]):
         try:
             connection = super().connect(conninfo, **kwargs)
         except psycopg.OperationalError as error:
+            # The driver leaves the socket of an attempt that timed out to the garbage collection: the frames hold it.
+            traceback.clear_frames(error.__traceback__)
             report(error)
             raise
         report(None)
