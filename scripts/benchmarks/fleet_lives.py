@@ -17,7 +17,7 @@ from servers import ServerProcess
 
 HOSTS_A_THEME, BURST_TURNS = 5, 3
 # Of the simulated clock, in hours: all hosts begin within the first time; lives and pauses are means.
-START_H, LIFE_H, PAUSE_H, BURST_EVERY_H = 0.2, 1.0, 0.15, 0.5
+START_H, LIFE_H, PAUSE_H, BURST_EVERY_H = 0.2, 1.0, 0.15, 0.2
 POLL_S, END_S_MAX = 0.1, 20.0
 
 
