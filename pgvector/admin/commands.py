@@ -101,6 +101,8 @@ def _add_installation(commands: Commands) -> None:
     migrate.add_argument(
         "--reader-role", metavar="NAME", help="let this role read rows, and nothing else, as for serve"
     )
+    text = "distribute the tables over the nodes of a Citus cluster; --dsn is that of its coordinator"
+    migrate.add_argument("--citus", action="store_true", help=text)
     text = "have Postgres keep the themes of logins apart by their grants, or stop that"
     migrate.add_argument("--row-security", action=argparse.BooleanOptionalAction, help=text)
     migrate.add_argument("--force", action="store_true", help="go on beside agents of an earlier release")

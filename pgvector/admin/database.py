@@ -119,10 +119,12 @@ def administrators_dsn(
 
 @contextmanager
 def administrators_database(settings: Settings, home: Path, console: Console, dsn: str) -> Iterator[Database]:
-    """The database of a home, over the connection string of `administrators_dsn`."""
+    """The database of a home with a verified schema, over the connection string of `administrators_dsn`."""
     target, _ = administrators_dsn(settings, home, console, dsn)
     database = Database(settings.model_copy(update={"dsn": SecretStr(target)}), home)
     try:
+        with database.connection(settings.connect_timeout_s) as opened:
+            database.verify(opened)
         yield database
     finally:
         database.close()

@@ -10,7 +10,7 @@ from ..settings import load
 from ..store import clients
 from ..store.connection.dsn import describe
 from ..store.embedded.cluster import AGENT
-from ..store.schema import migrations, rights, row_security, verification
+from ..store.schema import distribution, migrations, rights, row_security, verification
 from ..store.schema.preflight import Connection, admin_connection
 from .console import Console, counted
 from .database import administrators_dsn, apply_missing
@@ -39,10 +39,15 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
         if args.row_security is not None:
             _secure(connection, console, role, args.reader_role, on=args.row_security)
         state = verification.verify(connection)
+    distributed = args.citus or state.distributed
+    # After each migration, because a new table may be one to distribute.
+    made = distribution.distribute(target, console.say) if distributed else []
+    if made:
+        console.show(f"distributed {counted(len(made), 'table')} over the nodes of the cluster; restart the agents")
     where = "the embedded server" if embedded else describe(target)
     console.data(
         {"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": args.runtime_role,
-         "row_security": state.row_security}
+         "distributed": distributed, "row_security": state.row_security}
     )  # fmt: skip
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")

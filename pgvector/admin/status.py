@@ -62,7 +62,8 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
     if found.standby:
         lines.append(("Standby", standby.line(found.standby, running)))
     if found.schema:
-        lines.append(("Schema", f"version {found.schema.version}"))
+        over = ", distributed over a Citus cluster" if found.schema.distributed else ""
+        lines.append(("Schema", f"version {found.schema.version}{over}"))
         model = found.schema.embedding_model or "no model yet"
         lines.append(("Vectors", f"{found.schema.dimensions} dimensions, {model}"))
     if found.totals:

@@ -25,7 +25,7 @@ from ..hosts.environment import user_zone
 from ..model import WORDS_ONLY, Explanation, Hit, Period, Recall, RecallRequest, Scope, Vector
 from ..outbox.heartbeat import Recalls
 from ..settings import Settings
-from ..store import retrieval
+from ..store import grants, retrieval
 from ..store.connection.database import Connection, Database, part
 from ..store.connection.driver_errors import wrap_errors
 from ..store.queries import WORDS_MAX, Kind
@@ -194,7 +194,7 @@ class Recaller:
     def _transaction(self, server: Database, deadline: Deadline, question: _Question) -> Iterator[Connection]:
         """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
         # Postgres sends a notice for each stop-word.
-        settings = {"client_min_messages": "error", **SERIAL, **retrieval.narrowing(question.request.scope)}
+        settings = {"client_min_messages": "error", **SERIAL, **grants.narrowing(question.request.scope)}
         with server.line.admitted(deadline.turn_s):
             left_s = deadline.left_s
             with server.transaction(
@@ -218,6 +218,9 @@ class Recaller:
             nearest = vector_search.search(
                 connection, kind, scope, vector, SEARCH_LIMIT, size=size, exact_rows_max=most, deadline=due
             )
+        if size.cut:
+            missing = f"words were looked for in the {retrieval.THEMES_MAX} largest themes only: name the themes"
+            nearest = replace(nearest, missing=nearest.missing or missing)
         if scan is not None:
             matches = bm25(scan, SEARCH_LIMIT, total=len(scan.keys))
         else:

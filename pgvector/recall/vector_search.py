@@ -15,7 +15,7 @@ from typing import LiteralString
 
 from ..errors import Unavailable
 from ..model import Scope, Vector
-from ..store import retrieval
+from ..store import grants, retrieval
 from ..store.connection.database import Connection, part
 from ..store.queries import Kind
 from ..store.retrieval import Key, ScannedRows, Size, Way
@@ -96,7 +96,7 @@ def search(
     for plan, way in _ATTEMPTS[chosen]:
         settings: dict[str, str] = {**(EXACT_SETTINGS if way == "exact" else GRAPH_SETTINGS)}
         if way == "of_all":
-            settings |= retrieval.narrowing(scope, others=True)
+            settings |= grants.narrowing(scope, others=True)
         try:
             with part(connection, deadline.search_s, **settings):
                 found = retrieval.nearest(connection, kind, scope, vector, limit, way=way, pieces=size.pieces)

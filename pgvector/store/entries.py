@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from ..text import tokenizer
 from ..text.masks import masked
 from ..text.times import NEVER
 from .connection.database import Connection
+from .connection.distributed import is_distributed, noted
 from .queries import QUERIES
 
 Change: TypeAlias = Add | Update | Replace | Remove
@@ -105,8 +106,7 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
                 # An entry that the agent asks to remember is kept when its line is removed from the file.
                 _detach(connection, values)
             elif not event.from_file:
-                moved = connection.execute(QUERIES["delete_entry_of_other_themes"], values).fetchall()
-                _complete_history(connection, moved, values)
+                _delete(connection, "delete_entry_of_other_themes", values)
             _add(connection, values)
         case Replace() if event.previous != event.content and masked(event.previous) == masked(event.content):
             _change_masks(connection, event, values)
@@ -217,16 +217,13 @@ def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str
     values = {**values, "content": content}
     if isinstance(event, Remove) or event.content != content:
         connection.execute(QUERIES["add_tombstone"], values)
-    if isinstance(event, Remove) and event.from_file:
-        removed = connection.execute(QUERIES["delete_entry_of_home"], values).fetchall()
-        _complete_history(connection, removed, values)
-        if removed:
-            return None
-    row = connection.execute(QUERIES["find_entry"], values).fetchone()
-    if row is not None:
-        connection.execute(QUERIES["delete_entry"], row)
-        _complete_history(connection, [row], values)
-    return row
+    gone_from_file = isinstance(event, Remove) and event.from_file
+    if gone_from_file and _delete(connection, "delete_entry_of_home", values):
+        return None
+    while row := connection.execute(QUERIES["find_entry"], values).fetchone():
+        if _delete(connection, "delete_found_entry", {**values, "theme": row["theme"], "id": row["id"]}):
+            return row
+    return None
 
 
 def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> str:
@@ -260,17 +257,23 @@ def delete(
     values = {
         "theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by
     }  # fmt: skip
-    row = connection.execute(QUERIES["delete_entry"], values).fetchone()
-    if row is None:
-        return None
-    _complete_history(connection, [row], values)
-    return Entry(**row)
+    rows = _delete(connection, "delete_entry", values)
+    return Entry(**rows[0]) if rows else None
 
 
-def _complete_history(connection: Connection, deleted: Iterable[DictRow], values: Mapping[str, Any]) -> None:
-    """Add how, when and by which session rows were deleted to the history rows that a trigger has just inserted."""
-    for row in deleted:
+def _delete(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[DictRow]:
+    """Run a statement that deletes entries, and return what it tells of them.
+
+    A trigger inserts them into the history, to which how, when and by which session they were deleted is added.
+    """
+    if is_distributed(connection):
+        told = {name: values[name] for name in ("how", "session_id", "replaced_by")} | {"gone_at": f"{values['at']}"}
+        with noted(connection, told):
+            return connection.execute(QUERIES[statement], values).fetchall()
+    rows = connection.execute(QUERIES[statement], values).fetchall()
+    for row in rows:
         connection.execute(QUERIES["complete_history"], {**values, "theme": row["theme"], "id": row["id"]})
+    return rows
 
 
 def forget_trial(connection: Connection, theme: str, content: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..errors import BadArgument
+from ..model import Scope
 from ..text.theme_names import is_pattern, normalise
 from .connection.database import Connection
 from .queries import QUERIES
@@ -45,3 +46,13 @@ def add(connection: Connection, login: str, pattern: str) -> bool:
 def remove(connection: Connection, login: str, pattern: str) -> bool:
     """Take a pattern from a login; False when it does not have it."""
     return connection.execute(QUERIES["remove_grant"], {"login": login, "pattern": pattern}).rowcount == 1
+
+
+def narrowing(scope: Scope, *, others: bool = False) -> dict[str, str]:
+    """The setting of a transaction that sees the themes of a scope only, where row security is on.
+
+    It has a theme on each line, `*` for all but those of persons and rooms. With `others` these are seen, too.
+    """
+    themes = (scope.own,) if scope.themes is None else scope.themes
+    lines = ("*", *themes) if others or scope.themes is None else themes
+    return {"hermes_pgvector__themes": "\n".join(lines) or "\n"}

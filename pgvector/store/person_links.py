@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..errors import SettingsError
 from ..text.theme_names import reserved
 from .connection.database import Connection
+from .connection.distributed import form_of, is_distributed
 from .queries import KINDS, QUERIES
 
 LINKS_MAX = 20_000
@@ -104,7 +106,7 @@ def changed(connection: Connection, known: str) -> tuple[str, dict[str, str]] | 
 
 def listed(connection: Connection, limit: int, person: str | None = None) -> list[Link]:
     """Up to `limit` links, of one person if it is named, those of a person together."""
-    rows = connection.execute(QUERIES["list_links"], {"person": person, "limit": limit})
+    rows = connection.execute(QUERIES[form_of(connection, "list_links")], {"person": person, "limit": limit})
     return [Link(**row) for row in rows]
 
 
@@ -163,9 +165,25 @@ def unlink(connection: Connection, account: str) -> int:
 
 
 def copy_records(connection: Connection, source: str, destination: str) -> None:
-    """Copy what is known of the events of a theme: those that come again, and late ones, find it."""
+    """Copy what is known of the events of a theme: those that come again, and late ones, find it.
+
+    Raises SettingsError when the role may not move the rows afterwards.
+    """
+    if not may_move(connection):
+        raise SettingsError(
+            "on a Citus cluster the tables' owner moves rows: put the owner's address into HERMES_PGVECTOR_DSN for "
+            "this command"
+        )
     for name in ("copy_events", "copy_tombstones", "copy_withdrawals", "copy_pruned"):
         connection.execute(QUERIES[name], {"source": source, "destination": destination})
+
+
+def may_move(connection: Connection) -> bool:
+    """Whether this role can move rows. On a cluster only the tables' owner can: the history is moved as that role, and
+    Citus refuses a transaction in which two roles change rows of a theme."""
+    if not is_distributed(connection):
+        return True
+    return bool((connection.execute(QUERIES["erasing_role"]).fetchone() or {})["may_erase"])
 
 
 def move(
@@ -182,7 +200,7 @@ def move(
     }  # fmt: skip
     for theme in sorted((source, destination)):
         connection.execute(QUERIES["lock_facts"], {"theme": theme})
-    if mark:
+    if mark and not is_distributed(connection):
         connection.execute(QUERIES["delete_repeated_turns"], values)
     moved = 0
     for kind in KINDS:
@@ -199,7 +217,7 @@ def move(
         moved += len(ids)
     for name in ("move_history", "move_edges", "move_agents", "move_fact_scopes"):
         moved += max(0, connection.execute(QUERIES[name], values).rowcount)
-    if mark and not moved:
+    if mark and not moved and not is_distributed(connection):
         _withdraw(connection, source, destination)
     return moved
 
@@ -220,7 +238,9 @@ def _withdraw(connection: Connection, source: str, destination: str) -> None:
 
 def move_unmoved(connection: Connection, limit: int) -> int:
     """Move some rows of up to `limit` accounts that still have rows of their own; returns how many, as `move`."""
+    if not may_move(connection):
+        return 0
     # No link ends meanwhile.
     connection.execute(QUERIES["share_links"])
-    accounts = connection.execute(QUERIES["unmoved_links"], {"limit": limit}).fetchall()
+    accounts = connection.execute(QUERIES[form_of(connection, "unmoved_links")], {"limit": limit}).fetchall()
     return sum(move(connection, row["account"], row["person"], mark=row["account"]) for row in accounts)

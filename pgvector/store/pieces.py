@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..model import Vector
 from .connection.database import Connection, half
+from .connection.distributed import by_theme
 from .queries import QUERIES, Kind, query
 
 
@@ -22,11 +23,10 @@ def add(
     """
     pieces = [(*key, number, vector) for key, vectors in found for number, vector in enumerate(vectors)]
     if pieces:
-        themes, ids, numbers, embeddings = zip(*pieces, strict=True)
-        parameters = {
-            "themes": list(themes), "ids": list(ids), "pieces": list(numbers), "embeddings": [*map(half, embeddings)]
-        }  # fmt: skip
-        connection.execute(query(f"add_pieces_{kind}", second=second), parameters)
+        themes, ids, numbers, vectors = (list(column) for column in zip(*pieces, strict=True))
+        columns = {"themes": themes, "ids": ids, "pieces": numbers, "embeddings": [*map(half, vectors)]}
+        for parameters in by_theme(connection, columns):
+            connection.execute(query(f"add_pieces_{kind}", second=second), parameters)
 
 
 def undivided(connection: Connection, after: tuple[str, int], limit: int) -> list[tuple[tuple[str, int], str]]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from .connection.database import Connection
+from .connection.distributed import form_of
 from .queries import QUERIES
 
 Kind: TypeAlias = Literal["turns", "entries"]
@@ -68,10 +69,10 @@ def count(
 
 def themes(connection: Connection) -> list[str]:
     """The themes that have turns, entries or facts, in alphabetical order."""
-    return [row["theme"] for row in connection.execute(QUERIES["themes_with_rows"])]
+    return [row["theme"] for row in connection.execute(QUERIES[form_of(connection, "themes_with_rows")])]
 
 
 def sizes(connection: Connection, themes: Sequence[str]) -> list[tuple[str, int, int]]:
     """Of each of these themes: its name, and the numbers of its entries and of its turns."""
-    found = connection.execute(QUERIES["count_themes"], {"themes": list(themes)})
+    found = connection.execute(QUERIES[form_of(connection, "count_themes")], {"themes": list(themes)})
     return [(row["theme"], row["entries"], row["turns"]) for row in found]

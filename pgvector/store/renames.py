@@ -10,6 +10,7 @@ from datetime import datetime
 
 from . import person_links
 from .connection.database import Connection
+from .connection.distributed import form_of
 from .queries import QUERIES
 
 RENAMES_MAX = 1000
@@ -72,7 +73,7 @@ def release(connection: Connection, old: str) -> str | None:
 
 def listed(connection: Connection, theme: str = "", limit: int = RENAMES_MAX) -> list[Rename]:
     """Up to `limit` renames, those of a theme if it is named."""
-    rows = connection.execute(QUERIES["list_renames"], {"theme": theme, "limit": limit})
+    rows = connection.execute(QUERIES[form_of(connection, "list_renames")], {"theme": theme, "limit": limit})
     return [Rename(**row) for row in rows]
 
 
@@ -81,6 +82,8 @@ def move_unmoved(connection: Connection, rows: int) -> int:
 
     Returns how many.
     """
+    if not person_links.may_move(connection):
+        return 0
     # No rename changes meanwhile.
     connection.execute(QUERIES["share_links"])
     return sum(move(connection, each.old, each.new, rows) for each in listed(connection) if each.unmoved)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, LiteralString, NamedTuple, TypeAlias
 
 from ..model import Hit, Metadata, Scope, Vector
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
+from .connection.distributed import by_theme, form_of, is_distributed
 from .queries import QUERIES, TAGGED, Kind, for_words, index_name
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ Way: TypeAlias = Literal["exact", "of_all", "of_scope"]
 
 # Of a million rows, these hold the ten nearest of a scope of a sixth of them.
 NEAREST_OF_ALL_ROWS = 1500
+# On a cluster, a recall over all themes looks for words in so many of them.
+THEMES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +36,13 @@ class Size:
     """The rows of a scope, counted up to a bound, with those that have expired since the last upkeep.
 
     `own_index` is whether the scope is one theme that has a graph index of its own, `pieces` whether its themes have
-    texts with pieces, each with a vector of its own.
+    texts with pieces, each with a vector of its own. `cut` is whether it has more than THEMES_MAX themes on a cluster.
     """
 
     rows: int
     own_index: bool = False
     pieces: bool = False
+    cut: bool = False
 
 
 class ScannedRows(NamedTuple):
@@ -105,6 +110,7 @@ class Row(NamedTuple):
 def parameters_of(scope: Scope) -> dict[str, Any]:
     """The named parameters that every statement about the rows of a scope takes."""
     return {
+        "theme": None,
         "narrow": scope.narrow,
         "themes": None if scope.themes is None else _array(scope.themes),
         "own": scope.own,
@@ -147,11 +153,10 @@ def _named(statement: str, scope: Scope) -> str:
 
 def count(connection: Connection, kind: Kind, scope: Scope, limit: int) -> Size:
     """The size of a scope, counted up to `limit` rows."""
-    themes = scope.themes or ()
-    own_index = index_name(kind, themes[0]) if len(themes) == 1 else None
+    own_index = index_name(kind, scope.themes[0]) if scope.themes and len(scope.themes) == 1 else None
     parameters = {**parameters_of(scope), "limit": limit, "own_index": own_index}
     row = connection.execute(QUERIES[_named(f"count_{kind}", scope)], parameters).fetchone() or {}
-    return Size(row["rows"], row["own_index"], row["pieces"])
+    return Size(row["rows"], row["own_index"], row["pieces"], len(_themes(connection, kind, scope)) > THEMES_MAX)
 
 
 def scan(
@@ -162,8 +167,8 @@ def scan(
     `words` are at most WORDS_MAX tokens of a question. Of those with the same term the first is kept, of those without
     a term none.
     """
-    parameters = {**parameters_of(scope), "words": _array(words), "vector": half(vector), "limit": limit}
-    themes = tuples(connection, for_words(_named(f"scan_{kind}", scope), len(words)), parameters, binary=True)
+    statement, parts = for_words(_named(f"scan_{kind}", scope), len(words)), _parts(connection, kind, scope)
+    themes = _answers(connection, statement, parts, words=_array(words), vector=half(vector), limit=limit)
     keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
     _raise_to_pieces(cosines, ids, [(len(theme[1]) // 8, theme[-2]) for theme in themes])
     places = _with_own_term(themes[0][-1] or ()) if themes else []
@@ -180,14 +185,15 @@ def word_candidates(
     """
     import numpy as np
 
-    parameters = {**parameters_of(scope), "words": _array(words), "rows": rows, "candidates": candidates}
-    themes = tuples(
-        connection, for_words(_named(f"word_candidates_{kind}", scope), len(words)), parameters, binary=True
-    )
+    asked = {"words": _array(words), "rows": rows, "candidates": candidates}
+    statement = for_words(_named(form_of(connection, f"word_candidates_{kind}"), scope), len(words))
+    parts = [tuples(connection, statement, part | asked, binary=True) for part in _parts(connection, kind, scope)]
+    themes = [theme for part in parts for theme in part]
     keys, (ids, lengths, bits) = _columns(themes, ("i8", "i4", "i8"))
-    total, terms, expected = themes[0][4:] if themes else (0.0, (), ())
-    places = _with_own_term(terms)
-    known = np.array([expected[place] or 0.0 for place in places])
+    # Each row of a part has what is known of the whole part.
+    total = sum(part[0][4] for part in parts if part)
+    places = _with_own_term(themes[0][5] if themes else ())
+    known = np.array([sum(part[0][6][place] or 0.0 for part in parts if part) for place in places])
     kept = [words[place] for place in places]
     return WordCandidates(keys, ids, lengths, _bits(bits, places), kept, total, known)
 
@@ -201,6 +207,8 @@ def nearest(
     """
     found: dict[Key, float] = {}
     parameters = {**parameters_of(scope), "vector": half(vector), "limit": limit, "seen": NEAREST_OF_ALL_ROWS}
+    if is_distributed(connection) and scope.themes and len(scope.themes) == 1:
+        parameters["theme"] = scope.themes[0]
     of_rows = f"nearest_{kind}_{way}"
     of_pieces = f"nearest_pieces_{kind}_{'exact' if way == 'exact' else 'of_scope'}"
     for name in (of_rows, of_pieces) if pieces else (of_rows,):
@@ -213,22 +221,23 @@ def nearest(
 
 def related(connection: Connection, kind: Kind, vector: Vector | None, keys: Sequence[Key]) -> RelatedRows:
     """These rows and, for turns, those before and after each of them in its session."""
-    parameters = {**_by_key(keys), "vector": half(vector)}
-    themes = tuples(connection, QUERIES[f"relate_{kind}"], parameters, binary=True) if keys else []
+    parts = _by_key(connection, keys) if keys else ()
+    themes = _answers(connection, QUERIES[f"relate_{kind}"], parts, vector=half(vector))
     found, (ids, sessions, times, cosines, previous) = _columns(themes, ("i8", "i8", "f8", "f8", "i8"))
     return RelatedRows(found, ids, sessions, times, cosines, previous)
 
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:
     """The rows themselves, those that are gone left out."""
-    rows = tuples(connection, QUERIES[f"fetch_{kind}"], _by_key(keys), binary=True)
+    rows = _answers(connection, QUERIES[f"fetch_{kind}"], _by_key(connection, keys))
     return {row[:2]: Row(*row) for row in rows}
 
 
 def around(connection: Connection, keys: Sequence[Key], turns: int) -> dict[Key, tuple[Hit, ...]]:
     """Up to `turns` turns before and after each of these turns in its session, in their order."""
     found: dict[Key, list[Hit]] = {}
-    for row in connection.execute(QUERIES["around_turns"], {**_by_key(keys), "turns": turns}):
+    parts = [connection.execute(QUERIES["around_turns"], {**p, "turns": turns}) for p in _by_key(connection, keys)]
+    for row in chain.from_iterable(parts):
         neighbour = Hit(
             id=row["id"], theme=row["agent_identity"], content=row["content"], at=row["at"], role=row["role"],
             session_id=row["session_id"], metadata=row["metadata"] or {},
@@ -248,8 +257,33 @@ def _array(values: Iterable[str] | Iterable[int]) -> str:
     return "{" + ",".join(['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]) + "}"
 
 
-def _by_key(keys: Sequence[Key]) -> dict[str, Any]:
-    return {"themes": _array(theme for theme, _ in keys), "ids": _array(number for _, number in keys)}
+def _answers(
+    connection: Connection, statement: LiteralString, parts: Iterable[Mapping[str, Any]], **asked: Any
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement for each of these sets of parameters."""
+    return [row for part in parts for row in tuples(connection, statement, {**part, **asked}, binary=True)]
+
+
+def _by_key(connection: Connection, keys: Sequence[Key]) -> Iterator[dict[str, Any]]:
+    for part in by_theme(connection, {"themes": [theme for theme, _ in keys], "ids": [number for _, number in keys]}):
+        yield {**part, "themes": _array(part["themes"]), "ids": _array(part["ids"])}
+
+
+def _parts(connection: Connection, kind: Kind, scope: Scope) -> Iterator[dict[str, Any]]:
+    """The parameters of a statement about the rows of a scope: one set, or on a cluster one for each theme."""
+    if not is_distributed(connection):
+        yield parameters_of(scope)
+        return
+    for theme in scope.themes or _themes(connection, kind, scope)[:THEMES_MAX]:
+        yield {**parameters_of(replace(scope, own=theme, themes=(theme,))), "theme": theme}
+
+
+def _themes(connection: Connection, kind: Kind, scope: Scope) -> list[str]:
+    """On a cluster, the largest themes of a scope of all themes: one more than are searched for words."""
+    if scope.themes is not None or not is_distributed(connection):
+        return []
+    parameters = {**parameters_of(scope), "limit": THEMES_MAX + 1}
+    return [theme for (theme,) in tuples(connection, QUERIES[f"themes_of_{kind}"], parameters)]
 
 
 def _columns(themes: Sequence[tuple[Any, ...]], types: Sequence[str]) -> tuple[list[Key], list[NDArray[Any]]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from .connection.database import Connection
+from .connection.distributed import by_theme
 from .queries import QUERIES
 from .schema import rights
 
@@ -119,9 +120,12 @@ def themes(connection: Connection, limit: int) -> list[ThemeTotals]:
 
 def sample(connection: Connection, themes: Sequence[str], rows: int, entries: int) -> dict[str, ThemeSample]:
     """Estimates for these themes: sizes from the newest `rows` of each kind, homes from the newest `entries`."""
-    parameters = {"themes": list(themes), "sample": rows, "homes_of": entries}
-    found = connection.execute(QUERIES["sample_themes"], parameters)
-    return {row["theme"]: ThemeSample(**row) for row in found}
+    asked = {"sample": rows, "homes_of": entries}
+    return {
+        row["theme"]: ThemeSample(**row)
+        for parameters in by_theme(connection, {"themes": list(themes)})
+        for row in connection.execute(QUERIES["sample_themes"], {**parameters, **asked})
+    }
 
 
 def growth_by_day(connection: Connection, days: Sequence[datetime], theme: str = "") -> list[Growth]:

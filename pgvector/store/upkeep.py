@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from ..errors import PgvectorError
@@ -14,6 +14,7 @@ from ..model import Vector
 from ..text import tokenizer
 from . import pieces
 from .connection.database import Connection, Database, half
+from .connection.distributed import by_theme, form_of
 from .passages import Passage
 from .queries import KINDS, QUERIES, Kind, query
 
@@ -139,13 +140,14 @@ def embed(
         if not chosen:
             continue
         pieces.add(connection, kind, [((row.theme, row.id), own[1:]) for row, own in chosen], second=second)
-        parameters = {
+        columns: dict[str, list[Any]] = {
             "themes": [row.theme for row, _ in chosen],
             "ids": [row.id for row, _ in chosen],
             "embeddings": [half(own[0]) for _, own in chosen],
             "words": [None if row.worded else tokenizer.document(row.passage.content) for row, _ in chosen],
         }
-        changed += connection.execute(query(f"embed_{kind}", second=second), parameters).rowcount
+        for parameters in by_theme(connection, columns):
+            changed += connection.execute(query(f"embed_{kind}", second=second), parameters).rowcount
     return changed
 
 
@@ -156,14 +158,17 @@ def add_words(connection: Connection, limit: int) -> int:
     """
     added = 0
     for kind in KINDS:
-        found = connection.execute(QUERIES[f"unworded_{kind}"], {"limit": limit - added}).fetchall()
+        found = connection.execute(
+            QUERIES[form_of(connection, f"unworded_{kind}")], {"limit": limit - added}
+        ).fetchall()
         if found:
-            parameters = {
+            columns = {
                 "themes": [row["agent_identity"] for row in found],
                 "ids": [row["id"] for row in found],
                 "words": [tokenizer.document(row["content"]) for row in found],
             }
-            added += connection.execute(QUERIES[f"word_{kind}"], parameters).rowcount
+            for parameters in by_theme(connection, columns):
+                added += connection.execute(QUERIES[f"word_{kind}"], parameters).rowcount
     return added
 
 

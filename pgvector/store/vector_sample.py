@@ -86,6 +86,6 @@ def _sampled(connection: Connection, kind: Kind, row: DictRow) -> Sampled:
 
 
 def _vectors(connection: Connection, kind: Kind, key: Key, *, second: bool) -> list[Vector]:
-    parameters = {"themes": [key[0]], "ids": [key[1]]}
+    parameters = {"themes": [key[0]], "ids": [key[1]], "theme": key[0]}
     found = connection.execute(query(f"coded_vectors_{kind}", second=second), parameters).fetchone()
     return [HalfVector.from_binary(b64decode(text)).to_list() for text in (found or {"vectors": ()})["vectors"]]

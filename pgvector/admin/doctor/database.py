@@ -50,7 +50,8 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         yield Check("schema", "problem", what, command or "run doctor again")
         return
     schema = found.schema
-    yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions")
+    over = ", distributed over a Citus cluster" if schema.distributed else ""
+    yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions{over}")
     yield _role(facts)
     yield from _rows(found)
     if found.server:

@@ -33,6 +33,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     database = Database(settings, home)
     try:
         with database.connection(settings.connect_timeout_s) as connection:
+            database.verify(connection)
             asked, found, answered = now(), health(connection), now()
             themes = pruning.themes(connection)
             # The disk of a private server is looked at as a disk of this host.
@@ -57,7 +58,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
         remedy = "free space on the server; meanwhile events wait in the spool, and are stored then"
         yield Check("server's disk", "problem", DISK_FULL, remedy)
     yield _clock(asked + (answered - asked) / 2 - found.clock)
-    yield from tables(found, complete=schema.version == LATEST)
+    yield from tables(found, complete=schema.version == LATEST, distributed=schema.distributed)
     yield from planned
 
 

@@ -13,10 +13,11 @@ from ..console import counted
 SHOWN_MAX = 3
 
 
-def tables(found: Health, *, complete: bool) -> Iterator[Check]:
+def tables(found: Health, *, complete: bool, distributed: bool = False) -> Iterator[Check]:
     """What is wrong with the tables. `complete` is whether they should have what this release knows, and no more."""
-    yield from _indexes(found, definitions() if complete else {})
-    yield from _triggers(found, definitions() if complete else {})
+    known = definitions(distributed=distributed) if complete else {}
+    yield from _indexes(found, known)
+    yield from _triggers(found, known)
     if found.bloated:
         what = f"more dead rows than live ones: {_shown(found.bloated)}"
         yield Check("bloat", "warning", what, in_psql(f"vacuum {', '.join(found.bloated)}"))

@@ -57,6 +57,8 @@ def reembed(home: Path, console: Console, args: argparse.Namespace) -> int:
     with admin_connection(target) as connection:
         check_direct(connection, target)
         stored = verification.verify(connection, "hermes-pgvector server start" if embedded else "")
+        if stored.distributed:
+            raise SettingsError("reembed does not work on a Citus cluster: see docs/scale.md for what to do instead")
         if pending := migrations.pending(connection):
             raise SettingsError(f"the database lacks {', '.join(pending)}; run first: {migrate_command()}")
         if args.abandon:

@@ -153,7 +153,7 @@ def add_chunks(
     if chunks:
         ids, pieces, embeddings = (list(column) for column in zip(*chunks, strict=True))
         parameters = {"themes": [theme] * len(chunks), "ids": ids, "pieces": pieces, "embeddings": embeddings}
-        connection.execute(QUERIES[f"add_pieces_{kind}"], parameters)
+        connection.execute(QUERIES[f"add_pieces_{kind}"], {**parameters, "theme": theme})
 
 
 def _columns(facts: Sequence[ImportedFact]) -> dict[str, list[Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from ...model import now
 from ...version import __version__
 from ..connection.database import Connection
+from ..connection.distributed import by_theme
 from ..erasure import marks
 from ..queries import QUERIES, Kind
 from ..schema.verification import SchemaState
@@ -71,6 +72,9 @@ def _vectors(
 ) -> dict[tuple[str, int], Sequence[str]]:
     if kind not in EMBEDDED:
         return {}
-    parameters = {"themes": [row["theme"] for row in rows], "ids": [row["id"] for row in rows]}
-    found = connection.execute(QUERIES[f"coded_vectors_{EMBEDDED[kind]}"], parameters)
-    return {(row["theme"], row["id"]): row["vectors"] for row in found}
+    columns = {"themes": [row["theme"] for row in rows], "ids": [row["id"] for row in rows]}
+    return {
+        (row["theme"], row["id"]): row["vectors"]
+        for parameters in by_theme(connection, columns)
+        for row in connection.execute(QUERIES[f"coded_vectors_{EMBEDDED[kind]}"], parameters)
+    }

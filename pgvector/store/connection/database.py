@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
@@ -30,6 +29,7 @@ from ..schema import migrations, row_security, verification
 from ..schema.preflight import first_line
 from ..schema.verification import APPLICATION, Origin
 from .checked import checked, register_type
+from .distributed import begin_part, set_local
 from .driver_errors import wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
@@ -119,7 +119,9 @@ class Database:
 
     def verify(self, connection: Connection) -> verification.SchemaState:
         """Check the schema as `verification.verify` does; its error names the command for this kind of server."""
-        return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
+        state = verification.verify(connection, "hermes-pgvector server start" if self.server else "")
+        self.held.distributed = state.distributed
+        return state
 
     def check(self) -> None:
         """Read a row; nobody doubts the database then. Raises DatabaseUnavailable or SchemaNotApplied."""
@@ -169,8 +171,8 @@ class Database:
         read the settings: `second_column.switch` locks them.
         """
         answer_s = statement_timeout_s + ANSWER_S_MAX
-        limits = _set_local(statement_timeout_s, {"idle_in_transaction_session_timeout": int(answer_s * 1000), **local})
-        opening = b"; ".join((b"begin", limits, *self.timeline.asked, _HELD_VECTORS))
+        limits = set_local(statement_timeout_s, {"idle_in_transaction_session_timeout": int(answer_s * 1000), **local})
+        opening = b"; ".join((b"begin", *limits, *self.timeline.asked, _HELD_VECTORS))
         return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
     @contextmanager
@@ -279,6 +281,7 @@ class Database:
             "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
             "application_name": APPLICATION,
             "report": self._note_connecting,
+            "distributed": lambda: self.held.distributed,
         }
 
     def _opened_pool(self) -> ConnectionPool[TimedConnection]:
@@ -308,7 +311,7 @@ def part(connection: Connection, statement_timeout_s: float, **local: str) -> It
     """
     # psycopg's own savepoint takes two more round trips.
     with wrap_errors():
-        connection.execute(b"savepoint part; " + _set_local(statement_timeout_s, local))
+        begin_part(connection, set_local(statement_timeout_s, local))
         try:
             yield
         finally:
@@ -327,10 +330,3 @@ def tuples(
 def half(vector: Vector | None) -> HalfVector | None:
     """A vector as a parameter, in half precision."""
     return None if vector is None else HalfVector(vector)
-
-
-def _set_local(statement_timeout_s: float, local: Mapping[str, str | int]) -> bytes:
-    """Statements for the settings of a transaction."""
-    settings = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
-    values = {name.replace("__", "."): sql.quote(str(value)) for name, value in settings.items()}
-    return "; ".join(f"set local {name} = {value}" for name, value in values.items()).encode()

@@ -52,11 +52,10 @@ class Migration:
 
     @property
     def statements(self) -> list[str]:
-        """The strings to send one by one: the whole file, or each statement of a file with CONCURRENTLY."""
-        code = re.sub(r"--[^\n]*", "", self.text)
-        if not re.search(r"\bINDEX\s+CONCURRENTLY\b", code):
-            return [self.text]
-        return [statement.strip() for statement in code.split(";") if statement.strip()]
+        """The statements, to send one by one: CONCURRENTLY runs alone, and Citus passes on the text as it is sent."""
+        ends = [found.end() for found in _TOKEN.finditer(self.text) if found[0] == ";"]
+        parts = (self.text[start:end] for start, end in zip([0, *ends], [*ends, None], strict=True))
+        return [code for part in parts if (code := _COMMENTS.sub("", part).strip())]
 
 
 def pending(connection: Connection) -> list[str]:
@@ -108,6 +107,8 @@ def migrate(
             )
         connection.add_notice_handler(report)
         set_timeouts(connection)
+        # On a Citus cluster, a file may change tables and functions in one transaction.
+        connection.execute("SET citus.multi_shard_modify_mode = 'sequential'")
         if dimensions is not None:
             fetch(connection, "SELECT set_config('hermes_pgvector.dimensions', %s, false)", [str(dimensions)])
         _lock(connection, lock_wait_s, progress)
@@ -205,6 +206,9 @@ def _apply(connection: Connection, migration: Migration) -> None:
         )
 
 
+# What may contain a semicolon, or is one.
+_TOKEN = re.compile(r"\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|;", re.DOTALL)
+_COMMENTS = re.compile(r"\A(\s*--[^\n]*(\n|\Z))+")
 _CONCURRENT_INDEX = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)")
 
 

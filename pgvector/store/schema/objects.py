@@ -6,21 +6,26 @@ import re
 from functools import cache
 
 from ...errors import SchemaNotApplied
+from .distribution import SETUP
 from .migrations import migration_files
 
 # What a block makes, which is indented, depends on the length of the vectors.
 _STATEMENT = re.compile(
-    r"^(?:CREATE (?:UNIQUE )?(?:INDEX|TRIGGER)(?: CONCURRENTLY)?(?: IF NOT EXISTS)? (?P<made>\w+)"
+    r"^(?:CREATE (?:OR REPLACE |UNIQUE )?(?:INDEX|TRIGGER)(?: CONCURRENTLY)?(?: IF NOT EXISTS)? (?P<made>\w+)"
     r"|DROP (?:INDEX|TRIGGER)(?: CONCURRENTLY)?(?: IF EXISTS)? (?P<dropped>\w+))\b[^;]*",
     re.MULTILINE,
 )
 
 
 @cache
-def definitions() -> dict[str, str]:
-    """Statements by the names of indexes and triggers; empty where the files of the migrations are missing."""
+def definitions(*, distributed: bool = False) -> dict[str, str]:
+    """Statements by the names of indexes and triggers; empty where the files of the migrations are missing.
+
+    With `distributed`, those of a Citus cluster are among them.
+    """
     try:
         texts = [migration.text for migration in migration_files()]
+        texts += [SETUP.read_text(encoding="utf-8")] if distributed else []
     except SchemaNotApplied:
         return {}
     found: dict[str, str] = {}

@@ -45,12 +45,14 @@ TABLES = (
 class SchemaState:
     """The schema of a database: length and model of its vectors (model None before the first vector), and version.
 
-    `row_security` is whether Postgres keeps the themes of logins apart.
+    `distributed` is whether its tables are distributed over the nodes of a cluster, `row_security` whether Postgres
+    keeps the themes of logins apart.
     """
 
     dimensions: int
     embedding_model: str | None
     version: int
+    distributed: bool = False
     row_security: bool = False
 
 
@@ -69,7 +71,7 @@ def verify(connection: Connection, command: str = "") -> SchemaState:
     """
     command = command or migrate_command(connection.info.user)
     try:
-        applied, model, dimensions, oldest_client, row_security = fetch(connection, _STATE)
+        applied, model, dimensions, oldest_client, distributed, row_security = fetch(connection, _STATE)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
         problem = f"database {connection.info.dbname!r} has no memory schema on its search_path"
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
@@ -82,7 +84,7 @@ def verify(connection: Connection, command: str = "") -> SchemaState:
             f"run: {command}"
         )
     check_served(oldest_client)
-    return SchemaState(dimensions, model, max(applied), bool(row_security))
+    return SchemaState(dimensions, model, max(applied), distributed, bool(row_security))
 
 
 def check_served(oldest_client: int) -> None:
@@ -101,4 +103,7 @@ _STATE: LiteralString = """
            (SELECT atttypmod FROM pg_attribute
              WHERE attrelid = to_regclass('conversations') AND attname = 'embedding' AND atttypmod > 0),
            coalesce((SELECT value::int FROM hermes_pgvector_settings WHERE name = 'oldest_client'), 0),
+           -- Citus puts this trigger on each distributed table.
+           EXISTS (SELECT 1 FROM pg_trigger
+                   WHERE tgrelid = to_regclass('conversations') AND tgfoid = to_regproc('citus_truncate_trigger')),
            (SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('conversations'))"""

@@ -13,8 +13,8 @@ insert into memory_entries
 select %(theme)s, %(home)s, %(target)s, %(content)s, %(embedding)b::halfvec, strip(to_tsvector('english', %(words)s)),
        %(created_at)s, %(at)s, %(metadata)s::jsonb, nullif(%(tags)s::text[], '{}'), %(expires_at)s::timestamptz,
        %(replaces)s::bigint[]
-where not exists (select from held) and not exists (
-    select from memory_tombstones t
+where not exists (select 1 from held) and not exists (
+    select 1 from memory_tombstones t
     where t.home = %(home)s and t.target = %(target)s and t.content_key = content_key(%(content)s) and t.at >= %(at)s
       and (t.agent_identity = %(theme)s or %(home)s <> ''))
 on conflict do nothing

@@ -24,8 +24,8 @@ with fresh as (
 )
 select coalesce((select array_agg(event_id) from fresh), '{}') as fresh,
   array(select id from added order by id) as ids,
-  exists (select from conversations
+  exists (select 1 from conversations
     where agent_identity = %(theme)s and metadata ? 'replayed' and ts >= (select at from began)) as replayed,
-  exists (select from memory_withdrawals
+  exists (select 1 from memory_withdrawals
     where agent_identity = %(theme)s and session_id = any (%(sessions)s::text[])
       and at >= (select at from began)) as withdrawn

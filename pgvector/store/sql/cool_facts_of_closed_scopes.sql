@@ -1,5 +1,5 @@
 update facts f set status = 'cold', changed_at = %(at)s
 where f.agent_identity = %(theme)s and f.status = 'active'
   and exists (
-    select from fact_scopes s
+    select 1 from fact_scopes s
     where s.agent_identity = %(theme)s and s.label = f.scope and s.closed_at is not null)

@@ -2,7 +2,7 @@
 -- process counted the rows of the account alone. These are deleted with their questions. The others are marked, so that
 -- they are not compared with rows that are moved before them.
 with replayed as (
-  select id, session_id, ts, row_number() over (partition by session_id, content order by ts, id) <= (
+  select id, session_id, ts - interval '1 microsecond' as asked_at, row_number() over (partition by session_id, content order by ts, id) <= (
       select count(*) from conversations d
       where d.agent_identity = %(destination)s and d.role = 'assistant' and d.content = r.content
         and r.metadata -> 'replayed' -> 'sessions' ? d.session_id) as repeated
@@ -18,5 +18,5 @@ delete from conversations as c
 using replayed as r
 where c.agent_identity = %(source)s and r.repeated
   and (c.id = r.id
-    or (c.session_id = r.session_id and c.role = 'user' and c.ts = r.ts - interval '1 microsecond'
+    or (c.session_id = r.session_id and c.role = 'user' and c.ts = r.asked_at
         and c.metadata ? 'replayed'))

@@ -8,6 +8,6 @@ cross join lateral (
          greatest('0001-01-03', least('9999-12-29', updated_at)) as at, '' as role, '' as session_id, target, tags,
          case when isfinite(expires_at) then greatest('0001-01-03', least('9999-12-29', expires_at)) end as expires_at
   from memory_entries
-  where agent_identity = k.agent_identity and id = k.id
+  where agent_identity = k.agent_identity and id = k.id and (%(theme)s::text is null or agent_identity = %(theme)s)
   limit 1
 ) as t

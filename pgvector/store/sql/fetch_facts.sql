@@ -8,5 +8,6 @@ cross join lateral (
          greatest('0001-01-03', least('9999-12-29', written_at)) as at, '' as role, '' as session_id, target
   from facts
   where agent_identity = k.agent_identity and id = k.id and status in ('active', 'cold')
+    and (%(theme)s::text is null or agent_identity = %(theme)s)
   limit 1
 ) as t

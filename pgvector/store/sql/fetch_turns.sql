@@ -7,6 +7,6 @@ cross join lateral (
   select agent_identity, id, content, nullif(metadata, '{}') as metadata,
          greatest('0001-01-03', least('9999-12-29', ts)) as at, role, session_id, '' as target
   from conversations
-  where agent_identity = k.agent_identity and id = k.id
+  where agent_identity = k.agent_identity and id = k.id and (%(theme)s::text is null or agent_identity = %(theme)s)
   limit 1
 ) as t

@@ -10,4 +10,3 @@ where (agent_identity, id) in (
   and metadata ->> 'origin' is distinct from 'remember'
 order by home = %(home)s desc, agent_identity = %(theme)s desc, created_at
 limit 1
-for update

@@ -2,4 +2,4 @@
 select agent_identity as theme, key, kind, at
 from memory_erasures
 where (agent_identity = any (%(themes)s::text[]) and key = any (%(keys)s::bytea[]))
-   or (kind = 'entries' and key = any (%(entries)s::bytea[]))
+   or (cardinality(%(entries)s::bytea[]) > 0 and kind = 'entries' and key = any (%(entries)s::bytea[]))

@@ -2,5 +2,5 @@
 select distinct content
 from conversations c
 where agent_identity = %(theme)s and session_id = any (%(sessions)s::text[]) and exists (
-    select from unnest(%(before)s::text[], %(after)s::text[]) as m (before, after)
+    select 1 from unnest(%(before)s::text[], %(after)s::text[]) as m (before, after)
     where starts_with(c.content, m.before) and right(c.content, length(m.after)) = m.after)

@@ -4,7 +4,7 @@ select agent_identity as theme, id, kind, target, scope, content, status, supers
 from facts f
 where agent_identity = %(theme)s and status = 'active'
   and not exists (
-    select from fact_scopes s
+    select 1 from fact_scopes s
     where s.agent_identity = %(theme)s and s.label = f.scope and s.closed_at is not null)
 order by written_at desc, id desc
 limit %(limit)s

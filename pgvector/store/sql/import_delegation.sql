@@ -12,7 +12,7 @@ insert into memory_agent_edges
 select %(theme)s, g.event_id, g.parent_session_id, g.child_session_id, g.task, g.result, g.at, g.metadata
 from given g
 where not exists (
-  select from memory_agent_edges e
+  select 1 from memory_agent_edges e
   where e.agent_identity = %(theme)s and e.event_id is not distinct from g.event_id and e.at = g.at
     and e.child_session_id = g.child_session_id)
 order by g.id

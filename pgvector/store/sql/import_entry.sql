@@ -11,9 +11,9 @@ with given as (
     and content_key(e.content) = content_key(g.content)
 ), fresh as (
   select g.* from given g
-  where not exists (select from known k where k.place = g.place)
+  where not exists (select 1 from known k where k.place = g.place)
     and not exists (
-      select from memory_history h
+      select 1 from memory_history h
       where h.agent_identity = %(theme)s and h.gone_at > g.updated_at and h.how = 'removed' and h.target = g.target
         and h.content = g.content)
 ), added as (

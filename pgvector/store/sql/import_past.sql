@@ -9,7 +9,7 @@ from unnest(%(rows)s::text[], %(entries)s::bigint[]) with ordinality as g (row, 
        updated_at timestamptz, metadata jsonb, gone_at timestamptz, how text, session_id text, replaced_by text,
        expires_at timestamptz, tags text[])
 where not exists (
-  select from memory_history h
+  select 1 from memory_history h
   where h.agent_identity = %(theme)s and h.gone_at = r.gone_at and h.target = r.target and h.content = r.content
     and h.updated_at = r.updated_at and h.how = r.how)
 order by g.place

@@ -8,7 +8,7 @@ with given as (
 ), fresh as (
   select g.* from given g
   where not exists (
-    select from conversations c
+    select 1 from conversations c
     where c.agent_identity = %(theme)s and c.session_id = g.session_id and c.ts = g.ts and c.role = g.role
       and c.content = g.content)
 ), added as (

@@ -8,4 +8,5 @@ select t.agent_identity,
 from memory_entries t
 join unnest(%(themes)s::text[], %(ids)s::bigint[]) as k (agent_identity, id)
   on t.agent_identity = k.agent_identity and t.id = k.id
+where (%(theme)s::text is null or t.agent_identity = %(theme)s)
 group by t.agent_identity

@@ -7,17 +7,20 @@ with candidates as materialized (
   cross join lateral (
     -- With the limit each is looked up by its key: for some hundred keys the planner would read all sessions.
     select agent_identity, id, session_id, ts from conversations
-    where agent_identity = k.agent_identity and id = k.id limit 1
+    where agent_identity = k.agent_identity and id = k.id and (%(theme)s::text is null or agent_identity = %(theme)s)
+    limit 1
   ) as t
   cross join lateral (
     select array(
       select p.id from conversations p
       where p.agent_identity = t.agent_identity and p.session_id = t.session_id and (p.ts, p.id) < (t.ts, t.id)
+        and (%(theme)s::text is null or p.agent_identity = %(theme)s)
       order by p.ts desc, p.id desc limit 2) as ids
   ) as b
   left join lateral (
     select f.id from conversations f
     where f.agent_identity = t.agent_identity and f.session_id = t.session_id and (f.ts, f.id) > (t.ts, t.id)
+      and (%(theme)s::text is null or f.agent_identity = %(theme)s)
     order by f.ts, f.id limit 1
   ) as a on true
 ), family as (
@@ -35,4 +38,5 @@ select f.agent_identity,
        string_agg(int8send(coalesce(f.previous, f.id)), '') as previous
 from family f
 join conversations t on t.agent_identity = f.agent_identity and t.id = f.id
+where (%(theme)s::text is null or t.agent_identity = %(theme)s)
 group by f.agent_identity

@@ -8,15 +8,19 @@ cross join lateral (
          array_agg(distinct r.home order by r.home) filter (where r.home <> '') as homes
   from (
     select *, row_number() over (order by created_at desc, id desc) as place from memory_entries
-    where agent_identity = t.theme order by created_at desc, id desc limit %(homes_of)s) as r
+    where agent_identity = t.theme and (%(theme)s::text is null or agent_identity = %(theme)s)
+    order by created_at desc, id desc limit %(homes_of)s) as r
 ) as e
 cross join lateral (
   select avg(pg_column_size(r)) as bytes
   from (
-    select * from conversations where agent_identity = t.theme order by ts desc, id desc limit %(sample)s) as r
+    select * from conversations where agent_identity = t.theme and (%(theme)s::text is null or agent_identity = %(theme)s)
+    order by ts desc, id desc limit %(sample)s) as r
 ) as c
 cross join lateral (
   select avg(pg_column_size(r)) as bytes
   from (
-    select * from facts where agent_identity = t.theme and status in ('active', 'cold') limit %(sample)s) as r
+    select * from facts where agent_identity = t.theme and status in ('active', 'cold')
+      and (%(theme)s::text is null or agent_identity = %(theme)s)
+    limit %(sample)s) as r
 ) as f

@@ -6,7 +6,7 @@ select split_part(current_setting('server_version'), ' ', 1) as server_version,
        current_database()::text as database,
        current_user::text as role,
        (select rolsuper from pg_roles where rolname = current_user) as superuser,
-       exists (select from pg_class where oid = to_regclass('conversations') and pg_has_role(relowner, 'usage')) as owner,
+       exists (select 1 from pg_class where oid = to_regclass('conversations') and pg_has_role(relowner, 'usage')) as owner,
        current_setting('search_path') as search_path,
        (select source from pg_settings where name = 'search_path') as search_path_source,
        -- Schemas in which the memory or pgvector is, and that are not on the search path.

@@ -22,7 +22,7 @@ select pg_is_in_recovery() as standby,
        array(
          select oid::regclass::text from pg_class
          where oid in (select id from ours) and pg_relation_size(oid) > %(counted_bytes)s and not row_security_active(oid)
-           and not exists (select from pg_stats where schemaname = relnamespace::regnamespace::text and tablename = relname)
+           and not exists (select 1 from pg_stats where schemaname = relnamespace::regnamespace::text and tablename = relname)
          order by 1) as uncounted,
        array(
          select relname::text from pg_index join pg_class on pg_class.oid = indexrelid

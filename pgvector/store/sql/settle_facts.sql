@@ -1,13 +1,17 @@
 -- Of two current facts of a kind, target and scope, one of which is about to be moved to the theme of the other, the older one
 -- becomes a superseded one.
-with pairs as (
+with moved as materialized (
+  select agent_identity, id, kind, target, scope, written_at, event_id from facts
+  where agent_identity = %(source)s and id = any (%(ids)s::bigint[]) and status in ('active', 'cold')
+), there as materialized (
+  select agent_identity, id, kind, target, scope, written_at, event_id from facts
+  where agent_identity = %(destination)s and status in ('active', 'cold')
+    and (kind, target, scope) in (select kind, target, scope from moved)
+), pairs as materialized (
   select case when older then s.id else d.id end as id, case when older then d.id else s.id end as newer,
          case when older then s.agent_identity else d.agent_identity end as theme
-  from facts s
-  join facts d on d.agent_identity = %(destination)s and d.kind = s.kind and d.target = s.target and d.scope = s.scope
-    and d.status in ('active', 'cold')
+  from moved s join there d using (kind, target, scope)
   cross join lateral (select (s.written_at, s.event_id) < (d.written_at, d.event_id) as older) as o
-  where s.agent_identity = %(source)s and s.id = any (%(ids)s::bigint[]) and s.status in ('active', 'cold')
 )
 update facts f set status = 'superseded', superseded_by = pairs.newer, changed_at = now()
 from pairs

@@ -8,7 +8,6 @@ left join lateral (
   order by id limit 1) as q on true
 where a.agent_identity = %(source)s and a.id = any (%(ids)s::bigint[]) and a.role = 'assistant'
   and not a.metadata ? 'replayed'
-  and exists (
-    select from conversations d
-    where d.agent_identity = %(destination)s and d.role = 'assistant' and d.content = a.content
-      and d.metadata ? 'replayed')
+  and a.content in (
+    select d.content from conversations d
+    where d.agent_identity = %(destination)s and d.role = 'assistant' and d.metadata ? 'replayed')

@@ -4,6 +4,6 @@ from conversations as t
 where (agent_identity, id) > (%(theme)s, %(id)s)
   and role = 'user'
   and embedding is not null
-  and not exists (select from conversation_pieces p where p.agent_identity = t.agent_identity and p.row_id = t.id)
+  and not exists (select 1 from conversation_pieces p where p.agent_identity = t.agent_identity and p.row_id = t.id)
 order by agent_identity, id
 limit %(limit)s

@@ -2,12 +2,12 @@
 -- has. The question of an answer, which is a microsecond older, is deleted with it. A turn without an answer is counted
 -- apart from turns with the same question and an answer.
 with stored as (
-  select id, ts, count(*) over () as times, row_number() over (order by ts desc, id desc) as place
+  select id, ts - interval '1 microsecond' as asked_at, count(*) over () as times, row_number() over (order by ts desc, id desc) as place
   from conversations q
   where agent_identity = %(theme)s and session_id = any (%(sessions)s::text[]) and role = %(role)s
     and content = %(content)s and ts <= %(at)s
     and (%(role)s = 'assistant' or not exists (
-      select from conversations a
+      select 1 from conversations a
       where a.agent_identity = %(theme)s and a.session_id = q.session_id and a.role = 'assistant'
         and a.ts = q.ts + interval '1 microsecond'))
 )
@@ -15,4 +15,4 @@ delete from conversations as c
 using stored as s
 where c.agent_identity = %(theme)s and c.session_id = any (%(sessions)s::text[])
   and s.place <= s.times - %(standing)s::int
-  and (c.id = s.id or (%(role)s = 'assistant' and c.role = 'user' and c.ts = s.ts - interval '1 microsecond'))
+  and (c.id = s.id or (%(role)s = 'assistant' and c.role = 'user' and c.ts = s.asked_at))

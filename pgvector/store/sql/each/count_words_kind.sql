@@ -18,7 +18,7 @@ with sampled as materialized (
   select '', %(rows)s::bigint
 ), gone as (
   delete from memory_words m
-  where m.agent_identity = %(theme)s and m.kind = '$kind' and not exists (select from found where found.word = m.word)
+  where m.agent_identity = %(theme)s and m.kind = '$kind' and not exists (select 1 from found where found.word = m.word)
 )
 insert into memory_words (agent_identity, kind, word, rows)
 select %(theme)s, '$kind', word, rows from found

@@ -11,6 +11,7 @@ from (
 ) as p
 join $table t using (agent_identity)
 where t.id = p.row_id
+  and (%(theme)s::text is null or t.agent_identity = %(theme)s)
   and $scope
   and $narrow
 order by score desc nulls last, agent_identity, id

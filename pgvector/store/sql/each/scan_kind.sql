@@ -12,7 +12,8 @@ select agent_identity,
        string_agg(int8send(held), '') as held,
        (select string_agg(int8send(row_id) || float8send(1 - (embedding <=> %(vector)b::halfvec)), '')
         from $pieces where agent_identity = t.agent_identity and %(vector)b::halfvec is not null
-          and (not %(narrow)s or row_id = any (array_agg(t.id)))) as pieces,
+          and (not %(narrow)s or row_id = any (array_agg(t.id)))
+          and (%(theme)s::text is null or agent_identity = %(theme)s)) as pieces,
        (select array_agg(plainto_tsquery('english', word)::text order by n)
         from unnest(%(words)s::text[]) with ordinality as w (word, n)) as terms
 from (
