@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hostrig.gateway import Gateway
 from hostrig.hermes import Hermes
-from hostrig.marks import one_server
+from hostrig.marks import one_server, with_and_without_row_security
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
 
@@ -69,6 +69,7 @@ def save_both(gateway: Gateway, model: ModelEndpoint, rows: Rows) -> None:
     rows.wait(lambda rows: all(turn.embedded for turn in rows.turns()))
 
 
+@with_and_without_row_security
 def test_rows_and_recall_stay_inside_each_theme_and_the_shared_file_is_not_copied(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -141,6 +142,7 @@ def test_of_two_conversations_that_begin_alike_each_is_told_of_the_other_and_not
     assert hermes.complaints() == []
 
 
+@with_and_without_row_security
 @pytest.mark.slow
 def test_tools_answer_with_what_is_of_their_theme_and_name_the_others_when_asked_for_all(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
@@ -176,6 +178,7 @@ def test_tools_answer_with_what_is_of_their_theme_and_name_the_others_when_asked
     assert hermes.complaints() == []
 
 
+@with_and_without_row_security
 @pytest.mark.slow
 def test_the_shared_file_is_never_copied_and_a_theme_that_changes_it_changes_the_row_where_it_is(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
@@ -265,6 +268,7 @@ def test_two_clients_at_once_lose_double_and_mix_nothing(hermes: Hermes, model: 
 @pytest.mark.parametrize(
     "key", ["dm-telegram-0123456789abcdef", "agent:main:telegram:dm:4917055512", "AGENT:MAIN:telegram:dm:4917055512"]
 )
+@with_and_without_row_security
 def test_a_key_that_belongs_to_a_person_opens_nothing_and_the_chat_goes_on(
     key: str, hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

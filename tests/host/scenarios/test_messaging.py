@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hostrig.hermes import Hermes
-from hostrig.marks import one_server
+from hostrig.marks import one_server, with_and_without_row_security
 from hostrig.messenger import ACCOUNT, Messenger, Person
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
@@ -75,6 +75,7 @@ def leaks(hermes: Hermes, rows: Rows) -> list[str]:
     return [name for name in (*persons, *rooms) if name.casefold() in left]
 
 
+@with_and_without_row_security
 def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no_name(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
@@ -168,6 +169,7 @@ def theme_of(rows: Rows, text: str) -> str:
     return str(theme)
 
 
+@with_and_without_row_security
 @pytest.mark.main_host("b")
 @pytest.mark.parametrize("rounds", [pytest.param(5), pytest.param(50, marks=pytest.mark.slow)])
 def test_clients_persons_and_a_room_at_once_are_each_filed_and_recalled_under_their_own(
