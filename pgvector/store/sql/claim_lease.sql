@@ -1,8 +1,12 @@
 -- One holder at a time; a lease that ran out is free. With row security each login has leases of its own, because it works on
--- the rows that it may see.
+-- the rows that it may see. Nobody waits for a process whose transaction has just claimed it, and works on: over a network
+-- that stalls, it would hold up the writers of all hosts.
 insert into hermes_pgvector_leases (name, holder, expires_at)
-values (%(name)s || case when row_security_active('conversations') then ' of ' || session_user else '' end,
-        %(holder)s, now() + make_interval(secs => %(seconds)s))
+select lease.name, %(holder)s, now() + make_interval(secs => %(seconds)s)
+from (
+  select %(name)s || case when row_security_active('conversations') then ' of ' || session_user else '' end as name
+) as lease
+where pg_try_advisory_xact_lock(hashtextextended('hermes-pgvector: lease ' || lease.name, 0))
 on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
 where hermes_pgvector_leases.holder = excluded.holder or hermes_pgvector_leases.expires_at < now()
 returning name
