@@ -221,8 +221,8 @@ def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str
     if gone_from_file and _delete(connection, "delete_entry_of_home", values):
         return None
     while row := connection.execute(QUERIES["find_entry"], values).fetchone():
-        if _delete(connection, "delete_found_entry", {**values, "theme": row["theme"], "id": row["id"]}):
-            return row
+        if gone := _delete(connection, "delete_found_entry", {**values, "theme": row["theme"], "id": row["id"]}):
+            return gone[0]
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, timedelta
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, Event, Replace, Scope, Update, now
@@ -397,3 +399,15 @@ def test_an_edit_of_an_entry_that_has_expired_meanwhile_is_refused(memory: Memor
         asked = number if seen == "old" else memory.id("changed")
         with pytest.raises(BadEvent, match="no entry"), memory.database.transaction(10, 20) as connection:
             history.update_seen(connection, update(asked, "mine"), seen)
+
+
+def test_a_replaced_entry_keeps_the_tags_that_it_gets_meanwhile(memory: Memory) -> None:
+    memory.apply(Add(theme="ops", home="h", target="memory", content="the port is 5432", tags=("net",)))
+    replaced = Replace(theme="ops", home="h", target="memory", content="the port is 5433", previous="the port is 5432")
+    with psycopg.connect(memory.database.dsn) as other:
+        other.execute("update memory_entries set tags = array['net', 'db']")
+        thread = threading.Thread(target=memory.apply, args=(replaced,))
+        thread.start()
+        wait_for(lambda: memory.sql("select 1 from pg_locks where not granted") != [])
+    thread.join(20)
+    assert memory.sql("select content, tags from memory_entries") == [("the port is 5433", ["net", "db"])]
