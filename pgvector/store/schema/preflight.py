@@ -21,6 +21,7 @@ PGVECTOR_MIN = "0.8"
 PGVECTOR_SOUND = "0.8.4"
 CONNECT_TIMEOUT_S = 10
 LOCK_TIMEOUT_S = 60
+IDLE_S_MAX = 60
 POOLER_TRIES = 5
 # Shown instead of a DSN, which may contain a password.
 ADMINISTRATOR = "postgresql://ADMIN@HOST/DATABASE"
@@ -80,8 +81,14 @@ def try_lock(connection: Connection, key: int) -> bool:
 
 
 def set_timeouts(connection: Connection) -> None:
-    """Bound waits for locks to LOCK_TIMEOUT_S and let statements run without a limit, until the connection closes."""
-    connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'; SET statement_timeout = 0".encode())
+    """Let statements run without a limit, until the connection closes, but not hold up agents by their locks.
+
+    They wait for locks up to LOCK_TIMEOUT_S, and the server rolls back when the next one does not come in IDLE_S_MAX.
+    """
+    connection.execute(
+        f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'; SET statement_timeout = 0;"
+        f" SET idle_in_transaction_session_timeout = '{IDLE_S_MAX}s'".encode()
+    )
 
 
 def check_direct(connection: Connection, dsn: str) -> None:
