@@ -163,6 +163,20 @@ END
 $$;
 
 
+-- A key that is none would stop all agents that read it.
+CREATE OR REPLACE FUNCTION claim_memory_setting(wanted text, offer text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  IF wanted NOT IN ('person_key', 'erasure_key', 'embedding_model') THEN
+    RAISE insufficient_privilege USING MESSAGE = format('the setting %L is not made by agents', left(wanted, 40));
+  END IF;
+  IF wanted IN ('person_key', 'erasure_key') AND offer !~ '^[0-9a-f]{64}$' THEN
+    RAISE invalid_parameter_value USING MESSAGE = format('the setting %L has 64 hexadecimal digits', wanted);
+  END IF;
+  INSERT INTO hermes_pgvector_settings (name, value) VALUES (wanted, offer) ON CONFLICT DO NOTHING;
+  RETURN (SELECT value FROM hermes_pgvector_settings WHERE name = wanted);
+END
+$$;
+
 -- The functions that have the rights of the owner see what the login may see.
 CREATE OR REPLACE FUNCTION complete_memory_history(
   theme text, entry bigint, how text, session_id text, gone_at timestamptz, replaced_by text
@@ -227,6 +241,29 @@ CREATE OR REPLACE FUNCTION forget_memory_trial(theme text, trial text) RETURNS S
   RETURNING id
 $$;
 
+-- A query of words for rows of the granted ones of some themes, or of all themes; null when none is granted. Without this it would
+-- be compared with rows of other themes, whose number the counters of the transaction tell. Of a login that sees all but persons
+-- and rooms, and asks in all themes, it is compared with rows of persons, too.
+CREATE FUNCTION memory_query_in_themes(words tsquery, themes text[]) RETURNS tsquery LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  prefixes CONSTANT text[] := memory_theme_prefixes();
+  held text;
+BEGIN
+  IF '' = ANY (prefixes) OR (themes IS NULL AND '=' = ANY (prefixes)) THEN
+    RETURN words;
+  END IF;
+  SELECT string_agg('''@' || replace(replace(name, '\', '\\'), '''', '''''') || '''' || more, ' | ') INTO held
+  FROM (
+    SELECT theme, '' FROM unnest(themes) AS theme WHERE memory_theme_granted(theme)
+    UNION ALL
+    SELECT theme, '' FROM memory_themes() AS theme WHERE themes IS NULL
+    UNION ALL
+    SELECT substr(prefix, 2), ':*' FROM unnest(prefixes) AS prefix WHERE themes IS NULL
+  ) AS granted (name, more);
+  RETURN held::tsquery && words;
+END
+$$;
+
 -- The rows of some themes, or of all that are `own` or not `reserved`, that match a query of words: any `most` of them, or the
 -- `newest`. Below row security a query could not use the index of words, because its operator is not leakproof.
 CREATE FUNCTION memory_rows_with_words(
@@ -249,7 +286,7 @@ BEGIN
      %s LIMIT $5',
     item, CASE kind WHEN 'facts' THEN ' AND t.status IN (''active'', ''cold'')' ELSE '' END,
     CASE WHEN newest THEN format('ORDER BY t.%s DESC', at) ELSE '' END)
-  USING query, themes, own, reserved, most;
+  USING memory_query_in_themes(query, themes), themes, own, reserved, most;
 END
 $$;
 
@@ -277,11 +314,13 @@ BEGIN
   FOREACH item IN ARRAY ARRAY['complete_memory_history', 'settle_memory_history', 'move_memory_history', 'prune_memory_history',
                               'forget_memory_trial', 'memory_theme_prefixes', 'memory_themes', 'memory_theme_granted',
                               'admit_memory_themes', 'memory_theme_has_rows', 'memory_themed_tables', 'protect_memory_table',
-                              'unprotect_memory_table', 'memory_rows_with_words', 'memory_entries_with_texts'] LOOP
+                              'unprotect_memory_table', 'memory_rows_with_words', 'memory_entries_with_texts',
+                              'memory_query_in_themes', 'claim_memory_setting'] LOOP
     EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', item, current_schema());
   END LOOP;
   FOREACH item IN ARRAY ARRAY['admit_memory_themes', 'memory_theme_has_rows', 'protect_memory_table',
-                              'unprotect_memory_table', 'memory_rows_with_words', 'memory_entries_with_texts'] LOOP
+                              'unprotect_memory_table', 'memory_rows_with_words', 'memory_entries_with_texts',
+                              'memory_query_in_themes'] LOOP
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %I FROM PUBLIC', item);
   END LOOP;
   FOR item, grantee IN

@@ -82,11 +82,11 @@ def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, d
     assert past(database) == [(person, "b", "removed")]
     shared = Database(Settings(dsn=agent), tmp_path)  # type: ignore[arg-type]
     try:
-        assert shared.claim_person_key("one") == shared.claim_person_key("two") == "one"
+        assert shared.claim_person_key("1" * 64) == shared.claim_person_key("2" * 64) == "1" * 64
     finally:
         shared.close()
     assert execute(database, "select name, value from hermes_pgvector_settings where name <> 'oldest_client'") == [
-        ("person_key", "one")
+        ("person_key", "1" * 64)
     ]
 
 
@@ -151,10 +151,10 @@ def test_the_functions_change_no_past_of_earlier_transactions(agent: str, databa
         "select settle_memory_history('ops', 'b', '{7}')",
         "select forget_memory_trial('ops', 'kept')",
         "select prune_memory_history(-1000000)",
-        "select claim_memory_setting('person_key', 'first'), claim_memory_setting('person_key', 'second')",
+        "select claim_memory_setting('person_key', repeat(n, 64)) from unnest(array['1', '2']) as n",
     )
     assert execute(database, "select * from memory_history") == before
-    assert execute(database, "select value from hermes_pgvector_settings where name = 'person_key'") == [("first",)]
+    assert execute(database, "select value from hermes_pgvector_settings where name = 'person_key'") == [("1" * 64,)]
 
 
 def test_a_deletion_is_not_hidden_as_a_move_to_another_text(agent: str, database: str) -> None:
@@ -231,6 +231,6 @@ def test_the_error_of_a_role_without_its_rights_names_the_command(agent: str, da
     shared = Database(Settings(dsn=agent), tmp_path)  # type: ignore[arg-type]
     try:
         with pytest.raises(SchemaNotApplied, match="hermes-pgvector migrate"):
-            shared.claim_person_key("one")
+            shared.claim_person_key("1" * 64)
     finally:
         shared.close()

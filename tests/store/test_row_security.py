@@ -509,3 +509,42 @@ def test_the_tables_of_another_model_are_protected_from_the_first_moment(secured
     assert seen(agent, "conversation_pieces_next") == ["mine"]
     with psycopg.connect(agent, autocommit=True) as connection:
         assert row_security.flaws(connection) == []
+
+
+def test_words_are_not_compared_with_rows_of_other_themes(secured: Secured) -> None:
+    login = secured.login("billing")
+    for theme, text in (("billing", "the invoice of May"), ("other", "the password is hunter2")):
+        execute(
+            secured.owner,
+            "insert into conversations (agent_identity, session_id, role, content, ts, search) "
+            f"values ('{theme}', 's', 'user', '{text}', now(), to_tsvector('english', '{text}'))",
+        )
+    fetched = "pg_stat_get_xact_tuples_fetched('conversations'::regclass)"
+    with psycopg.connect(login) as connection:
+        connection.execute("set enable_seqscan = off")
+        for query, themes in (("hunter2", "null"), ("''@other'' & hunter2", "null"), ("hunter2", "array['other']")):
+            before = connection.execute(f"select {fetched}".encode()).fetchone()
+            asked = f"select from memory_rows_with_words('turns', '{query}'::tsquery, {themes}, '', '^$', 100, false)"
+            assert connection.execute(asked.encode()).rowcount == 0
+            assert connection.execute(f"select {fetched}".encode()).fetchone() == before
+        found = connection.execute(
+            "select agent_identity from memory_rows_with_words('turns', 'invoic'::tsquery, null, '', '^$', 100, false)"
+        ).fetchall()
+    assert found == [("billing",)]
+
+
+def test_a_login_that_may_make_functions_beside_ours_is_a_flaw_that_turning_on_mends(secured: Secured) -> None:
+    login = secured.login("billing")
+    admin = make_conninfo(secured.server.dsn, dbname=conninfo_to_dict(secured.owner)["dbname"])
+    with psycopg.connect(admin, autocommit=True) as owner, psycopg.connect(login, autocommit=True) as agent:
+        assert row_security.flaws(agent) == []
+        owner.execute("grant create on schema public to public")
+        (flaw,) = row_security.flaws(agent)
+        assert "may make functions in schema public" in flaw
+        row_security.turn_on(owner)
+        assert row_security.flaws(agent) == []
+
+
+def test_a_key_that_is_none_cannot_be_claimed(secured: Secured) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="64 hexadecimal digits"):
+        execute(secured.login("billing"), "select claim_memory_setting('person_key', 'not a key')")

@@ -17,8 +17,14 @@ NOBODY = "*nobody*"
 
 
 def turn_on(connection: Connection) -> None:
-    """Protect each table with themes, also those that are protected already. Locks them for a moment."""
+    """Protect each table with themes, also those that are protected already. Locks them for a moment.
+
+    A database that comes from Postgres 14 or earlier lets everybody make functions beside ours, which ours could then
+    call instead of those of Postgres. That right is revoked.
+    """
+    schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
     with connection.transaction():
+        connection.execute(sql.SQL("REVOKE CREATE ON SCHEMA {} FROM PUBLIC").format(schema))
         connection.execute("SELECT protect_memory_table(name) FROM memory_themed_tables()")
 
 
@@ -81,6 +87,11 @@ _FLAWS: LiteralString = """
              'can become a role to which row security does not apply')) AS f (flaw, what)
         WHERE c.oid = 'conversations'::regclass AND pg_has_role(r.oid, 'MEMBER') AND flaw
           AND (r.rolname = current_user OR NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))
+        UNION
+        SELECT format('role %s may make functions in schema %s', current_user, n.nspname)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = 'conversations'::regclass AND has_schema_privilege(n.oid, 'CREATE')
+          AND NOT pg_has_role(c.relowner, 'MEMBER')
         UNION
         SELECT format('table %s has no policy that is enabled and forced', name)
         FROM memory_themed_tables() JOIN pg_class c ON c.oid = name
