@@ -13,7 +13,7 @@ from psycopg.rows import DictRow
 from pgvector import HalfVector
 
 from ..errors import BadEvent
-from ..model import Add, Metadata, Remove, Replace, Update
+from ..model import Add, Metadata, Remove, Replace, Update, now
 from ..text import tokenizer
 from ..text.masks import masked
 from ..text.times import NEVER
@@ -207,7 +207,7 @@ def _kept(event: Add | Update, old: DictRow) -> dict[str, Any]:
 
 
 def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> DictRow | None:
-    """Delete the row of the old entry; returns its theme, id, creation time, tags and expiry, or None without one.
+    """Delete the row of the old entry; returns its theme, id, creation time, tags and future expiry, or None.
 
     A tombstone keeps older adds of its home from storing it again: the processes of a home are not in step.
     """
@@ -222,7 +222,8 @@ def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str
         return None
     while row := connection.execute(QUERIES["find_entry"], values).fetchone():
         if gone := _delete(connection, "delete_found_entry", {**values, "theme": row["theme"], "id": row["id"]}):
-            return gone[0]
+            expired = gone[0]["expires_at"] is not None and gone[0]["expires_at"] <= now()
+            return {**gone[0], "expires_at": None} if expired else gone[0]
     return None
 
 
