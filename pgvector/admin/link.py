@@ -110,7 +110,7 @@ def python_of(command: Path) -> Path | None:
             start = script.read(1000)
     except OSError:
         return None
-    found = re.match(r"#!\s*(/\S*python[\d.]*)", start) or re.search(r"exec' '?\"?(/[^'\"\s]*python[\d.]*)", start)
+    found = re.match(r"#!\s*(/\S*python[\d.]*)", start) or re.search(r"exec' '?\"?(/[^'\"\n]*python[\d.]*)", start)
     return Path(found[1]) if found else None
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import struct
 import sys
 import tempfile
@@ -67,7 +68,7 @@ def ask(command: str, environment: dict[str, str], folder: Path) -> Answer:
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(folder)
-        line = f"exec {sys.executable} -P -m hermes_memory_pgvector {command}"
+        line = f"exec {shlex.quote(sys.executable)} -P -m hermes_memory_pgvector {command}"
         os.execvpe("sh", ["sh", "-c", line], environment)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     times, printed = [began], b""

@@ -14,6 +14,7 @@ import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 
+from hermes_memory_pgvector.admin.link import python_of
 from hermes_memory_pgvector.admin.watch import metrics
 from hermes_memory_pgvector.admin.watch.finding import REASONS
 from hermes_memory_pgvector.files import Marks, mark_name
@@ -232,3 +233,13 @@ def test_a_metric_line_survives_any_name_of_a_home() -> None:
     labels = [line for line in text.splitlines() if line.startswith("hermes_pgvector_attention")]
     assert len(labels) == len(REASONS)
     assert labels[REASONS.index("turns")] == 'hermes_pgvector_attention{home="/a\\"b\\\\c\\nd",reason="turns"} 1'
+
+
+@pytest.mark.parametrize(
+    "head", ["#!{}\n", "#!/bin/sh\n'''exec' \"{}\" \"$0\" \"$@\"\n' '''\n", "#!/bin/sh\n'''exec' '{}' \"$0\"\n"]
+)
+def test_the_python_of_a_host_is_found_in_a_folder_with_blanks(head: str, tmp_path: Path) -> None:
+    python = tmp_path / ("bin" if head.startswith("#!{") else "a folder with blanks") / "python3.11"
+    command = tmp_path / "hermes"
+    command.write_text(head.format(python))
+    assert python_of(command) == python
