@@ -226,6 +226,11 @@ def test_other_line_ends_are_not_an_edit(empty_database: str, copied_files: Path
     assert migrations.migrate(empty_database, folder=copied_files) == []
 
 
+def test_each_file_is_one_transaction() -> None:
+    for migration in migrations.migration_files():
+        assert (migration.statements[0], migration.statements[-1]) == ("BEGIN;", "COMMIT;"), migration.name
+
+
 def test_a_failing_file_changes_nothing_and_its_error_names_it(empty_database: str, copied_files: Path) -> None:
     bad = f"{verification.LATEST + 1:03}_bad"
     text = "BEGIN; CREATE TABLE half_done (id int); SELECT no_such_function(); COMMIT;"
