@@ -60,26 +60,7 @@ with asked as materialized (
     select count(*) * scope.rows / (%(candidates)s / 4) as rows
     from newest where held >> a.n - 1 & 1 = 1 having count(*) > 2
   ) as guess on scope.uncounted
-), rare as materialized (
-  select term from (select term, sum(coalesce(rows, 0)) over (order by rows nulls first, term) as expected from terms) as t
-  where expected <= %(candidates)s / 4
-), common as materialized (
-  select term, rows from terms where term not in (select term from rare) order by rows, term limit 8
-), paired as materialized (
-  select term
-  from (
-    select a.term && b.term as term,
-           sum(a.rows * b.rows / scope.rows) over (order by a.rows * b.rows, a.term, b.term) as expected
-    from common a join common b on a.term < b.term cross join scope
-  ) as pairs
-  where expected <= %(candidates)s / 4
-), driving as materialized (
-  select coalesce(few.term && owners.term, few.term) as terms
-  from (
-    select string_agg('(' || term::text || ')', ' | ')::tsquery as term
-    from (select term from rare union all select term from paired) as t
-  ) as few
-  cross join owners
+$driving_terms
 ), few as materialized (
   select agent_identity, id, length(search) as terms_in_row, $held
   from (
@@ -96,20 +77,4 @@ with asked as materialized (
     order by at desc
     limit %(candidates)s
   ) as t
-), candidates as materialized (
-  select agent_identity, id, terms_in_row, held from few where held <> 0
-  union all
-  select agent_identity, id, terms_in_row, held from newest
-  where held <> 0 and (agent_identity, id) not in (select agent_identity, id from few)
-)
-select agent_identity,
-       string_agg(int8send(id), '') as ids,
-       string_agg(int4send(terms_in_row), '') as lengths,
-       string_agg(int8send(held), '') as held,
-       (select rows from scope) as total,
-       (select array_agg(plainto_tsquery('english', word)::text order by n)
-        from unnest(%(words)s::text[]) with ordinality as w (word, n)) as terms,
-       (select array_agg(t.rows order by w.n)
-        from generate_series(1, cardinality(%(words)s::text[])) as w (n) left join terms t on t.n = w.n) as expected
-from candidates
-group by agent_identity
+$packed_candidates
