@@ -177,10 +177,7 @@ class Runtime:
         self._hooks.wait(IMPORT_GAP_S)
         self.load()
         with importing():
-            import numpy  # noqa: F401 - for the first recall
-
-            from .text import suspicion
-        suspicion.load()
+            self.prefetch.load()
 
     def checkpoint(self, conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -> None:
         """Have the turns of these messages and all earlier events survive a power loss. Raises CheckpointFailed."""

@@ -123,11 +123,18 @@ class Prefetch:
         context = self._context(session_id, by_client, due)
         return self._before_turn(theme, query, session_id, context, due, self._settings.prefetch_chars_max)
 
-    def _due(self) -> Deadline:
-        # What is needed takes long to import, and the time runs from now on.
-        from ..text import suspicion  # noqa: F401
+    def load(self) -> None:
+        """Import and read what the first recall needs, which takes long."""
+        import numpy  # noqa: F401
+
+        from ..text import suspicion
         from . import context, quarantine, render, selection  # noqa: F401
 
+        suspicion.load()
+
+    def _due(self) -> Deadline:
+        # Before the time runs.
+        self.load()
         return Deadline.before_turn(self._settings, database_away=self._database_away())
 
     def _context(self, session_id: str, by_client: bool, due: Deadline) -> Context:

@@ -26,8 +26,9 @@ from ..model import WORDS_ONLY, Explanation, Hit, Period, Recall, RecallRequest,
 from ..outbox.heartbeat import Recalls
 from ..settings import Settings
 from ..store import grants, retrieval
-from ..store.connection.database import Connection, Database, part
+from ..store.connection.database import Connection, Database
 from ..store.connection.driver_errors import wrap_errors
+from ..store.connection.local_settings import part
 from ..store.queries import WORDS_MAX, Kind
 from ..store.retrieval import Key, RelatedRows, Row, ScannedRows, Size
 from ..store.schema.verification import Origin

@@ -16,7 +16,8 @@ from typing import LiteralString
 from ..errors import Unavailable
 from ..model import Scope, Vector
 from ..store import grants, retrieval
-from ..store.connection.database import Connection, part
+from ..store.connection.database import Connection
+from ..store.connection.local_settings import part
 from ..store.queries import Kind
 from ..store.retrieval import Key, ScannedRows, Size, Way
 from .deadline import Deadline

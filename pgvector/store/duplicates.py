@@ -8,7 +8,8 @@ from typing import Literal, LiteralString, NamedTuple, TypeAlias
 
 from ..text.tags import TAGS_MAX
 from . import entries
-from .connection.database import Connection, part, tuples
+from .connection.database import Connection, tuples
+from .connection.local_settings import part
 from .entries import REPLACES_MAX
 from .queries import QUERIES
 

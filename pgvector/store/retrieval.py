@@ -13,6 +13,7 @@ from ..model import Hit, Metadata, Scope, Vector
 from ..text.theme_names import RESERVED_PATTERN
 from .connection.database import Connection, half, tuples
 from .connection.distributed import by_theme, form_of, is_distributed
+from .packed_columns import bits_at, columns, raise_to_pieces
 from .queries import QUERIES, TAGGED, Kind, for_words, index_name
 
 if TYPE_CHECKING:
@@ -169,11 +170,11 @@ def scan(
     """
     statement, parts = for_words(_named(f"scan_{kind}", scope), len(words)), _parts(connection, kind, scope)
     themes = _answers(connection, statement, parts, words=_array(words), vector=half(vector), limit=limit)
-    keys, (ids, sessions, times, cosines, lengths, bits) = _columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
-    _raise_to_pieces(cosines, ids, [(len(theme[1]) // 8, theme[-2]) for theme in themes])
+    keys, (ids, sessions, times, cosines, lengths, bits) = columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
+    raise_to_pieces(cosines, ids, [(len(theme[1]) // 8, theme[-2]) for theme in themes])
     places = _with_own_term(themes[0][-1] or ()) if themes else []
     kept = [words[place] for place in places]
-    return ScannedRows(keys, ids, sessions, times, cosines, lengths, _bits(bits, places), kept)
+    return ScannedRows(keys, ids, sessions, times, cosines, lengths, bits_at(bits, places), kept)
 
 
 def word_candidates(
@@ -189,13 +190,13 @@ def word_candidates(
     statement = for_words(_named(form_of(connection, f"word_candidates_{kind}"), scope), len(words))
     parts = [tuples(connection, statement, part | asked, binary=True) for part in _parts(connection, kind, scope)]
     themes = [theme for part in parts for theme in part]
-    keys, (ids, lengths, bits) = _columns(themes, ("i8", "i4", "i8"))
+    keys, (ids, lengths, bits) = columns(themes, ("i8", "i4", "i8"))
     # Each row of a part has what is known of the whole part.
     total = sum(part[0][4] for part in parts if part)
     places = _with_own_term(themes[0][5] if themes else ())
     known = np.array([sum(part[0][6][place] or 0.0 for part in parts if part) for place in places])
     kept = [words[place] for place in places]
-    return WordCandidates(keys, ids, lengths, _bits(bits, places), kept, total, known)
+    return WordCandidates(keys, ids, lengths, bits_at(bits, places), kept, total, known)
 
 
 def nearest(
@@ -223,7 +224,7 @@ def related(connection: Connection, kind: Kind, vector: Vector | None, keys: Seq
     """These rows and, for turns, those before and after each of them in its session."""
     parts = _by_key(connection, keys) if keys else ()
     themes = _answers(connection, QUERIES[f"relate_{kind}"], parts, vector=half(vector))
-    found, (ids, sessions, times, cosines, previous) = _columns(themes, ("i8", "i8", "f8", "f8", "i8"))
+    found, (ids, sessions, times, cosines, previous) = columns(themes, ("i8", "i8", "f8", "f8", "i8"))
     return RelatedRows(found, ids, sessions, times, cosines, previous)
 
 
@@ -284,47 +285,3 @@ def _themes(connection: Connection, kind: Kind, scope: Scope) -> list[str]:
         return []
     parameters = {**parameters_of(scope), "limit": THEMES_MAX + 1}
     return [theme for (theme,) in tuples(connection, QUERIES[f"themes_of_{kind}"], parameters)]
-
-
-def _columns(themes: Sequence[tuple[Any, ...]], types: Sequence[str]) -> tuple[list[Key], list[NDArray[Any]]]:
-    """The keys of the rows, and their columns as arrays of these types, of which the first has the ids.
-
-    Each of `themes` is the name of a theme and, for each column, the big-endian numbers of its rows as bytes.
-    """
-    import numpy as np  # at the first recall: a host loads this module at its start
-
-    width = len(types) + 1
-    names, *columns = zip(*(theme[:width] for theme in themes), strict=True) if themes else ((),) * width
-    arrays = [
-        np.frombuffer(b"".join(column), f">{type}").astype(type) for column, type in zip(columns, types, strict=True)
-    ]
-    theme_of_row = [name for name, ids in zip(names, columns[0], strict=True) for _ in range(len(ids) // 8)]
-    return list(zip(theme_of_row, arrays[0].tolist(), strict=True)), arrays
-
-
-def _raise_to_pieces(
-    cosines: NDArray[np.float64], ids: NDArray[np.int64], themes: Sequence[tuple[int, bytes | None]]
-) -> None:
-    """Raise the cosine of each row to the highest of its pieces.
-
-    Each of `themes` is the number of its rows, and the ids of rows with the cosines of their pieces.
-    """
-    import numpy as np
-
-    start = 0
-    for rows, packed in themes:
-        end = start + rows
-        if packed:
-            pieces = np.frombuffer(packed, [("row", ">i8"), ("cosine", ">f8")])
-            order = start + np.argsort(ids[start:end])
-            places = order[np.searchsorted(ids[order], pieces["row"]).clip(max=rows - 1)]
-            known = ids[places] == pieces["row"]
-            np.fmax.at(cosines, places[known], pieces["cosine"][known])
-        start = end
-
-
-def _bits(numbers: NDArray[np.int64], places: Sequence[int]) -> NDArray[np.bool_]:
-    """The bits of each number at these places, 0 being the lowest."""
-    import numpy as np
-
-    return (numbers[:, np.newaxis] >> np.array(places, dtype=np.int64) & 1).astype(bool)

@@ -15,7 +15,8 @@ from psycopg.rows import DictRow
 from pgvector import HalfVector
 
 from ..model import Vector
-from .connection.database import half, part
+from .connection.database import half
+from .connection.local_settings import part
 from .passages import Passage
 from .queries import KINDS, Kind, query
 from .schema.preflight import Connection

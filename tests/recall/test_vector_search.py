@@ -15,6 +15,7 @@ import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
+from waiting import wait_for
 
 from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable
@@ -25,7 +26,8 @@ from hermes_memory_pgvector.recall.recaller import SEARCH_LIMIT, Recaller
 from hermes_memory_pgvector.recall.word_search import WordMatches
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, theme_index
-from hermes_memory_pgvector.store.connection.database import Database, part
+from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.connection.local_settings import part
 from hermes_memory_pgvector.store.queries import QUERIES, index_name
 from hermes_memory_pgvector.store.retrieval import Size, parameters_of
 from hermes_memory_pgvector.store.schema.preflight import admin_connection
@@ -275,6 +277,10 @@ def test_two_at_once_do_not_come_into_each_others_way(database: str) -> None:
         with pytest.raises(DatabaseUnavailable, match="another tune"), admin_connection(database) as second:
             theme_index.lock(second)
     with admin_connection(database) as third:
+        # The server notices the end of a connection a moment after it is closed.
+        held = "select from pg_locks where locktype = 'advisory' and database = (" \
+               "select oid from pg_database where datname = current_database())"  # fmt: skip
+        wait_for(lambda: third.execute(held).rowcount == 0)
         theme_index.lock(third)
 
 

@@ -29,11 +29,11 @@ from ..schema import migrations, row_security, verification
 from ..schema.preflight import first_line
 from ..schema.verification import APPLICATION, Origin
 from .checked import checked, register_type
-from .distributed import begin_part, set_local
 from .driver_errors import wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
 from .held_vectors import HeldVectors
+from .local_settings import set_local
 from .server_timeline import ServerTimeline
 from .socket_timeouts import TimedConnection
 
@@ -301,22 +301,6 @@ class Database:
                     name="hermes-pgvector",
                 )
             return self._pool
-
-
-@contextmanager
-def part(connection: Connection, statement_timeout_s: float, **local: str) -> Iterator[None]:
-    """A part of a transaction that only reads, with its own time limit and settings, which end with the part.
-
-    Raises what `Database.connection` raises; the transaction can go on after an error.
-    """
-    # psycopg's own savepoint takes two more round trips.
-    with wrap_errors():
-        begin_part(connection, set_local(statement_timeout_s, local))
-        try:
-            yield
-        finally:
-            if not connection.closed:
-                connection.execute(b"rollback to part; release part")
 
 
 def tuples(

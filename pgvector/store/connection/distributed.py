@@ -27,7 +27,8 @@ REFUSED_ON_CLUSTER = {
 }  # fmt: skip
 # What the trigger of the history reads on a node; see schema/citus.sql.
 _NOTE = "hermes_pgvector.change"
-_PASS_ON = b"set local citus.propagate_set_commands = 'local'"
+# Has Citus pass the settings of a transaction on to the nodes.
+PASS_ON = b"set local citus.propagate_set_commands = 'local'"
 
 
 def is_distributed(connection: psycopg.Connection[DictRow]) -> bool:
@@ -49,23 +50,6 @@ def forms(connection: psycopg.Connection[DictRow]) -> set[str]:
     return QUERIES.keys() - {name.replace(ON_CLUSTER, "") for name in others} - REFUSED_ON_CLUSTER
 
 
-def set_local(statement_timeout_s: float, local: Mapping[str, str | int]) -> list[bytes]:
-    """Statements for the settings of a transaction."""
-    settings = {"statement_timeout": max(1, int(statement_timeout_s * 1000)), **local}
-    values = {name.replace("__", "."): sql.quote(str(value)) for name, value in settings.items()}
-    return [f"set local {name} = {value}".encode() for name, value in values.items()]
-
-
-def begin_part(connection: psycopg.Connection[DictRow], settings: Sequence[bytes]) -> None:
-    """Begin a part of a transaction with settings of its own, which hold on the nodes of a cluster, too."""
-    if not is_distributed(connection):
-        connection.execute(b"; ".join((b"savepoint part", *settings)))
-        return
-    # One by one, because Citus passes on the whole text of a message.
-    for statement in (b"savepoint part", _PASS_ON, *settings):
-        connection.execute(statement)
-
-
 @contextmanager
 def noted(connection: psycopg.Connection[DictRow], told: Mapping[str, Any]) -> Iterator[None]:
     """On a cluster, have the history tell this of the entries that are deleted in the block.
@@ -73,7 +57,7 @@ def noted(connection: psycopg.Connection[DictRow], told: Mapping[str, Any]) -> I
     The function that adds it elsewhere has the rights of the tables' owner, and Citus refuses a transaction in which
     two roles change rows of a theme.
     """
-    connection.execute(_PASS_ON)
+    connection.execute(PASS_ON)
     connection.execute(f"set local {_NOTE} = {sql.quote(json.dumps(told))}".encode())
     yield
     connection.execute(f"set local {_NOTE} = ''".encode())

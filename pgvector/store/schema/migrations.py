@@ -107,8 +107,6 @@ def migrate(
             )
         connection.add_notice_handler(report)
         set_timeouts(connection)
-        # On a Citus cluster, a file may change tables and functions in one transaction.
-        connection.execute("SET citus.multi_shard_modify_mode = 'sequential'")
         if dimensions is not None:
             fetch(connection, "SELECT set_config('hermes_pgvector.dimensions', %s, false)", [str(dimensions)])
         _lock(connection, lock_wait_s, progress)
@@ -150,6 +148,8 @@ def _apply_missing(connection: Connection, migrations: Sequence[Migration], prog
     Raises SchemaNotApplied for a file that differs from the applied one.
     """
     applied = []
+    # On a Citus cluster, a file may change tables and functions in one transaction.
+    connection.execute("SET citus.multi_shard_modify_mode = 'sequential'")
     for migration in migrations:
         known = _ledger(connection).get(migration.version)
         if known is None:
