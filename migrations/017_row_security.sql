@@ -126,7 +126,10 @@ $$;
 CREATE FUNCTION memory_themed_tables() RETURNS TABLE (name regclass, columns text[], policy text) LANGUAGE sql STABLE AS $$
   SELECT c.oid::regclass, array_agg(quote_ident(a.attname)),
          string_agg(format(
-           '(%1$I IN (SELECT memory_themes()) OR memory_theme_key(%1$I) ^@ ANY ((SELECT memory_theme_prefixes())::text[]))',
+           -- Narrowed to named themes, as most recalls are, no prefix holds: the key of each row would be made in vain.
+           'CASE WHEN (SELECT memory_theme_prefixes() = ''{}'') THEN %1$I IN (SELECT memory_themes())'
+           ' ELSE memory_theme_key(%1$I) ^@ ANY ((SELECT memory_theme_prefixes())::text[])'
+           ' OR %1$I IN (SELECT memory_themes()) END',
            a.attname), ' AND ')
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped
   WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'conversations'::regclass) AND c.relkind IN ('r', 'p')
