@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,14 +70,18 @@ def test_the_mcp_server_starts_in_at_most_one_and_a_half_times_the_time_of_a_bar
 FLEET = [sys.executable, BENCHMARKS / "fleet.py", "--hosts", "10", "--speed", "60", "--idle-s", "2"]
 
 
-def test_a_fleet_that_comes_and_goes_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    command = [*FLEET, "--hours", "0.5", "--json", tmp_path / "figures.json"]
+@pytest.mark.parametrize("pooled", [0, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_fleet_that_comes_and_goes_loses_and_doubles_nothing(tmp_path: Path, pooled: int) -> None:
+    if pooled and not shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin"):
+        pytest.skip("needs PgBouncer: apt-get install pgbouncer")
+    command = [*FLEET, "--hours", "0.5", "--pgbouncer", str(pooled), "--json", tmp_path / "figures.json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     [found] = json.loads((tmp_path / "figures.json").read_text())["runs"]
     assert found["rows_stored"] >= 2 * found["turns_accepted"] > 0 == found["rows_lost"] + found["rows_doubled"]
     assert found["ends"]["by SIGKILL"] > 0 < found["postgres_restart_s"]
     assert 0 < found["connections_per_host_max"] <= 3
+    assert found["connections_max"] <= (pooled or found["connections_limit"])
 
 
 def test_lost_and_doubled_rows_of_a_fleet_are_found(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

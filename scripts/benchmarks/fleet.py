@@ -74,6 +74,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--speed", type=float, default=15.0, help="simulated hours in a real hour (default 15)")
     parser.add_argument("--turns-per-h", type=float, default=20.0, help="mean turns of a host in an hour (default 20)")
     parser.add_argument("--connections", type=int, default=100, help="max_connections of Postgres (default 100)")
+    parser.add_argument("--pgbouncer", type=int, default=0, metavar="N", help="N connections, shared by PgBouncer")
     parser.add_argument("--request-ms", type=float, default=20.0, help="milliseconds of the embedder per request")
     parser.add_argument("--text-ms", type=float, default=2.0, help="milliseconds of the embedder per text, in addition")
     parser.add_argument("--idle-s", type=float, default=30.0, help="seconds without turns at the end (default 30)")
@@ -177,8 +178,8 @@ def main() -> int:
     for hosts in given.hosts:
         size = Size(
             hosts=hosts, hours=given.hours, speed=given.speed, turns_per_h=given.turns_per_h,
-            connections=given.connections, embedder_ms=(given.request_ms, given.text_ms), idle_s=given.idle_s,
-            limit_s=given.limit_s, seed=given.seed,
+            connections=given.connections, pooled=given.pgbouncer, embedder_ms=(given.request_ms, given.text_ms),
+            idle_s=given.idle_s, limit_s=given.limit_s, seed=given.seed,
         )  # fmt: skip
         runs.append(finish(run(size), given.turns_per_h))
         print(f"{hosts} hosts: done", file=sys.stderr, flush=True)

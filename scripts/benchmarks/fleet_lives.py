@@ -23,13 +23,18 @@ POLL_S, END_S_MAX = 0.1, 20.0
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is. `speed` is how many times faster the simulated clock goes than the real one."""
+    """How large a run is.
+
+    `speed` is how many times faster the simulated clock goes than the real one, `pooled` the number of connections
+    that PgBouncer shares among the hosts; 0 for none.
+    """
 
     hosts: int
     hours: float
     speed: float
     turns_per_h: float
     connections: int
+    pooled: int
     embedder_ms: tuple[float, float]
     idle_s: float
     limit_s: float

@@ -19,6 +19,7 @@ from fleet_lives import POLL_S, Fleet, Host, Size
 from fleet_network import kind_of
 from fleet_record import compare, lags, read
 from fleet_watch import Watcher, folder_mb, machine_busy_s, memory_mb, waiting
+from pgbouncer import admit, pgbouncer
 from psycopg.conninfo import make_conninfo
 from server_usage import BENCH, process_cpu_s, server_cpu_ms
 from servers import ServerProcess, controlled_process, throwaway_postgres
@@ -38,8 +39,8 @@ Figures = dict[str, Any]
 class Services:
     """Postgres, the embedder, and the network between them and the hosts."""
 
-    def __init__(self, server: EmbeddedServer, embedder: ServerProcess, network: ServerProcess) -> None:
-        self.server, self.embedder, self.network = server, embedder, network
+    def __init__(self, server: EmbeddedServer, processes: dict[str, int], network: ServerProcess) -> None:
+        self.server, self.network, self._processes = server, network, processes
         self._cpu_s, self.restart_s = -server_cpu_ms(server.dsn) / 1000, 0.0
 
     def restart(self, down_s: float) -> None:
@@ -48,6 +49,8 @@ class Services:
         self.server.stop(mode="fast")
         time.sleep(down_s)
         self.server.ensure_running()
+        if "pgbouncer" in self._processes:
+            admit(self.server, AGENT)
         self.restart_s = time.monotonic() - began
 
     def cpu_s(self) -> dict[str, float]:
@@ -55,8 +58,7 @@ class Services:
         postgres = self._cpu_s + server_cpu_ms(self.server.dsn) / 1000
         return {
             "postgres": postgres,
-            "embedder": process_cpu_s(self.embedder.pid),
-            "network": process_cpu_s(self.network.pid),
+            **{name: process_cpu_s(process) for name, process in self._processes.items()},
         }
 
 
@@ -132,7 +134,9 @@ def _fleet(size: Size) -> Iterator[tuple[Services, Fleet]]:
         command = [sys.executable, "-P", HERE / "embedding_server.py", *map(str, size.embedder_ms), str(DIMENSIONS)]
         embedder = ending.enter_context(controlled_process(command, start_new_session=True))
         port = embedder.address.rpartition(":")[2]
-        socket = next(server.paths.sockets.glob(".s.PGSQL.*[0-9]"))
+        socket, processes = next(server.paths.sockets.glob(".s.PGSQL.*[0-9]")), {"embedder": embedder.pid}
+        if size.pooled:
+            socket, processes["pgbouncer"] = ending.enter_context(pgbouncer(server, AGENT, size.pooled))
         command = [sys.executable, HERE / "fleet_network.py", socket, port, str(size.hosts)]
         network = ending.enter_context(controlled_process(command, start_new_session=True))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HERMES_")}
@@ -143,7 +147,8 @@ def _fleet(size: Size) -> Iterator[tuple[Services, Fleet]]:
             )  # fmt: skip
             nursery_process = ending.enter_context(nursery)
         hosts = _hosts(size, folder, json.loads(network.address))
-        yield Services(server, embedder, network), Fleet(size, nursery_process, hosts, time.monotonic())
+        processes["network"] = network.pid
+        yield Services(server, processes, network), Fleet(size, nursery_process, hosts, time.monotonic())
 
 
 def _hosts(size: Size, folder: Path, ports: list[tuple[int, int]]) -> list[Host]:
