@@ -17,15 +17,21 @@ BENCH = "bench"
 def server_cpu_ms(dsn: str) -> float:
     """CPU milliseconds of all processes of a local server so far; 0 for a remote one."""
     with psycopg.connect(dsn) as connection:
-        [own] = connection.execute("select pg_backend_pid()").fetchone() or [0]
-        if not Path(f"/proc/{own}").is_dir():
-            return 0.0
-        server = _stat(own)[1]
-        stats = {int(path.name): _stat(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    ticks = sum(sum(map(int, stat[11:13])) for stat in stats.values() if stat and stat[1] == server)
-    # Those of connections that have ended.
-    ticks += sum(map(int, stats[int(server)][13:15]))
+        [server, *others] = server_processes(connection) or [0]
+        ticks = sum(sum(map(int, _stat(process)[11:13])) for process in others)
+        # Those of connections that have ended.
+        ticks += sum(map(int, _stat(server)[13:15]))
     return 1000 * ticks / os.sysconf("SC_CLK_TCK")
+
+
+def server_processes(connection: psycopg.Connection) -> list[int]:
+    """The process ids of a local server, its main process first; none for a remote one."""
+    [own] = connection.execute("select pg_backend_pid()").fetchone() or [0]
+    if not Path(f"/proc/{own}").is_dir():
+        return []
+    server = int(_stat(own)[1])
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [server, *(number for number in numbers if _stat(number)[1:2] == [str(server)])]
 
 
 def process_cpu_s(process: int) -> float:

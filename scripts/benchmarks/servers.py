@@ -48,8 +48,23 @@ def throwaway_postgres(memory_bytes: int = 0, **options: str) -> Iterator[Embedd
             server.stop(mode="immediate")
 
 
+@contextmanager
+def kept_postgres(folder: Path, **options: str) -> Iterator[EmbeddedServer]:
+    """A running embedded Postgres in this folder, with these server options alone; its files stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chmod(folder, 0o711 if os.geteuid() == 0 else 0o700)
+    server = EmbeddedServer(str(folder), str(folder / "postgres"))
+    try:
+        server.ensure_running()
+        _restart_with(server, options)
+        yield server
+    finally:
+        server.stop(timeout_s=300)
+
+
 def _restart_with(server: EmbeddedServer, options: dict[str, str]) -> None:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("alter system reset all")
         for name, value in options.items():
             connection.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
     server.stop()
