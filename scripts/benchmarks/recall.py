@@ -131,9 +131,9 @@ def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any
     for theme in (*THEMES, None):
         rows = found.rows_of(theme)
         shares, counts, later, plans = [], [], [], {}
-        with _recaller(settings, embedder) as recaller:
+        with recaller(settings, embedder) as asking:
             for number in range(questions):
-                recall, _ = _timed(recaller, theme, _mark(number), DEEP)
+                recall, _ = timed(asking, theme, mark(number), DEEP)
                 best = found.nearest(number, rows, TOP)
                 nearest = sorted((hit.similarity or -1 for hit in recall.hits), reverse=True)[:TOP]
                 shares.append(sum(cosine >= best[-1][0] - EQUAL for cosine in nearest) / len(best))
@@ -141,13 +141,13 @@ def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any
                 plans[recall.explanation.plan] = plans.get(recall.explanation.plan, 0) + 1
                 assert not recall.degraded, recall.degraded
             for number in range(questions):
-                later.append(_timed(recaller, theme, phrase(number), TOP)[1])
+                later.append(timed(asking, theme, phrase(number), TOP)[1])
         complete = min(counts) >= min(DEEP, len(rows))
         worst = min(worst, float(np.mean(shares)) if complete else 0.0)
         first = []
         for number in range(COLD_QUESTIONS):
-            with _recaller(settings, embedder) as recaller:
-                first.append(_timed(recaller, theme, phrase(number), TOP)[1])
+            with recaller(settings, embedder) as asking:
+                first.append(timed(asking, theme, phrase(number), TOP)[1])
         print(
             f"{theme or '(all)':<11} {len(rows):>9,}  {np.mean(shares):>9.4f} {min(shares):>6.2f} {min(counts):>4}  "
             f"{percentiles(first):>14}  {percentiles(later):>17}  {plans}", flush=True,
@@ -156,7 +156,8 @@ def check_recall(dsn: str, found: Corpus, questions: int, changed: dict[str, Any
 
 
 @contextmanager
-def _recaller(settings: Settings, embedder: QuestionEmbedder) -> Iterator[Recaller]:
+def recaller(settings: Settings, embedder: QuestionEmbedder) -> Iterator[Recaller]:
+    """A recaller with connections of its own, which are closed at the end."""
     database = Database(settings, Path(tempfile.gettempdir()))
     try:
         yield Recaller(database, lambda: embedder, settings)
@@ -164,13 +165,14 @@ def _recaller(settings: Settings, embedder: QuestionEmbedder) -> Iterator[Recall
         database.close()
 
 
-def _timed(recaller: Recaller, theme: str | None, query: str, limit: int) -> tuple[Any, float]:
+def timed(asking: Recaller, theme: str | None, query: str, limit: int) -> tuple[Any, float]:
+    """A recall of turns and its milliseconds."""
     started = time.perf_counter()
-    recall = recaller.recall("turns", RecallRequest(query=query, scope=scope_of(theme), limit=limit, budget_s=30))
+    recall = asking.recall("turns", RecallRequest(query=query, scope=scope_of(theme), limit=limit, budget_s=30))
     return recall, 1000 * (time.perf_counter() - started)
 
 
-def _mark(number: int) -> str:
+def mark(number: int) -> str:
     """A question that only vector search can answer, for `QuestionEmbedder`."""
     return MARK + str(number).translate(str.maketrans("0123456789", LETTERS))
 

@@ -74,8 +74,10 @@ def compare(
     """
     with (
         tempfile.TemporaryDirectory(prefix="hpgbench-home") as home,
-        _embedding_server(found.questions) as url,
-        _runtime(Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), home) as running,  # type: ignore[arg-type]
+        embedding_server(found.questions) as url,
+        started_runtime(
+            Settings(dsn=dsn, embed_url=url, embed_model="m", embed_api="openai", **changed), home
+        ) as running,  # type: ignore[arg-type]
         _peer_process(venv, peer_dsn, url, home) as ask_peer,
     ):
         print(f"{'question':<24} {'ours p50/p95 ms':>17}  {'peer p50/p95 ms':>18}  {'p50 ratio':>9}")
@@ -121,7 +123,8 @@ def _print_row(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Non
 
 
 @contextmanager
-def _runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
+def started_runtime(settings: Settings, home: str) -> Iterator[runtime.Runtime]:
+    """The product with these settings, connected; it stores what is pending at the end."""
     running = runtime.acquire(settings, home)
     try:
         if not running.wait_ready(30):
@@ -166,8 +169,8 @@ def _peer_process(
 
 
 @contextmanager
-def _embedding_server(questions: Array) -> Iterator[str]:
-    """The address of an embedding server that answers at once with the vectors of the questions."""
+def embedding_server(questions: Array) -> Iterator[str]:
+    """The address of an embedding server that answers at once with one of these vectors for each text."""
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file, questions.astype(np.float32))
         file.flush()

@@ -20,7 +20,7 @@ YEAR_S = 365 * 86_400
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows in order of time: vectors in half precision, the number of the theme, and of the text of each."""
+    """Consecutive rows in order of time: their vectors in half precision, and the numbers of their themes and texts."""
 
     first: int
     vectors: Array

@@ -1,6 +1,5 @@
 """Loading a corpus into an empty database: rows by COPY, then one index after the other, each with what it took."""
 
-# ruff: noqa: S608  (SQL is built from constants)
 from __future__ import annotations
 
 import struct
@@ -148,5 +147,6 @@ def _packed_rows(block: Block, packed: list[tuple[bytes, bytes]], counts: Any, r
         yield b"".join((
             b"\0\x07", _field(theme_name(theme).encode()), _field(b"s%d" % (own // SESSION_ROWS)),
             _field(b"assistant" if own % 2 else b"user"), _field(b"%b ref%d" % (content, number)),
-            struct.pack(">iq", 8, STARTED_US + number * YEAR_S * 1_000_000 // rows), head, vectors[place].tobytes(), words,
+            struct.pack(">iq", 8, STARTED_US + number * YEAR_S * 1_000_000 // rows),
+            head, vectors[place].tobytes(), words,
         ))  # fmt: skip
