@@ -132,12 +132,15 @@ def test_a_hundredth_of_the_bundled_model_is_measured(tmp_path: Path) -> None:
         assert figures["rows_without_vector"] == 0 < figures["model_pace_share"]
 
 
-@pytest.mark.slow
-def test_the_benchmark_of_recall_under_load_measures_each_case_within_its_bounds(tmp_path: Path) -> None:
+def save_vectors(path: Path) -> None:
     chance = np.random.default_rng(1)
     vectors = {name: chance.normal(1, 1, (count, 48)) for name, count in {"passages": 60, "queries": 20}.items()}
-    units = {name: each / np.linalg.norm(each, axis=1, keepdims=True) for name, each in vectors.items()}
-    np.savez(tmp_path / "vectors.npz", **units)
+    np.savez(path, **{name: each / np.linalg.norm(each, axis=1, keepdims=True) for name, each in vectors.items()})
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_recall_under_load_measures_each_case_within_its_bounds(tmp_path: Path) -> None:
+    save_vectors(tmp_path / "vectors.npz")
     sizes = ["--rows", "1500", "--seconds", "0.2", "--runs", "1", "--vectors", "vectors.npz", "--json", "load.json"]
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "load.py", *sizes], capture_output=True, text=True, cwd=tmp_path, timeout=240
@@ -170,3 +173,18 @@ def test_each_command_answers_in_a_terminal(tmp_path: Path) -> None:
     failed = {name: each["text"] for name, each in answers.items() if each["code"] not in (0, 3)}
     assert {name.split()[0] for name in failed} == {"doctor"}, failed
     assert not [name for name, each in answers.items() if "Traceback" in each["text"]]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_scale_takes_each_step(tmp_path: Path) -> None:
+    save_vectors(tmp_path / "vectors.npz")
+    sizes = ["--rows", "3000", "--themes", "20", "--questions", "5", "--turns", "20", "--exact-rows-max", "400"]
+    command = [sys.executable, BENCHMARKS / "scale.py", *sizes, "--vectors", "vectors.npz", "--length", "96"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert sum(step["seconds"] for step in found["load"]) > 0
+    assert {row["theme"]: row["rows"] for row in found["recall"]}["all"] == 3000
+    assert "theme's own index" in [plan for row in found["tuned"] for plan in row["plans"]]
+    assert [row["lacking"] for row in found["insert"]] == [0, 0]
+    assert all(step["ended"] for step in found["rebuild"] if step["name"] in ("reindex", "vacuum"))

@@ -96,15 +96,17 @@ def keywords(number: int) -> str:
 
 def vectors(rows: int, dimensions: int, given: str, cache: Path) -> tuple[Array, Array]:
     """Unit vectors of rows and questions: from the file `given`, else from the bundled model; see `enlarged`."""
-    if given:
-        data = np.load(given)
-    else:
-        if not cache.is_file():
-            _embed(cache)
-        data = np.load(cache)
-    passages, questions = enlarged(data["passages"], rows), data["queries"]
-    chosen = questions[np.random.default_rng(3).permutation(len(questions))[:QUESTIONS]]
-    return tuple(_widened(part, dimensions) for part in (passages, chosen))  # type: ignore[return-value]
+    passages, questions = seeds(given, cache)
+    return _widened(enlarged(passages, rows), dimensions), _widened(questions, dimensions)
+
+
+def seeds(given: str, cache: Path) -> tuple[Array, Array]:
+    """Unit vectors of real passages and questions: from the file `given`, else from the bundled model."""
+    if not given and not cache.is_file():
+        _embed(cache)
+    data = np.load(given or cache)
+    questions = data["queries"]
+    return data["passages"], questions[np.random.default_rng(3).permutation(len(questions))[:QUESTIONS]]
 
 
 def enlarged(passages: Array, rows: int) -> Array:

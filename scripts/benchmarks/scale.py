@@ -12,10 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import scale_measure as measure
 from recall_comparison import log
-from recall_corpus import vectors
+from recall_corpus import seeds
 from scale_corpus import ScaleCorpus
 from scale_load import load
 from servers import UNSYNCED, kept_postgres
@@ -23,7 +22,7 @@ from servers import UNSYNCED, kept_postgres
 from hermes_memory_pgvector.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MODEL_LENGTH = 384
+EXACT_ROWS_MAX = int(Settings.model_fields["exact_rows_max"].default)
 STEPS = ("load", "recall", "tune", "insert", "records", "vacuum", "vacuum20", "rebuild")
 # First and number of the percent of rows that a step deletes, and whether it builds the graph index again.
 DELETIONS = {"vacuum": (0, 1, False), "vacuum20": (1, 20, False), "rebuild": (21, 20, True)}
@@ -37,7 +36,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--themes", type=int, default=10_000, help="themes, the n-th with a share of 1/n (default 10000)"
     )
-    parser.add_argument("--length", type=int, default=MODEL_LENGTH, help="numbers of a vector (default 384)")
+    parser.add_argument("--length", type=int, default=384, help="numbers of a vector (default 384)")
+    parser.add_argument("--vectors", default="", metavar="NPZ", help="as for scripts/bench recall")
     parser.add_argument("--steps", nargs="+", default=STEPS, choices=STEPS, help="what to do (default: all)")
     parser.add_argument("--questions", type=int, default=100, help="questions for each theme (default 100)")
     parser.add_argument("--turns", type=int, default=1000, help="turns to insert (default 1000)")
@@ -47,19 +47,16 @@ def arguments() -> argparse.Namespace:
         "--maintenance", type=int, metavar="MB", help="memory for a build (default: as the graph needs)"
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where the server's files are, and stay")
-    asked = parser.parse_args()
-    if asked.length % MODEL_LENGTH:
-        parser.error(f"--length must be a multiple of {MODEL_LENGTH}")
-    return asked
+    parser.add_argument("--exact-rows-max", type=int, default=EXACT_ROWS_MAX, help="the setting (default 50000)")
+    return parser.parse_args()
 
 
 def corpus_of(asked: argparse.Namespace) -> ScaleCorpus:
-    cache = ROOT / ".cache" / "bench_vectors.npz"
-    vectors(1, MODEL_LENGTH, "", cache)
-    data = np.load(cache)
-    questions = data["queries"][np.random.default_rng(3).permutation(len(data["queries"]))]
-    return ScaleCorpus(asked.rows, asked.themes, data["passages"], questions[: asked.questions],
-                       asked.length // MODEL_LENGTH)  # fmt: skip
+    passages, questions = seeds(asked.vectors, ROOT / ".cache" / "bench_vectors.npz")
+    times, rest = divmod(asked.length, passages.shape[1])
+    if rest:
+        raise SystemExit(f"--length must be a multiple of {passages.shape[1]}, the length of the vectors")
+    return ScaleCorpus(asked.rows, asked.themes, passages, questions[: asked.questions], times)
 
 
 def graph_mb(rows: int, length: int) -> int:
@@ -100,7 +97,7 @@ def run(asked: argparse.Namespace, folder: Path) -> float:
 
 
 def _recalls(asked: argparse.Namespace, dsn: str, corpus: ScaleCorpus, figures: Figures) -> float:
-    limit = int(Settings.model_fields["exact_rows_max"].default)
+    limit = asked.exact_rows_max
     sizes = measure.theme_sizes(dsn)
     chosen = measure.chosen_themes(sizes, RANKS, limit)
     tenth_best = corpus.tenth_best(chosen)
@@ -109,7 +106,7 @@ def _recalls(asked: argparse.Namespace, dsn: str, corpus: ScaleCorpus, figures: 
     log("common words are counted")
     found = []
     if "recall" in asked.steps:
-        found += figures.add("recall", measure.recalls(dsn, corpus, tenth_best, sizes, asked.questions))
+        found += figures.add("recall", measure.recalls(dsn, corpus, tenth_best, sizes, limit))
     if "tune" in asked.steps:
         figures.add("tune", measure.tune(dsn, limit + 1))
         large = {
@@ -117,7 +114,7 @@ def _recalls(asked: argparse.Namespace, dsn: str, corpus: ScaleCorpus, figures: 
             for theme, best in tenth_best.items()
             if theme is None or sizes[measure.theme_name(theme)] > limit
         }
-        found += figures.add("tuned", measure.recalls(dsn, corpus, large, sizes, asked.questions))
+        found += figures.add("tuned", measure.recalls(dsn, corpus, large, sizes, limit))
     return min((row["recall"] for row in found), default=1.0)
 
 

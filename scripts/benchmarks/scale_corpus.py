@@ -1,4 +1,4 @@
-"""Test data for a size: turns of themes of very different sizes, made block by block so that they need not fit in RAM."""
+"""Test data for a size: turns of themes of very different sizes, made in blocks so that they need not fit in RAM."""
 
 from __future__ import annotations
 

@@ -80,21 +80,23 @@ def count_words(dsn: str) -> None:
 
 
 def recalls(
-    dsn: str, corpus: ScaleCorpus, tenth_best: dict[int | None, Array], sizes: Counter[str], questions: int
+    dsn: str, corpus: ScaleCorpus, tenth_best: dict[int | None, Array], sizes: Counter[str], exact_rows_max: int
 ) -> list[Figures]:
     """For each theme of `tenth_best`: recall@10 against comparing all rows, plans, latency and CPU of a recall."""
-    asked = corpus.widened_questions()
+    asked, questions = corpus.widened_questions(), len(corpus.questions)
     embedder = QuestionEmbedder(Corpus(asked, asked, []))
-    settings = Settings(dsn=dsn, recall_limit_max=DEEP)  # type: ignore[arg-type]
+    settings = Settings(dsn=dsn, recall_limit_max=DEEP, exact_rows_max=exact_rows_max)  # type: ignore[arg-type]
     found = []
     for theme, tenth in tenth_best.items():
         name = None if theme is None else theme_name(theme)
+        rows = sizes[name] if name else corpus.rows
         shares, plans, times, degraded = [], Counter[str](), [], Counter[str]()
         with recaller(settings, embedder) as asking:
             for number in range(questions):
                 recall, _ = timed(asking, name, mark(number), DEEP)
-                nearest = sorted((hit.similarity or -1 for hit in recall.hits), reverse=True)[:TOP]
-                shares.append(sum(cosine >= tenth[number] - EQUAL for cosine in nearest) / TOP)
+                cosines = [hit.similarity or -1 for hit in recall.texts]
+                nearest = sum(cosine >= tenth[number] - EQUAL for cosine in cosines)
+                shares.append(min(1.0, nearest / min(TOP, rows)))
                 plans[recall.explanation.plan] += 1
                 degraded.update(recall.degraded)
             cpu_ms = server_cpu_ms(dsn)
@@ -102,7 +104,7 @@ def recalls(
                 times.append(timed(asking, name, phrase(number), TOP)[1])
             cpu_ms = server_cpu_ms(dsn) - cpu_ms
         row = {
-            "theme": name or "all", "rows": sizes[name] if name else corpus.rows, "recall": float(np.mean(shares)),
+            "theme": name or "all", "rows": rows, "recall": float(np.mean(shares)),
             "worst": float(min(shares)), "plans": dict(plans), "degraded": dict(degraded),
             "cpu_ms": round(cpu_ms / questions, 1), "p50_ms": round(float(np.percentile(times, 50)), 1),
             "p99_ms": round(float(np.percentile(times, 99)), 1),
