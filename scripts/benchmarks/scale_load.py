@@ -36,8 +36,10 @@ class Memory(threading.Thread):
     def run(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             log_at = time.monotonic() + LOG_EVERY_S
-            while not self._ended.wait(SAMPLE_S):
+            while True:
                 self.most = max(self.most, sum(_own_bytes(process) for process in server_processes(connection)))
+                if self._ended.wait(SAMPLE_S):
+                    return
                 if time.monotonic() >= log_at:
                     log_at += LOG_EVERY_S
                     if row := connection.execute(_BUILDING).fetchone():
