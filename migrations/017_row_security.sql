@@ -275,9 +275,8 @@ CREATE FUNCTION memory_rows_with_words(
 DECLARE
   item CONSTANT text := CASE kind WHEN 'turns' THEN 'conversations' WHEN 'entries' THEN 'memory_entries' ELSE 'facts' END;
   at CONSTANT text := CASE kind WHEN 'turns' THEN 'ts' WHEN 'entries' THEN 'created_at' ELSE 'written_at' END;
-BEGIN
-  RETURN QUERY EXECUTE format(
-    'SELECT t.agent_identity, t.id FROM %s t
+  matching CONSTANT text := format(
+    'SELECT t.agent_identity, t.id, t.%s AS at FROM %s t
      WHERE (t.search || array_to_tsvector(array[''@'' || t.agent_identity])) @@ $1%s
        -- In this order: what the caller gives must not meet other themes. It keeps from the index of themes, too, which would
        -- bring all rows of a theme.
@@ -285,10 +284,19 @@ BEGIN
          WHEN memory_theme_key(t.agent_identity) ^@ ANY ((SELECT memory_theme_prefixes())::text[])
            OR t.agent_identity IN (SELECT memory_themes())
          THEN t.agent_identity = ANY ($2) OR ($2 IS NULL AND (t.agent_identity = $3 OR t.agent_identity !~ $4))
-         END
-     %s LIMIT $5',
-    item, CASE kind WHEN 'facts' THEN ' AND t.status IN (''active'', ''cold'')' ELSE '' END,
-    CASE WHEN newest THEN format('ORDER BY t.%s DESC', at) ELSE '' END)
+         END',
+    at, item, CASE kind WHEN 'facts' THEN ' AND t.status IN (''active'', ''cold'')' ELSE '' END);
+  -- The planner expects several times the rows that hold a few rare words: it would read all rows by time to find the newest
+  -- of them. That is quick only where really many rows match.
+  by_time CONSTANT text := format(
+    'WITH few AS MATERIALIZED (%1$s LIMIT 50000), counted AS MATERIALIZED (SELECT count(*) < 50000 AS all_found FROM few)
+     (SELECT f.agent_identity, f.id FROM few f WHERE (SELECT all_found FROM counted) ORDER BY f.at DESC LIMIT $5)
+     UNION ALL
+     (SELECT m.agent_identity, m.id FROM (%1$s) m WHERE NOT (SELECT all_found FROM counted) ORDER BY m.at DESC LIMIT $5)',
+    matching);
+BEGIN
+  RETURN QUERY EXECUTE
+    CASE WHEN newest THEN by_time ELSE format('SELECT m.agent_identity, m.id FROM (%s) m LIMIT $5', matching) END
   USING memory_query_in_themes(query, themes), themes, own, reserved, most;
 END
 $$;
