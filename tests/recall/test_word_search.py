@@ -98,3 +98,30 @@ def test_of_words_with_the_same_term_the_first_is_searched_for_and_no_stop_word(
 def test_the_longest_row_fits_a_tsvector(database: str, text: str) -> None:
     with psycopg.connect(database) as connection:
         assert lexemes(connection, tokenizer.document(text))
+
+
+ROWS = 60_000
+# A word of all rows, words of 8 rows each, and as many of more rows as the planner has statistics of: it expects those
+# that it does not know to be nearly as frequent.
+STORED = f"""
+insert into conversations (agent_identity, session_id, role, content, ts, search)
+select 't', 's', 'user', 'x', timestamptz '2024-01-01' + n * interval '1 second',
+       array_to_tsvector(
+         array['all', 'rare' || n / 8] || array(select 'w' || (n * k * 79) % 1500 from generate_series(1, 9) as k))
+from generate_series(0, {ROWS - 1}) as n"""
+NEWEST = "select id from memory_rows_with_words('turns', %s::tsquery, null, '', '^$', 20, true)"
+FETCHED = "select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where relname = 'conversations'"
+
+
+@pytest.mark.slow
+def test_the_newest_rows_with_a_word_are_found_without_reading_all(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(STORED.encode())
+        connection.execute("vacuum analyze conversations")
+        with connection.transaction():
+            rare = " | ".join(f"rare{n}" for n in range(10))
+            found = [id for (id,) in connection.execute(NEWEST, [rare])]
+            [fetched] = connection.execute(FETCHED).fetchone() or [0]
+        assert sorted(found) == list(range(61, 81))
+        assert fetched < 1000
+        assert [id for (id,) in connection.execute(NEWEST, ["all"])] == list(range(ROWS, ROWS - 20, -1))
