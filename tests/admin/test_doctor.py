@@ -16,6 +16,7 @@ from psycopg import sql
 
 from hermes_memory_pgvector.admin.doctor import refusal
 from hermes_memory_pgvector.admin.doctor import server as checks
+from hermes_memory_pgvector.admin.doctor.tables import tables
 from hermes_memory_pgvector.model import now
 from hermes_memory_pgvector.store.diagnosis import Health
 
@@ -52,6 +53,18 @@ def test_a_sound_database_has_no_problem(run: Run) -> None:
     assert {name: found[name]["verdict"] for name in names} == dict.fromkeys(names, "ok")
     assert {"encryption", "bloat"}.isdisjoint(found)
     assert "recalled by meaning" in found["canary"]["found"]
+
+
+def test_the_graph_of_a_bloated_table_is_built_anew_before_vacuum() -> None:
+    bloated = replace(SOUND, bloated=("conversations", "memory_events"), indexes=("conversations_meaning",))
+    remedies = {
+        distributed: [check.remedy for check in tables(bloated, complete=False, distributed=distributed)][-1]
+        for distributed in (False, True)
+    }
+    assert remedies[False].endswith(
+        ": reindex index concurrently conversations_meaning; vacuum conversations, memory_events;"
+    )
+    assert remedies[True].endswith(": vacuum conversations, memory_events;")
 
 
 def test_statements_that_would_fail_are_named_with_the_reason(run: Run, database: str) -> None:
