@@ -20,11 +20,9 @@ from .socket_timeouts import TimedConnection
 
 # Of a statement in its form for a cluster.
 ON_CLUSTER = "_citus"
-# What Citus does not plan: a part of the import of archives, past facts of several themes for `erase`, and what
-# processes of release 2.0.0, which cannot use a cluster, leave under the accounts of persons.
-REFUSED_ON_CLUSTER = {
-    "import_delegation", "import_past", "versions_of_fact", "delete_repeated_turns", "unmoved_withdrawals"
-}  # fmt: skip
+# What Citus does not plan: past facts of several themes for `erase`, and what processes of release 2.0.0, which cannot
+# use a cluster, leave under the accounts of persons.
+REFUSED_ON_CLUSTER = {"versions_of_fact", "delete_repeated_turns", "unmoved_withdrawals"}
 # What the trigger of the history reads on a node; see schema/citus.sql.
 _NOTE = "hermes_pgvector.change"
 # Has Citus pass the settings of a transaction on to the nodes.

@@ -1,5 +1,6 @@
 -- The events that are applied.
-select r.theme, r.id, to_jsonb(r)::text as row
+select r.theme, r.id, jsonb_build_object(
+         'theme', r.theme, 'id', r.id, 'event_id', r.event_id, 'applied_at', r.applied_at)::text as row
 from (
   select agent_identity as theme, 0 as id, event_id, applied_at
   from memory_events

@@ -1,5 +1,7 @@
 -- Notes of pruned turns, which keep later replays from storing them.
-select r.theme, r.id, to_jsonb(r)::text as row
+select r.theme, r.id, jsonb_build_object(
+         'theme', r.theme, 'id', r.id, 'session_id', r.session_id, 'content_key', r.content_key,
+         'times', r.times, 'at', r.at)::text as row
 from (
   select agent_identity as theme, 0 as id, session_id, content_key, times, at
   from memory_pruned_turns
