@@ -17,8 +17,9 @@ from ..model import Add, Metadata, Remove, Replace, Update, now
 from ..text import tokenizer
 from ..text.masks import masked
 from ..text.times import NEVER
+from .connection import entry_homes
 from .connection.database import Connection
-from .connection.distributed import is_distributed, noted
+from .connection.distributed import form_of, is_distributed, noted
 from .queries import QUERIES
 
 Change: TypeAlias = Add | Update | Replace | Remove
@@ -67,14 +68,15 @@ def count_by_target(connection: Connection, theme: str) -> Mapping[str, tuple[in
 def entry_with(connection: Connection, theme: str, target: str, content: str) -> Entry | None:
     """The entry of a theme with exactly this content, or None."""
     key = {"theme": theme, "target": target, "content": content}
-    row = connection.execute(QUERIES["entry_with_content"], key).fetchone()
+    row = connection.execute(QUERIES[form_of(connection, "entry_with_content")], key).fetchone()
     return Entry(**row) if row else None
 
 
 def of_file(connection: Connection, theme: str, home: str, target: str, contents: Sequence[str]) -> list[Entry]:
     """The rows with the texts of a home's file: those of the home, in any theme, and those of a theme."""
-    parameters = {"theme": theme, "home": home, "target": target, "contents": list(contents)}
-    return [Entry(**row) for row in connection.execute(QUERIES["entries_of_file"], parameters)]
+    themes = entry_homes.themes(connection, home, target, contents, theme)
+    parameters = {"theme": theme, "home": home, "target": target, "contents": list(contents), "themes": themes}
+    return [Entry(**row) for row in connection.execute(QUERIES[form_of(connection, "entries_of_file")], parameters)]
 
 
 def with_id(connection: Connection, theme: str, number: int) -> Entry | None:
@@ -106,7 +108,7 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
                 # An entry that the agent asks to remember is kept when its line is removed from the file.
                 _detach(connection, values)
             elif not event.from_file:
-                _delete(connection, "delete_entry_of_other_themes", values)
+                _delete_of_home(connection, "delete_entry_of_other_themes", values, others=True)
             _add(connection, values)
         case Replace() if event.previous != event.content and masked(event.previous) == masked(event.content):
             _change_masks(connection, event, values)
@@ -131,12 +133,14 @@ def _values_of(event: Change, vector: HalfVector | None) -> dict[str, Any]:
 
 def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
     """Have the entry with this text, if there is one, stay when a file loses it; it gets the expiry and tags given."""
-    connection.execute(QUERIES["detach_entry"], values)
+    connection.execute(QUERIES[form_of(connection, "detach_entry")], values)
 
 
 def _add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Insert an entry, unless it is there or was removed later."""
-    connection.execute(QUERIES["add_entry"], {**values, "words": tokenizer.document(values["content"])})
+    theme, home, target, content = (values[name] for name in ("theme", "home", "target", "content"))
+    themes = entry_homes.themes(connection, home, target, [content], theme)
+    connection.execute(QUERIES["add_entry"], {**values, "themes": themes, "words": tokenizer.document(content)})
 
 
 def _change_masks(connection: Connection, event: Replace, values: Mapping[str, Any]) -> None:
@@ -149,6 +153,7 @@ def _change_masks(connection: Connection, event: Replace, values: Mapping[str, A
         if event.home and row.home == event.home and row.updated_at <= event.at:
             new = event.content
             delete(connection, row.theme, row.id, session_id=event.session_id, at=event.at, replaced_by=new)
+            entry_homes.note(connection, row.theme, event.home, event.target, new)
             kept = {"theme": row.theme, "created_at": row.created_at, "expires_at": row.expires_at}
             metadata = json.dumps(dict(row.metadata))
             _add(connection, {**values, **kept, "tags": list(row.tags), "metadata": metadata})
@@ -218,10 +223,13 @@ def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str
     if isinstance(event, Remove) or event.content != content:
         connection.execute(QUERIES["add_tombstone"], values)
     gone_from_file = isinstance(event, Remove) and event.from_file
-    if gone_from_file and _delete(connection, "delete_entry_of_home", values):
+    if gone_from_file and _delete_of_home(connection, "delete_entry_of_home", values):
         return None
-    while row := connection.execute(QUERIES["find_entry"], values).fetchone():
+    values["themes"] = entry_homes.themes(connection, event.home, event.target, [content], event.theme)
+    find = QUERIES[form_of(connection, "find_entry")]
+    while row := connection.execute(find, values).fetchone():
         if gone := _delete(connection, "delete_found_entry", {**values, "theme": row["theme"], "id": row["id"]}):
+            entry_homes.forget(connection, [row["theme"]], [content], event.target)
             expired = gone[0]["expires_at"] is not None and gone[0]["expires_at"] <= now()
             return {**gone[0], "expires_at": None} if expired else gone[0]
     return None
@@ -235,9 +243,26 @@ def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[st
     if not event.old_text:
         return ""
     surviving = [*event.surviving, *([event.content] if isinstance(event, Replace) else [])]
-    rows = connection.execute(QUERIES["entries_containing"], {**values, "surviving": surviving}).fetchall()
+    themes = entry_homes.themes(connection, event.home, event.target, None, event.theme)
+    parameters = {**values, "surviving": surviving, "themes": themes}
+    rows = connection.execute(QUERIES["entries_containing"], parameters).fetchall()
     nearest = [row for row in rows if row["theme"] == event.theme] or rows
     return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
+
+
+def _delete_of_home(
+    connection: Connection, statement: str, values: Mapping[str, Any], *, others: bool = False
+) -> list[DictRow]:
+    """As `_delete`, of an entry of a home in all of its themes, or in `others` than that of the event."""
+    home, target, content = (values[name] for name in ("home", "target", "content"))
+    themes = entry_homes.themes(connection, home, target, [content])
+    if themes is not None:
+        themes = [theme for theme in themes if theme != values["theme"] or not others]
+    if themes == []:
+        return []
+    rows = _delete(connection, statement, {**values, "themes": themes})
+    entry_homes.forget(connection, [row["theme"] for row in rows], [content], target)
+    return rows
 
 
 def delete(
@@ -259,7 +284,10 @@ def delete(
         "theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by
     }  # fmt: skip
     rows = _delete(connection, "delete_entry", values)
-    return Entry(**rows[0]) if rows else None
+    if not rows:
+        return None
+    entry_homes.forget(connection, [theme], [rows[0]["content"]], rows[0]["target"])
+    return Entry(**rows[0])
 
 
 def _delete(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[DictRow]:

@@ -10,6 +10,7 @@ from datetime import datetime
 from ..model import Update, now
 from ..text import tokenizer
 from . import entries
+from .connection import entry_homes
 from .connection.database import Connection
 from .entries import Entry
 from .queries import QUERIES
@@ -64,6 +65,7 @@ def restore(connection: Connection, entry: Past, *, replaces: Sequence[int] = ()
         "theme": entry.theme, "id": entry.id, "words": tokenizer.document(entry.content),
         "metadata": json.dumps(metadata), "replaces": list(replaces) or None,
     }  # fmt: skip
+    entry_homes.note(connection, entry.theme, entry.home, entry.target, entry.content)
     row = connection.execute(QUERIES["restore_entry"], parameters).fetchone()
     return int(row["id"]) if row else None
 

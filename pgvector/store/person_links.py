@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import SettingsError
 from ..text.theme_names import reserved
+from .connection import entry_homes
 from .connection.database import Connection
 from .connection.distributed import form_of, is_distributed
 from .queries import KINDS, QUERIES
@@ -176,6 +177,7 @@ def copy_records(connection: Connection, source: str, destination: str) -> None:
         )
     for name in ("copy_events", "copy_tombstones", "copy_withdrawals", "copy_pruned"):
         connection.execute(QUERIES[name], {"source": source, "destination": destination})
+    entry_homes.copy(connection, source, destination)
 
 
 def may_move(connection: Connection) -> bool:

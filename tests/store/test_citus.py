@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ from psycopg.conninfo import make_conninfo
 from servers import Server
 
 from hermes_memory_pgvector.errors import SchemaNotApplied
+from hermes_memory_pgvector.model import Add, Event, Remove, Replace
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import diagnosis
+from hermes_memory_pgvector.store import diagnosis, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.connection.distributed import ON_CLUSTER, REFUSED_ON_CLUSTER, noted
+from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import TAGGED
 from hermes_memory_pgvector.store.schema import rights
 from hermes_memory_pgvector.store.schema.distribution import DISTRIBUTED, distribute
@@ -40,6 +44,8 @@ ONE_NODE = {
     **{f"nearest_pieces_{kind}_exact": 1 for kind in ("entries", "turns", "facts")},
     **{f"word_candidates_{kind}{ON_CLUSTER}": 1 for kind in ("entries", "turns", "facts")},
     "around_turns": 1,
+    **{f"{name}{ON_CLUSTER}": 1 for name in ("find_entry", "entries_of_file", "detach_entry", "entry_with_content")},
+    "entries_containing": 1, "delete_entry_of_home": 1, "delete_entry_of_other_themes": 1,
 }  # fmt: skip
 
 
@@ -118,23 +124,13 @@ def test_each_statement_runs_on_a_cluster(nodes: Connection, types: Connection) 
 def flaw(nodes: Connection, name: str, variant: str, values: dict[str, Any]) -> str:
     """Run a statement; returns what is wrong when it does not run, or on more nodes than it should."""
     refused = ""
-    commands: list[tuple[str, str]] = []
-
-    def note(notice: psycopg.errors.Diagnostic) -> None:
-        said, where = notice.message_primary or "", notice.message_detail or ""
-        if _COMMAND.match(said) and not _OF_CITUS.search(said):
-            commands.append((where.partition(" connectionId")[0], said))
-
-    nodes.add_notice_handler(note)
     try:
-        with nodes.transaction(force_rollback=True):
+        with sent(nodes) as commands, nodes.transaction(force_rollback=True):
             nodes.execute(citus.STATEMENTS[name].encode(), values)
     except (psycopg.errors.FeatureNotSupported, psycopg.errors.InternalError_, psycopg.errors.SyntaxError) as error:
         refused = str(error)
     except psycopg.errors.IntegrityError:
         pass  # the values of the test may be refused, as by another server
-    finally:
-        nodes.remove_notice_handler(note)
     if bool(refused) != (variant in REFUSED.get(name, ())):
         return f"{name}, {variant}: {refused or 'it runs'}"
     if name in ONE_NODE and variant == "one theme":
@@ -146,6 +142,62 @@ def flaw(nodes: Connection, name: str, variant: str, values: dict[str, Any]) -> 
 
 _COMMAND = re.compile(r"issuing\s+(with|select|insert|update|delete)\b", re.IGNORECASE)
 _OF_CITUS = re.compile(r"assign_distributed_transaction_id|citus_internal|worker_", re.IGNORECASE)
+
+
+@contextmanager
+def sent(connection: psycopg.Connection[Any]) -> Iterator[list[tuple[str, str]]]:
+    """The commands that are sent to nodes in the block, as (node, command)."""
+    commands: list[tuple[str, str]] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        said, where = notice.message_primary or "", notice.message_detail or ""
+        if _COMMAND.match(said) and not _OF_CITUS.search(said):
+            commands.append((where.partition(" connectionId")[0], said))
+
+    connection.add_notice_handler(note)
+    yield commands
+    connection.remove_notice_handler(note)
+
+
+def test_a_change_of_an_entry_asks_the_nodes_of_the_themes_that_have_it(distributed: str, tmp_path: Path) -> None:
+    themes, home = [f"theme-{place}" for place in range(30)], "f" * 32
+    at = iter(datetime(2026, 1, 2, second=second % 60, minute=second // 60, tzinfo=UTC) for second in range(1000))
+
+    def common(theme: str) -> dict[str, Any]:
+        return {"theme": theme, "home": home, "at": next(at), "target": "memory"}
+
+    database = Database(Settings(dsn=distributed), tmp_path)
+    with database.connection(10) as connection:
+        database.verify(connection)
+        connection.execute("set citus.log_remote_commands = on")
+        connection.execute("set client_min_messages = notice")
+
+        def shards(event: Event) -> int:
+            """How many shards of the entries a change asks."""
+            with sent(connection) as commands, connection.transaction():
+                assert rows.apply(connection, [prepare(event)]) == 1
+            return len({shard for _, command in commands for shard in re.findall(r"memory_entries_(\d+)", command)})
+
+        assert {shards(Add(**common(theme), content=f"note of {theme}")) for theme in themes} == {1}
+        assert {shards(Add(**common(theme), content=f"file of {theme}", from_file=True)) for theme in themes} == {1}
+        assert {
+            shards(Replace(**common(theme), content=f"new of {theme}", previous=f"note of {theme}")) for theme in themes
+        } == {1}
+        assert {shards(Remove(**common(theme), previous=f"new of {theme}")) for theme in themes} == {1}
+        gone = [shards(Remove(**common(theme), previous=f"file of {theme}", from_file=True)) for theme in themes[:10]]
+        assert set(gone) == {1}
+        # One that is stored in another theme: the shards of both.
+        assert {shards(Remove(**common(themes[0]), previous=f"file of {theme}")) for theme in themes[10:]} <= {1, 2}
+        # A crash of the coordinator may have stored an event without the note; it comes again, and is noted.
+        event = Add(**common(themes[0]), content="noted")
+        for applied in (1, 0):
+            connection.execute("delete from memory_entry_homes")
+            assert rows.apply(connection, [prepare(event)]) == applied
+        assert shards(Remove(**common(themes[1]), previous="noted")) <= 2
+        left = connection.execute("select count(*) as left from memory_entries where home = %s", [home]).fetchone()
+        noted = connection.execute("select count(*) as left from memory_entry_homes where home = %s", [home]).fetchone()
+        assert left == noted == {"left": 0}
+    database.close()
 
 
 def test_a_memory_is_distributed_with_its_rows_and_upgraded_afterwards(coordinator: str, tmp_path: Path) -> None:
@@ -202,6 +254,9 @@ def test_the_role_of_agents_needs_no_more_rights_on_a_cluster(distributed: str, 
             with database.connection(10) as verified:
                 assert database.verify(verified).distributed
                 assert diagnosis.failing_statements(verified) == {}
+                for prune in (upkeep.prune_events, upkeep.prune_history, upkeep.prune_facts):
+                    prune(verified, 1)
+                upkeep.prune_expired(verified)
             database.close()
             with psycopg.connect(make_conninfo(distributed, user=role), prepare_threshold=None) as connection:
                 assert not rights.held(connection).missing
@@ -211,7 +266,9 @@ def test_the_role_of_agents_needs_no_more_rights_on_a_cluster(distributed: str, 
                 told = {"how": "replaced", "session_id": "s", "gone_at": f"{citus.NOW}", "replaced_by": "b'\nc"}
                 with noted(connection, told):
                     connection.execute("delete from memory_entries where agent_identity = 'ops'")
-                past = connection.execute("select how, session_id, gone_at, replaced_by from memory_history").fetchall()
+                past = connection.execute(
+                    "select how, session_id, gone_at, replaced_by from memory_history where agent_identity = 'ops'"
+                ).fetchall()
                 assert past == [("replaced", "s", citus.NOW, "b'\nc")]
                 connection.rollback()
         finally:

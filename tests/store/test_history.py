@@ -248,7 +248,7 @@ def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) 
     values = {
         "theme": "theme 7", "home": "home 7", "target": "memory", "content": "text 7", "at": at(1), "from_file": True,
         "embedding": None, "words": "", "created_at": at(1), "metadata": "{}", "old_text": "ext 7", "surviving": [""],
-        "id": 7, "tags": ["x"], "expires_at": None, "replaces": None,
+        "id": 7, "tags": ["x"], "expires_at": None, "replaces": None, "themes": None,
     }  # fmt: skip
     with psycopg.connect(memory.dsn, prepare_threshold=None) as connection:
         plan = connection.execute("explain " + QUERIES[statement], values).fetchall()  # type: ignore[operator]

@@ -16,6 +16,7 @@ from ...model import Add, Event, FactWritten, TurnTaken, now
 from ...text import tokenizer
 from ...text.times import utc
 from .. import person_links
+from ..connection import entry_homes
 from ..connection.database import Connection
 from ..erasure import marks
 from ..queries import QUERIES
@@ -114,6 +115,9 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
             return 0
     match batch.kind:
         case "entry" | "turn":
+            if batch.kind == "entry" and not to.dry_run:
+                for row in (line.row for line in batch.lines):
+                    entry_homes.note(connection, theme, row["home"], row["target"], row["content"])
             return _add_rows(connection, theme, batch, to)
         case "fact":
             return _add_facts(connection, theme, batch.lines, to)

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from ...errors import SettingsError
+from ..connection import entry_homes
 from ..connection.database import Connection
 from ..queries import KINDS, QUERIES, Kind
 from ..schema.preflight import ADMINISTRATOR
@@ -216,12 +217,15 @@ def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row
             connection.execute(QUERIES["erase_past"], values)
     for name in ("tombstones", "withdrawals", "pruned"):
         deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
+    entry_homes.forget(connection, [theme], [row.text for row in page])
     return +deleted
 
 
 def settle(connection: Connection, selection: Selection, *, links: bool) -> Counter[str]:
     """Delete the counts of words, and the links of the themes if asked, in the caller's transaction."""
     deleted = Counter[str]()
+    if selection.whole:
+        entry_homes.forget(connection, selection.parameters["themes"])
     if links:
         connection.execute(QUERIES["lock_links"])
         deleted["links"] = connection.execute(QUERIES["erase_links"], selection.parameters).rowcount

@@ -28,6 +28,39 @@ $$;
 CREATE OR REPLACE TRIGGER memory_history_noted BEFORE INSERT ON memory_history
   FOR EACH ROW EXECUTE FUNCTION complete_noted_entry();
 
+-- In which themes a home may have an entry, by the hash of its text: a change of its files asks for these themes only. Writers
+-- note an entry here before they insert it; a row may outlive its entry.
+CREATE TABLE IF NOT EXISTS memory_entry_homes (
+  home            text NOT NULL,
+  target          text NOT NULL,
+  content_key     bytea NOT NULL,
+  agent_identity  text NOT NULL,
+  PRIMARY KEY (home, target, content_key, agent_identity)
+);
+
+-- For entries that are gone, and for themes that are renamed, linked or erased.
+CREATE INDEX IF NOT EXISTS memory_entry_homes_theme ON memory_entry_homes (agent_identity, content_key);
+
+-- Entries from before the tables were distributed, and those that somebody has inserted by hand.
+INSERT INTO memory_entry_homes (home, target, content_key, agent_identity)
+SELECT home, target, content_key(content), agent_identity FROM memory_entries WHERE home <> ''
+ON CONFLICT DO NOTHING;
+
+-- Who can add entries can use it.
+DO $$
+DECLARE
+  grantee text;
+BEGIN
+  FOR grantee IN
+    SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+    FROM pg_class, aclexplode(relacl) AS acl
+    WHERE oid = 'memory_entries'::regclass AND acl.privilege_type = 'INSERT'
+  LOOP
+    EXECUTE format('GRANT SELECT, INSERT, DELETE ON memory_entry_homes TO %s', grantee);
+  END LOOP;
+END
+$$;
+
 -- Citus does not plan statements with parameters in functions in SQL. So the functions of the migrations get the same text in
 -- PL/pgSQL, which asks for the rows of another theme apart, and in which rows that this transaction has noted are those with the time above. Nor can Citus send an empty SELECT.
 DO $$

@@ -5,6 +5,7 @@ with held as (
   update memory_entries
   set updated_at = greatest(updated_at, %(at)s)
   where home = %(home)s and home <> '' and target = %(target)s and content_key(content) = content_key(%(content)s)
+    and (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
     and (agent_identity = %(theme)s or %(from_file)s) and (expires_at is null or expires_at > now())
   returning 1
 )

@@ -2,5 +2,6 @@
 -- is moved to that theme.
 delete from memory_entries
 where home = %(home)s and home <> '' and target = %(target)s and content_key(content) = content_key(%(content)s)
+  and (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
   and agent_identity <> %(theme)s and metadata ->> 'origin' = 'file'
 returning agent_identity as theme, id
