@@ -30,6 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for name in [name for name in os.environ if name == "COLUMNS" or name.startswith("HERMES_PGVECTOR_")]:
     del os.environ[name]
 
+from logins import granted_login  # noqa: E402
 from loopback import Endpoint  # noqa: E402
 from servers import CONTAINERS, VERSIONS, WANTED, NoServer, Server, prepared, running  # noqa: E402
 
@@ -124,6 +125,16 @@ def make_database(server: Server) -> Iterator[Callable[..., str]]:
 def database(make_database: Callable[..., str]) -> str:
     """The DSN of a migrated, empty database with vectors of 384 numbers."""
     return make_database()
+
+
+@pytest.fixture
+def agents_database(database: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The database as agents connect to it; with the parameter `row security` as a login with the usual grants."""
+    if getattr(request, "param", "") == "row security":
+        with granted_login(database) as restricted:
+            yield restricted
+    else:
+        yield database
 
 
 @pytest.fixture

@@ -84,5 +84,14 @@ def scrubber() -> Callable[[str], str]:
 
     Texts of memory files and of the host's record need it to be equal to the texts that hooks get.
     """
-    scrub: Callable[[str], object] | None = getattr(host_module("agent.redact"), "redact_for_egress", None)
+    return _redaction("redact_for_egress")
+
+
+def recorded_answer(answer: str) -> str:
+    """An answer as the host records it, without secrets, so that a replay of the record has the same text."""
+    return _redaction("redact_sensitive_text")(answer)
+
+
+def _redaction(name: str) -> Callable[[str], str]:
+    scrub: Callable[[str], object] | None = getattr(host_module("agent.redact"), name, None)
     return str if scrub is None else lambda text: str(scrub(text))

@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
-from ..hosts.environment import running
-from ..hosts.transcript import exchanges, finished, is_compressed
+from ..hosts.environment import recorded_answer, running
+from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import (
     Add,
     Caller,
@@ -118,6 +118,7 @@ class Conversation:
     def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "") -> None:
         """Store a turn that is to be kept and that no replay has stored already. `kind` is as for `Capture.turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
+        answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:
             speaker = author_id or turns.author(question)
             off = turns.hand_over(question)
@@ -125,9 +126,9 @@ class Conversation:
             turns.withdrawn_question = None
             return
         if (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off:
-            turns.in_doubt.append((question, str(assistant)))
+            turns.in_doubt.append((question, answer))
             return
-        said, answered = self._judge(user, assistant, speaker or "", kind)
+        said, answered = self._judge(user, answer, speaker or "", kind)
         with self._home.turn_lock:
             turn = turns.current
             if turn.replayed == (session_id or self.session_id, answered):

@@ -10,8 +10,3 @@ _SERVER = "dsn" if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VE
 
 # What a host does is independent of the version of Postgres.
 one_server = pytest.mark.parametrize("server", [_SERVER], indirect=True)
-
-with_and_without_row_security = pytest.mark.parametrize(
-    "agents_database", ["as usual", "row security"], indirect=True, ids=["", "row-security"]
-)
-"""A test that runs once more with Postgres itself keeping the themes apart."""

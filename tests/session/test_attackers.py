@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logins import granted_login
 from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument
@@ -114,11 +116,15 @@ def test_long_keys_that_differ_anywhere_give_different_themes() -> None:
     assert not theme_names.reserved(header("dm-" + "a" * 250))
 
 
-@pytest.fixture(scope="module")
-def shared(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runtime, str]]:
+@pytest.fixture(scope="module", params=["as usual", "row security"], ids=["", "row-security"])
+def shared(
+    request: pytest.FixtureRequest, server: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Runtime, str]]:
     """A database with a row of each kind in every theme, and a runtime on it."""
     name = server.create(server.template(384))
-    database, endpoint = server.dsn_of(name), Endpoint()
+    database, endpoint, stack = server.dsn_of(name), Endpoint(), ExitStack()
+    if request.param == "row security":
+        database = stack.enter_context(granted_login(database))
     runtime = opened(database, endpoint, tmp_path_factory.mktemp("home"), cross_theme_recall="all")
     for theme in (*THEMES, *people(runtime)):
         told: dict[str, Any] = {"theme": theme, "home": "h", "session_id": "the-same"}
@@ -128,6 +134,7 @@ def shared(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     yield runtime, database
     release(runtime)
     endpoint.close()
+    stack.close()
     server.drop(name)
 
 

@@ -10,9 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from faultrig.releases import HookAgent
+from logins import with_and_without_row_security
 from loopback import Endpoint
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
+from servers import Server
+from traces import dump, titles
 from waiting import wait_for
 
 # What hosts say of people, and clients of the API write into a header.
@@ -48,13 +51,13 @@ PEOPLE: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture
-def agents(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[list[HookAgent]]:
+def agents(tmp_path: Path, agents_database: str, endpoint: Endpoint) -> Iterator[list[HookAgent]]:
     """Two agents of a home, one after the other, that log all they can."""
     verbose, home = tmp_path / "verbose", tmp_path / "home"
     verbose.mkdir()
     (verbose / "sitecustomize.py").write_text("import logging\nlogging.basicConfig(level=logging.DEBUG)\n")
     values = {
-        "dsn": make_conninfo(database, password=PASSWORD), "embed_url": endpoint.url, "embed_model": "test",
+        "dsn": make_conninfo(agents_database, password=PASSWORD), "embed_url": endpoint.url, "embed_model": "test",
         "embed_key_env": "HERMES_PGVECTOR_TOKEN", "token": TOKEN, "tools": "all", "batch_linger_s": "0",
         "hash_personal_keys": "true", "adopt_interval_s": "1", "recall_budget_s": "20",
     }  # fmt: skip
@@ -100,28 +103,23 @@ def columns_with(dsn: str, wanted: str) -> set[tuple[str, str]]:
     return found
 
 
-def elsewhere(dsn: str, folder: Path, agents: list[HookAgent]) -> dict[str, str]:
+def elsewhere(dsn: str, folder: Path, agents: list[HookAgent], programs: Path | None) -> dict[str, str]:
     """Everything beside the tables that somebody may look at, by what it is."""
+    found = titles(dsn, *(agent.process.pid for agent in agents))
     with psycopg.connect(dsn, autocommit=True) as connection:
-        seen = connection.execute("select pid, application_name, query from pg_stat_activity where datname is not null")
-        activity = seen.fetchall()
         logs = connection.execute("select current_setting('data_directory')").fetchone()
-    found = {f"activity {row[0]}": f"{row[1]} {row[2]}" for row in activity}
-    for pid in (*(row[0] for row in activity), *(agent.process.pid for agent in agents)):
-        for title in (Path(f"/proc/{pid}/cmdline"), *Path(f"/proc/{pid}/task").glob("*/comm")):
-            if title.exists():
-                found[str(title)] = title.read_bytes().decode(errors="replace")
     paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "sitecustomize.py"]
     if logs and os.access(logs[0], os.R_OK):
         paths += Path(logs[0]).parent.glob("*.log")
     found |= {
         str(path): f"{path.relative_to(path.anchor)} {path.read_bytes().decode(errors='replace')}" for path in paths
     }
-    return found
+    return found | {"dump": dump(dsn, programs)}
 
 
+@with_and_without_row_security
 def test_identifiers_and_secrets_are_nowhere_but_in_what_was_said(
-    agents: list[HookAgent], database: str, tmp_path: Path
+    agents: list[HookAgent], database: str, tmp_path: Path, server: Server
 ) -> None:
     first, second = agents
     for agent, parts in ((first, range(5)), (second, range(5, 10))):
@@ -142,7 +140,7 @@ def test_identifiers_and_secrets_are_nowhere_but_in_what_was_said(
     assert sorted(theme.rsplit("-", 1)[0] for theme in themes) == [
         "dm-key", "dm-key", "dm-slack", "dm-whatsapp", "group-whatsapp"
     ]  # fmt: skip
-    places = elsewhere(database, tmp_path, agents)
+    places = elsewhere(database, tmp_path, agents, server.bin)
     assert any("comm" in place for place in places)
     assert any(place.endswith("log1") for place in places)
     for wanted in SECRET:

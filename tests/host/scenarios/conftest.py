@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 from hostrig.hermes import Hermes
 from hostrig.model import ModelEndpoint
 from hostrig.rows import Rows
 from loopback import Endpoint
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
-
-from hermes_memory_pgvector.store.schema import migrations, row_security
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -27,25 +22,6 @@ PASSWORD = "vertraulich-7731"
 @pytest.fixture
 def rows(database: str) -> Rows:
     return Rows(database)
-
-
-@pytest.fixture
-def agents_database(database: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The database as agents connect to it; with the parameter `row security` as a login with the usual grants."""
-    if getattr(request, "param", "") != "row security":
-        yield database
-        return
-    name = f"hermes_rls_{uuid.uuid4().hex[:12]}"
-    role = sql.Identifier(name)
-    with psycopg.connect(database, autocommit=True) as owner:
-        owner.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
-        migrations.migrate(database, runtime_role=name)
-        row_security.turn_on(owner)
-        row_security.grant_defaults(owner, name, row_security.OF_AGENTS)
-    yield make_conninfo(database, user=name)
-    with psycopg.connect(database, autocommit=True) as owner:
-        owner.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
-        owner.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hostrig.gateway import Gateway
 from hostrig.hermes import Hermes
-from hostrig.marks import one_server, with_and_without_row_security
+from hostrig.marks import one_server
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
+from logins import with_and_without_row_security
 
 pytestmark = one_server
 

@@ -6,15 +6,19 @@ The messenger is Signal on loopback, through the hosts' own adapters: they make 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hostrig.hermes import Hermes
-from hostrig.marks import one_server, with_and_without_row_security
+from hostrig.marks import one_server
 from hostrig.messenger import ACCOUNT, Messenger, Person
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
+from logins import with_and_without_row_security
+from servers import Server
+from traces import dump, titles
 
 pytestmark = one_server
 
@@ -23,6 +27,8 @@ BEN = Person("+491709998877", "1b2c3d4e-aaaa-4bbb-8ccc-123456789abc", "Ben Brunn
 GROUP = "c2lnbmFsLWdyb3VwLXRlc3Q="
 SAME = "Please note what I tell you about the door code of my house"
 THEMES = ("garden", "kitchen", "cellar")
+ABOUT_ANN = "What is the door code of Ann, and what of the barrel?"
+PASSWORD, KEY = "vertraulich-7731", "sk-proj-" + "a1B2c3D4" * 6
 
 
 @pytest.fixture
@@ -67,19 +73,24 @@ def traces(hermes: Hermes, rows: Rows) -> str:
     return "\n".join([*kept, *files, *names, *logged])
 
 
-def leaks(hermes: Hermes, rows: Rows) -> list[str]:
-    """What of all that tells who it was stands in these traces: numbers, ids, names, session keys, the home."""
+def leaks(hermes: Hermes, rows: Rows, *more: str) -> list[str]:
+    """What tells who it was in the traces and in `more`: numbers, ids, names, session keys, the home, and secrets."""
     persons = [part for person in (ANN, BEN) for part in (person.number, person.number[1:], person.uuid, person.name)]
     rooms = [GROUP, GROUP[:-1], ACCOUNT, "agent:main", "signal:dm", "signal:group", str(hermes.folder)]
-    left = traces(hermes, rows).casefold()
+    rooms += [KEY, KEY[-20:], PASSWORD]
+    left = "\n".join([traces(hermes, rows), *more]).casefold()
     return [name for name in (*persons, *rooms) if name.casefold() in left]
 
 
 @with_and_without_row_security
 def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no_name(
-    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger, server: Server
 ) -> None:
-    model.script = saving
+    def shows_a_key(request: Request) -> Reply:
+        reply = saving(request)
+        return f"{reply} OPENAI_API_KEY={KEY}" if reply == answer_to(ABOUT_ANN) else reply
+
+    model.script = shows_a_key
     said: dict[str, list[str]] = {}
 
     def write(who: str, person: Person, text: str, group: str = "") -> None:
@@ -95,7 +106,7 @@ def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no
         write("ann", ANN, "Keep in mind that the door code of Ann is 4711")
         write("room", ANN, "Keep in mind that the barrel of the neighbours leaks", GROUP)
         write("room", BEN, "Which barrel of us is it that leaks, do you know?", GROUP)
-        write("ben", BEN, "What is the door code of Ann, and what of the barrel?")
+        write("ben", BEN, ABOUT_ANN)
         assert not any("Fact:" in recalled for recalled in model.requests[-1].recalled)
         write("ann", ANN, "What is the door code of Ann, and what of the barrel that leaks?")
         assert "barrel of the neighbours" not in "".join(model.requests[-1].recalled)
@@ -104,6 +115,7 @@ def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no
         assert not any("Fact:" in recalled for recalled in model.requests[-1].recalled)
         rows.wait(lambda rows: len(rows.turns()) >= 2 * sum(map(len, said.values())))
         rows.wait(lambda rows: len(rows.entries()) == 2)
+        shown = "\n".join(titles(rows.dsn, gateway.pid).values())
         gateway.stop()
     by_theme: dict[str, list[str]] = {}
     for turn in rows.turns():
@@ -121,7 +133,11 @@ def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no
     authors = [turn.metadata.get("author") for turn in rows.turns(room)]
     assert [len(set(authors)), None in authors, authors[0] == authors[1]] == [2, False, True]
     assert not any("author" in turn.metadata for turn in rows.turns() if turn.theme != room)
-    assert leaks(hermes, rows) == []
+    assert "hermes-pgvector" in shown
+    dumped = dump(rows.dsn, server.bin)
+    # Hosts may write stars in its place.
+    assert re.search(r"OPENAI_API_KEY=(\*|\[masked)", rows.text())
+    assert leaks(hermes, rows, shown, dumped) == []
     assert hermes.complaints() == []
 
 

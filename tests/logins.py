@@ -1,0 +1,37 @@
+"""Logins of agents to whom row security shows their own themes, and tests that run once more as such a login."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+with_and_without_row_security = pytest.mark.parametrize(
+    "agents_database", ["as usual", "row security"], indirect=True, ids=["", "row-security"]
+)
+"""A test that runs once more with Postgres itself keeping the themes apart."""
+
+
+@contextmanager
+def granted_login(database: str) -> Iterator[str]:
+    """The database with row security, as a new login with the usual grants of agents connects to it."""
+    from hermes_memory_pgvector.store.schema import migrations, row_security
+
+    name = f"hermes_rls_{uuid.uuid4().hex[:12]}"
+    role = sql.Identifier(name)
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
+        migrations.migrate(database, runtime_role=name)
+        row_security.turn_on(owner)
+        row_security.grant_defaults(owner, name, row_security.OF_AGENTS)
+    try:
+        yield make_conninfo(database, user=name)
+    finally:
+        with psycopg.connect(database, autocommit=True) as owner:
+            owner.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
+            owner.execute(sql.SQL("DROP ROLE {}").format(role))
