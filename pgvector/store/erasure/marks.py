@@ -1,7 +1,8 @@
 """Marks of what was erased: made by `erase`, and looked up when events are stored, so that it does not come back.
 
 A mark is a keyed hash of a theme, of a session, or of a text. An event that was accepted before the erasure may come
-from the spool of any home at any time: it is dropped, or stored without the erased text.
+from the spool of any home at any time: it is dropped, or stored without the erased text. A text is marked and looked up
+as it is and with its secrets masked, because `mask_secrets` may have been changed in between.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Literal, TypeAlias
 
 from ...errors import BadEvent
 from ...model import Add, Delegated, Event, FactWritten, Remove, Replace, SessionEnded, TurnTaken, Update
+from ...text.masks import masked
 from ..connection.database import Connection
 from ..queries import QUERIES
 
@@ -79,7 +81,9 @@ def take_secrets(connection: Connection, found: Iterable[str]) -> None:
 def _insert(
     connection: Connection, secret: bytes, marks: Iterable[tuple[str, MarkKind, str]], at: datetime | None = None
 ) -> None:
-    found = [(theme, _key(secret, kind, text), kind) for theme, kind, text in dict.fromkeys(marks)]
+    found = dict.fromkeys(
+        (theme, _key(secret, kind, form), kind) for theme, kind, text in marks for form in _forms(kind, text)
+    )
     if found:
         themes, keys, kinds = (list(column) for column in zip(*found, strict=True))
         connection.execute(QUERIES["add_erasures"], {"themes": themes, "keys": keys, "kinds": kinds, "at": at})
@@ -243,7 +247,12 @@ def _make_secret(connection: Connection) -> bytes:
 
 
 def _keys(known: Iterable[bytes], kind: MarkKind, text: str) -> list[bytes]:
-    return [_key(secret, kind, text) for secret in known]
+    forms = _forms(kind, text)
+    return [_key(secret, kind, form) for secret in known for form in forms]
+
+
+def _forms(kind: MarkKind, text: str) -> dict[str, None]:
+    return dict.fromkeys((text,) if kind in ("theme", "session") else (text, masked(text)))
 
 
 def _key(secret: bytes, kind: MarkKind, text: str) -> bytes:

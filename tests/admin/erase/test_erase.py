@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
+from logins import with_and_without_row_security
 from loopback import Endpoint
 from psycopg.conninfo import make_conninfo
 from servers import Server
@@ -34,6 +35,7 @@ from hermes_memory_pgvector.store.schema.migrations import migrate
 
 NAMES = "entry history file question answer long task fact letter waiting counted elsewhere".split()  # noqa: SIM905
 CHAT, OTHER = "4917055512", "4917099999"
+SECRET = "sk-proj-" + "a1B2c3D4" * 6
 # An agent whose hooks are called by lines on its standard input, as a host calls them.
 AGENT = """
 import json, sys, types
@@ -94,10 +96,10 @@ class Agent:
 
 
 @pytest.fixture
-def values(database: str, endpoint: Endpoint) -> dict[str, Any]:
+def values(agents_database: str, endpoint: Endpoint) -> dict[str, Any]:
     return {
-        "dsn": database, "embed_url": endpoint.url, "embed_model": "words", "batch_linger_s": 0, "tools": "facts",
-        "recall_budget_s": 20, "heal_interval_s": 1,
+        "dsn": agents_database, "embed_url": endpoint.url, "embed_model": "words", "batch_linger_s": 0,
+        "tools": "facts", "recall_budget_s": 20, "heal_interval_s": 1,
     }  # fmt: skip
 
 
@@ -132,6 +134,11 @@ def sql(dsn: str, statement: str, *parameters: Any) -> list[Any]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.execute(statement.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
+
+
+def administrator(database: str, agents_database: str) -> tuple[str, ...]:
+    """The arguments that name the administrator's login where agents have another one."""
+    return () if agents_database == database else ("--dsn", database)
 
 
 def marker() -> str:
@@ -179,7 +186,7 @@ def fill(agent: Agent, theme: str, words: dict[str, str], dsn: str) -> None:
     agent.call("on_memory_write", "replace", "user", new, {"old_text": "old number"})
     agent.say(f"My key is {words['question']}, please keep it", f"I keep the key {words['answer']} for you")
     long = " ".join([words["long"], *(secrets.token_hex(8) for _ in range(600))])
-    agent.say("What does the long certificate say, which I sent you?", long)
+    agent.say("What does the long certificate say, which I sent you?", f"{long} OPENAI_API_KEY={SECRET}")
     agent.call("on_delegation", f"Find out about {words['task']}", "Nothing was found", child_session_id="child")
     told = agent.call("handle_tool_call", "memory_write", {"content": f"V[key.{words['fact']}]: {words['fact']}"})
     assert "error" not in json.loads(told), told
@@ -192,10 +199,12 @@ def fill(agent: Agent, theme: str, words: dict[str, str], dsn: str) -> None:
     sql(dsn, "insert into memory_words values (%s, 'turns', %s, 3)", theme, words["counted"])
 
 
+@with_and_without_row_security
 @pytest.mark.each_version
 def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
-    agent: Agent, run: Callable[..., Outcome], database: str, server: Server, tmp_path: Path, values: dict[str, Any]
-) -> None:
+    agent: Agent, run: Callable[..., Outcome], database: str, agents_database: str, server: Server, tmp_path: Path,
+    values: dict[str, Any],
+) -> None:  # fmt: skip
     if server.bin is None:
         pytest.skip("the files of the server of PG_TEST_DSN cannot be read")
     words = {name: marker() for name in NAMES}
@@ -224,6 +233,7 @@ def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     }, before  # fmt: skip
     assert any(name.startswith("pg_toast") and words["long"] in held for name, held in before.items())
     assert set().union(*before.values()) == set(told) - {words[name] for name in ("letter", "waiting", "elsewhere")}
+    assert places(database, [SECRET]) == holding(tmp_path, [SECRET]) == {}
     in_home = holding(tmp_path / "one" / "pgvector", told)
     assert {path.relative_to(tmp_path / "one" / "pgvector").parts[0] for path in in_home} == {
         "spool", "aside", "pending", "snapshot.jsonl",
@@ -231,7 +241,8 @@ def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     assert set().union(*in_home.values()) >= {words[name] for name in ("letter", "waiting", "entry", "question")}
     assert sql(database, "select count(*) from conversation_pieces where agent_identity = %s", theme) != [(0,)]
 
-    chosen = ("--person", "--profile", "custom", "--yes", "--json")
+    # The role of agents may not erase.
+    chosen = ("--person", "--profile", "custom", "--yes", "--json", *administrator(database, agents_database))
     done = run(*chosen, typed=f"telegram {CHAT}\n\n")
 
     assert done.code == 3, done.shown
@@ -271,6 +282,7 @@ def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     assert sql(database, "select count(*) from conversations where agent_identity = %s", theme) == [(0,)]
     assert set(places(database, told)) <= {"pg_wal"}
     (erased,) = run("--list", "--json").document["erasures"]
+    assert places(database, [SECRET]) == holding(tmp_path, [SECRET]) == {}
     assert (erased["theme"], erased["whole"], erased["dropped"]) == (theme, True, 2)
     # What is said from now on is kept.
     agent.say("Please remember that the new gate is green", "It is green.")

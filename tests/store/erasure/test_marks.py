@@ -28,6 +28,7 @@ from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.erasure import marks
 from hermes_memory_pgvector.store.erasure.marks import MarkKind, without_erased
 from hermes_memory_pgvector.store.passages import prepare
+from hermes_memory_pgvector.text.masks import masked
 
 ERASED = datetime(2026, 5, 1, tzinfo=UTC)
 EARLY, LATE = ERASED - timedelta(hours=1), ERASED + timedelta(hours=1)
@@ -138,3 +139,21 @@ def test_an_event_is_dropped_when_it_is_stored_and_counted(database: str, tmp_pa
         assert stored == [("e",), ("f",), ("c",), ("d",)]
         keys = connection.execute("select key::text || kind from memory_erasures").fetchall()
         assert not any("676f6e65" in key for (key,) in keys)
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+def test_an_erased_secret_does_not_come_back_when_the_setting_of_masks_is_changed(
+    at_first: bool, database: str, tmp_path: Path
+) -> None:
+    said = f"The deploy uses OPENAI_API_KEY=sk-proj-{'a1B2c3D4' * 6}"
+    erased_form, other_form = (masked(said), said) if at_first else (said, masked(said))
+    memory = Database(Settings(dsn=database), tmp_path)  # type: ignore[arg-type]
+    try:
+        with memory.transaction(10, 20) as connection:
+            marks.add(connection, [("ops", "turns", erased_form)])
+        for form in (erased_form, other_form):
+            ended = SessionEnded(theme="ops", session_id="s", turns=(("a", form),))
+            with memory.transaction(10, 20) as connection:
+                assert rows.apply(connection, [prepare(ended)]) == 0
+    finally:
+        memory.close()
