@@ -199,19 +199,30 @@ def test_migrate_narrows_a_role_when_no_agent_of_an_earlier_release_uses_it(
     assert verdict()[0] == "ok"
 
 
-def test_a_reader_role_reads_everything_and_changes_nothing(
+def test_a_reader_role_reads_everything_but_the_keys_and_changes_nothing(
     run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    role = make_role()
+    role, agent = make_role(), make_role()
     add_turns(database, ["one turn"], theme="ops")
+    assert run("migrate", "--dsn", database, "--runtime-role", agent).code == 0
+    keys = "SELECT name FROM hermes_pgvector_settings WHERE name IN ('person_key', 'oldest_client') ORDER BY name"
+    with psycopg.connect(database) as owner:
+        owner.execute("SELECT claim_memory_setting('person_key', repeat('0', 64))")
     assert f"role {role} may read" in run("migrate", "--dsn", database, "--reader-role", role).err
     dsn = make_conninfo(database, user=role)
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
     assert [theme["theme"] for theme in run("themes", "--json").document["themes"]] == ["ops"]
     with Reader(load(tmp_path), tmp_path, persons=False).transaction() as reading:
         assert reading.execute("SELECT content FROM conversations").fetchall() == [{"content": "one turn"}]
+    found = run("search", "one turn", "--theme", "ops", "--json").document
+    assert found["turns"]["explanation"]["rows"] == 1
+    with psycopg.connect(make_conninfo(database, user=agent)) as connection:
+        assert connection.execute(keys).fetchall() == [("oldest_client",), ("person_key",)]
     with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TEMPORARY TABLE conversations (name text)")
+        assert connection.execute(keys).fetchall() == [("oldest_client",)]
+        connection.execute("DROP TABLE pg_temp.conversations")
         for name in TABLES:
             table = sql.Identifier(name)
             connection.execute(sql.SQL("SELECT FROM {}").format(table))

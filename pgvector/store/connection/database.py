@@ -130,19 +130,25 @@ class Database:
 
     def claim_model(self, model: str) -> str:
         """The embedding model of the stored vectors; it is set to `model` when the database has none."""
-        held = self._claim_setting("embedding_model", model)
+        held = self._claim_setting("embedding_model", model) or model
         if self.state is not None and self.state.embedding_model is None:
             self.held.state = replace(self.state, embedding_model=held)
         return held
 
     def claim_person_key(self, offer: str) -> str:
-        """The key of persons' themes; it is set to `offer` when the database has none and `offer` is not empty."""
+        """The key of persons' themes; it is set to `offer` when the database has none and `offer` is not empty.
+
+        Empty for a role that only reads: it does not see the key.
+        """
         return self._claim_setting("person_key", offer)
 
     def _claim_setting(self, name: str, offer: str) -> str:
         with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
             row = connection.execute(QUERIES["read_setting"], {"name": name}).fetchone()
             if row is None and offer:
+                allowed = connection.execute(QUERIES["may_claim"]).fetchone()
+                if not (allowed and allowed["may"]):
+                    return ""
                 row = connection.execute(QUERIES["claim_setting"], {"name": name, "value": offer}).fetchone()
         return str(row["value"]) if row else offer
 

@@ -99,7 +99,7 @@ def _grant(connection: Connection, role: str, *, narrow: bool) -> None:
 
 
 def grant_reader(connection: Connection, role: str) -> None:
-    """Grant a role to read all rows, and nothing else."""
+    """Grant a role to read all rows but those of the keys, which only roles that store turns may see."""
     schema, tables = (
         sql.Identifier(fetch(connection, "SELECT current_schema()")[0]),
         _names(TABLES),
@@ -109,12 +109,21 @@ def grant_reader(connection: Connection, role: str) -> None:
         connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to))
         connection.execute(sql.SQL("GRANT SELECT ON hermes_pgvector_migrations, {} TO {}").format(tables, to))
         connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(_names(_READING), to))
+        for statement in _HIDE_KEYS:
+            connection.execute(statement)
 
 
 def _names(names: Iterable[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
+# The name of the table is looked up once, here: a table of a session's own does not take its place.
+_HIDE_KEYS: tuple[LiteralString, ...] = (
+    "ALTER TABLE hermes_pgvector_settings ENABLE ROW LEVEL SECURITY",
+    "DROP POLICY IF EXISTS memory_keys ON hermes_pgvector_settings",
+    """CREATE POLICY memory_keys ON hermes_pgvector_settings
+       USING (name NOT LIKE '%\\_key' OR has_table_privilege('conversations'::regclass, 'INSERT'))""",
+)
 _HELD: LiteralString = """
     SELECT array(
              SELECT lower(wanted) || ' on ' || name
