@@ -18,6 +18,7 @@ from ..settings import Settings, load
 from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..text import times
+from ..text.provenance import OUTSIDE, source_of
 from ..text.sanitize import safe_line
 from ..text.tags import normalised as normalised_tags
 from ..text.theme_names import DEFAULT_THEME, normalise
@@ -108,8 +109,10 @@ def _described(hit: Hit, explain: bool, hide: bool) -> Text:
     source = (
         f"{hit.target} {hit.id}" if hit.target else f"{hit.role} in session {safe_line(hit.session_id, 36) or '(none)'}"
     )
+    origin = source_of(hit.role, hit.metadata)
     why = (
-        (f", said {hit.said} times" if hit.said > 1 else "")
+        (f", from {origin}" if origin in OUTSIDE else "")
+        + (f", said {hit.said} times" if hit.said > 1 else "")
         + (f", {hit.alike} more alike" if hit.alike else "")
         + (f", older than {hit.newer[0]} of {local_time(hit.newer[1])}" if hit.newer else "")
         + labels(hit.tags, hit.expires_at)

@@ -8,6 +8,7 @@ from itertools import islice
 
 from ..model import WORDS_ONLY, Hit, Recall
 from ..text import times
+from ..text.provenance import OUTSIDE, source_of
 from ..text.sanitize import cut_at_word, safe_line, unlinked_line
 
 HIT_CHARS_MIN = 60
@@ -84,6 +85,8 @@ def _provenance(hit: Hit, *, with_theme: bool) -> str:
     session = safe_line(hit.session_id, 100)
     if session and not hit.target:
         what += f" in session {session if len(session) <= 9 else session[:8] + '…'}"
+    source = source_of(hit.role, hit.metadata)
+    what += f", from {source}" if source in OUTSIDE else ""
     theme = f", theme {safe_line(hit.theme, 60)}" if with_theme else ""
     said = f", said {hit.said} times" if hit.said > 1 else ""
     tags = f", tags {safe_line(' '.join(hit.tags), TAGS_CHARS_MAX)}" if hit.tags else ""

@@ -31,7 +31,7 @@ class Access:
             raise BadArgument(f"theme {theme} is not in allowed_themes")
         capture, source = runtime.context.capture, self.source
         return Caller(
-            theme=theme, session_id=self.session_id, off_record=runtime.settings.off_record,
+            theme=theme, session_id=self.session_id, marks={"client": "mcp"}, off_record=runtime.settings.off_record,
             refusal=lambda text: capture.why_no_entry(text, source), granted=tuple(others),
         )  # fmt: skip
 

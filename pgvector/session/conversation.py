@@ -10,19 +10,9 @@ from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import recorded_answer, running
+from ..hosts.tool_calls import tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
-from ..model import (
-    Add,
-    Caller,
-    Delegated,
-    Metadata,
-    Remove,
-    Replace,
-    SessionEnded,
-    TurnTaken,
-    Withdrawn,
-    now,
-)
+from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from ..text.theme_names import reserved
 from . import off_record, withdrawal
 from .home_context import HomeContext
@@ -115,8 +105,14 @@ class Conversation:
             self._turns.open(Turn(str(message), author_id, off_record=off, began=began))
         return theme
 
-    def take_turn(self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "") -> None:
-        """Store a turn that is to be kept and that no replay has stored already. `kind` is as for `Capture.turn`."""
+    def take_turn(
+        self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
+        tools: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Store a turn that is to be kept and that no replay has stored already.
+
+        `kind` is as for `Capture.turn`, `tools` are those from outside by whose results the answer was made.
+        """
         theme, question, turns = self._theme(), str(user), self._turns
         answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:
@@ -139,7 +135,7 @@ class Conversation:
                         user=said,
                         assistant=answered,
                         parent_session_id=self._lineage.parent,
-                        metadata=self._author(theme, speaker),
+                        metadata=self._author(theme, speaker) | ({"tools": list(tools)} if answered and tools else {}),
                         **self._origin(theme, session_id),
                     )
                 )
@@ -152,7 +148,7 @@ class Conversation:
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
         if self._stores_turns and not self._is_off(theme := self._theme()):
-            self._replay(theme, off_record.on_record(exchanges(messages)))
+            self._replay(theme, off_record.on_record(exchanges(messages)), messages)
 
     def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.
@@ -167,9 +163,9 @@ class Conversation:
         record = state_db.messages(self._home.home, self.session_id)
         gaps = not record or is_compressed(record)
         pairs = off_record.on_record(exchanges(finished(messages)), gaps=gaps)
-        return self._replay(theme, [pair for pair in pairs if not gaps or self._turns.awaits(pair[0])])
+        return self._replay(theme, [pair for pair in pairs if not gaps or self._turns.awaits(pair[0])], messages)
 
-    def _replay(self, theme: str, recorded: Sequence[tuple[str, str]]) -> bool:
+    def _replay(self, theme: str, recorded: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store those of the turns that are missing; False when they are refused."""
         with self._home.turn_lock:
             pairs = [pair for pair in recorded if self._turns.complete(pair)]
@@ -179,6 +175,9 @@ class Conversation:
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._turns.withdrawn)
         if not answered:
             return True
+        made_by = tools_by_answer(messages)
+        sides = zip(pairs, turns, strict=True)
+        tools = {mark_name(said): made_by[answer] for (_, answer), (_, said) in sides if answer in made_by}
         known = (*state_db.ancestors(self._home.home, self.session_id, ANCESTORS_MAX), *self._lineage.ancestors)
         with self._home.turn_lock:
             # After an interrupted question, the last pair that is left belongs to an older turn.
@@ -189,6 +188,7 @@ class Conversation:
                     turns=answered[-EVENT_TURNS_MAX:],
                     ancestors=tuple(dict.fromkeys(known)),
                     parent_session_id=self._lineage.parent,
+                    metadata={"tools": tools} if tools else {},
                     **self._origin(theme),
                 )
             )
@@ -300,7 +300,7 @@ class Conversation:
         """The mark of a session in a home, made of its id and, where several themes may share the id, the theme."""
         return mark_name(session_id if reserved(theme) else f"{session_id}:{theme}")
 
-    def _author(self, theme: str, speaker: str | None) -> Metadata:
+    def _author(self, theme: str, speaker: str | None) -> dict[str, Any]:
         """The pseudonym of the speaker in a chat room, whose theme does not say who speaks.
 
         Where the host does not tell, it is that of who opened the session. None is one of several.

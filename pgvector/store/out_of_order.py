@@ -6,11 +6,12 @@ come when another takes its spool over. The rows are the same in the end, whatev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 
-from ..model import Event, Metadata, SessionEnded, TurnTaken, Withdrawn
+from ..files import mark_name
+from ..model import Event, SessionEnded, TurnTaken, Withdrawn
 from ..text.masks import around_masks, masked
 from .connection.database import Connection
 from .queries import QUERIES
@@ -30,12 +31,19 @@ def lock(connection: Connection, events: Iterable[Event]) -> None:
 
 
 def replayed(event: SessionEnded, missing: Sequence[tuple[str, str]]) -> list[TurnTaken]:
-    """The missing turns of a replay, marked so that the turns themselves can replace them later."""
+    """The missing turns of a replay, marked so that the turns themselves can replace them later.
+
+    `tools` in the metadata of the replay are those of each answer, by its mark.
+    """
     mark = {"at": event.at.isoformat(), "sessions": [event.session_id, *event.ancestors]}
-    metadata: Metadata = {**event.metadata, "replayed": mark}
+    common, given = {**event.metadata, "replayed": mark}, event.metadata.get("tools")
+    common.pop("tools", None)
+    by_answer = given if isinstance(given, Mapping) else {}
+    tools = {answer: by_answer.get(mark_name(answer)) for _, answer in missing}
     return [
         TurnTaken(
-            id=event.id, theme=event.theme, home=event.home, session_id=event.session_id, metadata=metadata,
+            id=event.id, theme=event.theme, home=event.home, session_id=event.session_id,
+            metadata=common | ({"tools": tools[assistant]} if tools[assistant] else {}),
             # Before the time of the replay, in order.
             at=event.at - timedelta(milliseconds=len(missing) - index), user=user, assistant=assistant,
             parent_session_id=event.parent_session_id,

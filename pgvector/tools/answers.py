@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..model import TARGETS, Add, Hit, Metadata, Period, Recall, Update
-from ..recall.quarantine import RELEASED, suspicions
+from ..model import TARGETS, Add, Hit, Period, Recall, Update
+from ..recall.quarantine import suspicions
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
 from ..text import times
+from ..text.provenance import source_of
 from ..text.sanitize import cut_at_word, safe_line, visible
 from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _MATCHED_MAX, _PERIOD_CHARS_MAX = 8, 60
 # What a hit tells of the other side of its turn.
-_OF_SIDE = ("id", "role", "content", "cut")
+_OF_SIDE = ("id", "role", "source", "content", "cut")
 # The characters of an answer that are not its entries.
 _FRAME_CHARS = 500
 
@@ -73,7 +74,7 @@ def of_accepted(event: Add | Update, old: Entry | None) -> dict[str, Any]:
         "status": "accepted",
         "theme": event.theme,
         "time": times.utc_text(event.at),
-        "source": _source(event.metadata),
+        "source": safe_line(source_of("", event.metadata), 20),
         **({"target": event.target} if isinstance(event, Add) else {}),
         **({"replaces": old.id} if old else {}),
         **_labels(tags, None if expires == times.NEVER else datetime.fromisoformat(expires)),
@@ -201,10 +202,13 @@ def _frame(hit: Hit, passage: str, line: Callable[[str, int], str]) -> dict[str,
         frame["alike"] = hit.alike
     if hit.newer:
         frame["older"] = {"than": hit.newer[0], "time": times.utc_text(hit.newer[1])}
+    source = line(source_of(hit.role, hit.metadata), 20)
     if hit.target:
-        frame |= {"target": hit.target, "source": _source(hit.metadata), **_labels(hit.tags, hit.expires_at)}
+        frame |= {"target": hit.target, "source": source, **_labels(hit.tags, hit.expires_at)}
     else:
         frame |= {"role": line(hit.role, 20), "session_id": line(hit.session_id, 200)}
+        # Of what a person or the assistant said, the role is enough.
+        frame |= {"source": source} if source != hit.role else {}
     if passage != hit.content:
         frame["cut"] = True
     if why := suspicions(hit):
@@ -216,11 +220,6 @@ def _labels(tags: Sequence[str], expires_at: datetime | None) -> dict[str, Any]:
     """The tags and the expiry of an entry, where it has them."""
     shown = {"tags": [safe_line(tag, TAG_CHARS_MAX) for tag in tags[:TAGS_MAX]]} if tags else {}
     return shown | ({"expires": times.utc_text(expires_at)} if expires_at else {})
-
-
-def _source(metadata: Metadata) -> str:
-    """The origin of an entry: `memory tool`, `file`, `remember`, `undo`, or `database` (inserted by hand)."""
-    return safe_line(str(metadata.get("origin") or ("memory tool" if metadata.keys() - {RELEASED} else "database")), 20)
 
 
 def _cut_escaped(text: str, chars: int) -> str:

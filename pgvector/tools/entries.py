@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 METADATA_CHARS_MAX = 4000
 # Metadata of the origin of an entry, which a model must not set.
-RESERVED = frozenset({"origin", "session_id", "context", "history_id", "linked_account", RELEASED})
+RESERVED = frozenset(
+    {"origin", "session_id", "context", "client", "tools", "delegated_to", "history_id", "linked_account", RELEASED}
+)
 ID_MAX = (1 << 63) - 1
 
 

@@ -74,6 +74,22 @@ def test_a_replayed_transcript_adds_only_what_is_missing(
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
 
 
+def test_answers_that_were_made_with_tools_from_outside_are_marked_also_in_a_replay(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, call = talk(), {"role": "assistant", "tool_calls": [{"function": {"name": "web_extract"}}]}
+    one.take_turn(*said(1), tools=["web_extract"])
+    one.take_turn(*said(2))
+    [question, answer] = transcript(3)
+    one.end([*transcript(1, 2), question, call, answer, *transcript(4)])
+    assert len(answers(runtime, database)) == 4
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select content, metadata -> 'tools' from conversations where role = 'assistant'")
+        assert dict(found.fetchall()) == {
+            said(1)[1]: ["web_extract"], said(2)[1]: None, said(3)[1]: ["web_extract"], said(4)[1]: None,
+        }  # fmt: skip
+
+
 def test_one_message_off_the_record_leaves_no_row_and_the_next_one_does(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:

@@ -19,6 +19,7 @@ from ...store.connection.database import Connection
 from ...store.history import Past, past_entries
 from ...store.listing import Details, Filter, Listed, Neighbour, details, listed, neighbours, themes_with_turn
 from ...store.queries import Kind
+from ...text.provenance import described
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, labels, local_time, rows_table
 from ..database import connection, theme_named
@@ -147,7 +148,7 @@ def facts(found: Found) -> list[tuple[str, str]]:
         ("Theme", safe_line(row.theme, NAME_CHARS_MAX)),
         ("Said", local_time(row.at)),
         ("Changed", changed if (changed := local_time(known.updated_at)) != local_time(row.at) else ""),
-        ("Source", safe_line(row.source, NAME_CHARS_MAX)),
+        ("Source", safe_line(described(row.source, row.role, row.metadata), LINE_CHARS_MAX)),
         ("Home", safe_line(row.home, NAME_CHARS_MAX)),
         ("File", found.file),
         ("Session", f"{session}{f', after {after}' if after else ''}"),

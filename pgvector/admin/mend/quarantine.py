@@ -18,13 +18,14 @@ from ...store.connection.database import Connection
 from ...store.listing import Filter, Listed
 from ...store.queries import QUERIES, Kind
 from ...text import suspicion
+from ...text.provenance import described, source_of
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, local_time, rows_table
 from ..database import theme_named
 from ..overview import COUNT_S_MAX
 from .batches import Memory, Task, opened, themes_named
 
-NAME_CHARS_MAX = 40
+NAME_CHARS_MAX, SOURCE_CHARS_MAX = 40, 100
 TEXT_CHARS_MAX = 300
 
 
@@ -41,7 +42,12 @@ class Suspect:
         """The row as `--json` prints it."""
         names = ("kind", "theme", "id", "at", "content", "source", "target", "home", "role", "session_id")
         row = {name: getattr(self.row, name) for name in names}
-        return {**row, "reasons": list(self.reasons), "released": self.released}
+        return {
+            **row,
+            "provenance": source_of(self.row.role, self.row.metadata),
+            "reasons": list(self.reasons),
+            "released": self.released,
+        }
 
 
 class _Scan:
@@ -124,7 +130,7 @@ def show(home: Path, console: Console, args: argparse.Namespace) -> int:
     row, reasons = suspect.row, ", ".join(suspect.reasons)
     facts = [
         ("Row", f"{_what(row)} {row.id}"), ("Theme", safe_line(row.theme, NAME_CHARS_MAX)),
-        ("Said", local_time(row.at)), ("Source", safe_line(row.source, NAME_CHARS_MAX)),
+        ("Said", local_time(row.at)), ("Source", _source(row)),
         ("Session", safe_line(row.session_id, NAME_CHARS_MAX)), ("Home", safe_line(row.home, NAME_CHARS_MAX)),
         ("Looks like", reasons or "no attack"), ("Recalled", _recalled(suspect)),
     ]  # fmt: skip
@@ -178,6 +184,10 @@ def _row(reading: Connection, memory: Memory, args: argparse.Namespace) -> Liste
     return rows[0]
 
 
+def _source(row: Listed) -> str:
+    return safe_line(described(row.source, row.role, row.metadata), SOURCE_CHARS_MAX)
+
+
 def _what(row: Listed) -> str:
     return "turn" if row.kind == "turns" else "entry"
 
@@ -190,7 +200,7 @@ def _recalled(suspect: Suspect) -> str:
 
 def _cells(suspect: Suspect) -> dict[str, Cell]:
     row = suspect.row
-    theme, source = safe_line(row.theme, NAME_CHARS_MAX), safe_line(row.source, NAME_CHARS_MAX)
+    theme, source = safe_line(row.theme, NAME_CHARS_MAX), _source(row)
     about = f"{local_time(row.at)}, {theme}, {row.role or row.target}, {source}\n"
     reasons = Text(f"{', '.join(suspect.reasons)}\n", "yellow")
     text = Text.assemble((about, "dim"), reasons, safe_line(row.content, TEXT_CHARS_MAX))

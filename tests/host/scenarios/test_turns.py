@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from hostrig.hermes import Hermes
+from hostrig.hermes import TOOLSETS_OFF, Hermes
 from hostrig.marks import one_server
 from hostrig.model import Call, ModelEndpoint, Request
 from hostrig.rows import Rows
@@ -139,6 +141,29 @@ def test_a_delegation_is_kept_and_the_parent_finds_it(hermes: Hermes, model: Mod
     hermes.ask("How many herons were there at the pond behind the mill?")
     assert "seventeen herons" in model.requests[-1].results[0]
     assert "seventeen herons" in model.requests[-1].recalled[0]
+
+
+def test_what_was_read_from_outside_is_told_from_what_the_agent_says(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes = make_hermes({"agent": {"disabled_toolsets": [name for name in TOOLSETS_OFF if name != "file"]}})
+    leaflet = hermes.folder / "leaflet.txt"
+    leaflet.write_text("The ferry to Rapperswil sails at nine.")
+    read, said = "The leaflet says that the ferry sails at nine.", "The bus to Rapperswil leaves at ten, I think."
+    model.says(Call("read_file", {"path": str(leaflet)}), read)
+    hermes.ask("When does the ferry sail, by the leaflet that lies here?")
+    assert "sails at nine" in model.requests[-1].results[0]
+    model.says(said)
+    hermes.ask("And when does the bus leave, what would you guess?")
+    rows.wait(lambda rows: len(rows.turns()) == 4)
+    assert {turn.content: turn.metadata.get("tools") for turn in rows.turns() if turn.role == "assistant"} == {
+        read: ["read_file"], said: None,
+    }  # fmt: skip
+    model.says(Call("recall_conversation", {"query": "ferry to Rapperswil", "role": "assistant"}), "At nine.")
+    hermes.ask("When does that ferry sail, and which day is it today?")
+    assert '"source": "tools"' in model.requests[-1].results[0]
+    assert ", from tools] The leaflet says" in model.requests[-1].recalled[0]
+    assert hermes.complaints() == []
 
 
 @pytest.mark.slow
