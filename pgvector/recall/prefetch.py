@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -39,6 +39,8 @@ SESSIONS_MAX = 1000
 LABEL_CHARS = 80
 # How many times `prefetch_limit` more hits are asked for when the context has memories that may be found again.
 REPEATED_SHARE_MAX = 2
+# With less time left, no recall is repeated without an origin that crowds out others.
+AGAIN_S_MIN = 0.1
 # The session of a client of the API server that names none: a hash of how the conversation begins.
 SHARED_SESSION = re.compile(r"api-[0-9a-f]{16}")
 
@@ -128,7 +130,7 @@ class Prefetch:
         import numpy  # noqa: F401
 
         from ..text import suspicion
-        from . import context, quarantine, render, selection  # noqa: F401
+        from . import context, origins, quarantine, render, selection  # noqa: F401
 
         suspicion.load()
 
@@ -147,6 +149,7 @@ class Prefetch:
         self, theme: str, query: str, session_id: str, context: Context, due: Deadline, chars_max: int
     ) -> Recall:
         from ..text.alike import comparable
+        from . import origins
         from .grouping import newest_of_kinds
         from .render import HIT_CHARS_MIN
 
@@ -157,24 +160,39 @@ class Prefetch:
         scope = Scope(theme, self._reads(theme), without_session=session_id, without_since=since)
         limit = settings.prefetch_limit
         more = min(context.shown.memories, REPEATED_SHARE_MAX * limit)
-        hits: list[Hit] = []
-        best: list[Hit] = []
-        degraded: dict[str, None] = {}
         kinds: tuple[Kind, ...] = ("entries", "turns") if settings.prefetch_turns else ("entries",)
         request = RecallRequest(query=query, scope=scope, limit=2 * limit + more, budget_s=due.left_s)
-        for recall in self._recall(kinds, request):
-            degraded.update(dict.fromkeys(recall.degraded))
-            # The same question in an earlier turn tells nothing, and is more similar than any answer.
-            found = [hit for hit in recall.texts if hit.role != "user" or comparable(hit.content) != asked]
-            hits += found
-            best += found[: 2 * limit]
+        recalls = list(self._recall(kinds, request))
+        related = self._related(recalls, asked)
+        others = (scope.themes or ())[1:]
+        crowd = origins.crowding(recalls, request.limit, others)
+        if crowd and due.left_s > AGAIN_S_MIN:
+            again = replace(request, scope=origins.without(scope, crowd), budget_s=due.left_s)
+            recalls += (rest := self._recall(kinds, again))
+            related = origins.added(related, self._related(rest, asked), scope)
         room = max(HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)
         fresh = (
             hit
-            for hit in newest_of_kinds(relevant(hits, self._floor(), best))
+            for hit in newest_of_kinds(related)
             if not context.shown.holds(hit, query, room=room, chars_max=chars_max) and self._may_be_shown(hit)
         )
-        return Recall(tuple(islice(fresh, limit)), tuple(degraded))
+        degraded = dict.fromkeys(reason for recall in recalls for reason in recall.degraded)
+        return Recall(tuple(origins.shared_out(fresh, limit, others)), tuple(degraded))
+
+    def _related(self, recalls: Sequence[Recall], asked: str) -> list[Hit]:
+        """The hits of a recall that are related to the question, without the same question in an earlier turn.
+
+        That tells nothing, and is more similar than any answer.
+        """
+        from ..text.alike import comparable
+
+        hits: list[Hit] = []
+        best: list[Hit] = []
+        for recall in recalls:
+            found = [hit for hit in recall.texts if hit.role != "user" or comparable(hit.content) != asked]
+            hits += found
+            best += found[: 2 * self._settings.prefetch_limit]
+        return relevant(hits, self._floor(), best)
 
     def _may_be_shown(self, hit: Hit) -> bool:
         from .quarantine import suspicions
