@@ -26,6 +26,11 @@ def is_released(content: str, metadata: Metadata) -> bool:
 
 def suspicions(hit: Hit) -> tuple[str, ...]:
     """Why a row looks like an attack; empty when it does not, or is released."""
-    from ..text import suspicion
+    return () if is_released(hit.content, hit.metadata) else reasons(hit.role, hit.content, hit.metadata)
 
-    return () if is_released(hit.content, hit.metadata) else suspicion.reasons(hit.content)
+
+def reasons(role: str, content: str, metadata: Metadata) -> tuple[str, ...]:
+    """Why a row looks like an attack, whether or not it is released."""
+    from ..text import provenance, suspicion
+
+    return suspicion.reasons(content, outside=provenance.is_outside(role, metadata))

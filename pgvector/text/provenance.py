@@ -13,12 +13,14 @@ def source_of(role: str, metadata: Mapping[str, Any]) -> str:
     """The source of a turn with this role, or of an entry, whose role is empty.
 
     `user` for what a person said, `assistant` for an answer, `tools` for one that was made with results of tools which
-    may hold anybody's text, `agent` for a task of a child agent, its result, and what an MCP client stored, `import`.
-    An entry also comes from the `memory tool`, a `file`, `remember`, `undo`, or the `database` (inserted by hand).
+    may hold anybody's text, `agent` for a task of a child agent and its result, `import`, `mcp` for an entry of an MCP
+    client. Entries also come from the `memory tool`, a `file`, `remember`, `undo`, or the `database` (put in by hand).
     """
-    if "delegated_to" in metadata or "client" in metadata:
+    if "delegated_to" in metadata:
         return "agent"
     origin = str(metadata.get("origin") or "")
+    if not role and metadata.get("client"):
+        return str(metadata["client"])
     if not role:
         return origin or ("memory tool" if metadata.keys() - {"released"} else "database")
     if origin == "import":

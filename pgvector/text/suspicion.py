@@ -73,6 +73,8 @@ _RULES = (
     ("asks to decode and obey", ("decode", "carryout")),
     ("sends data away", ("send", "loot", "address")),
 )
+# A text that may be by anybody needs no more than this: a person may say so to an assistant, a web page may not.
+_RULES_OUTSIDE = (("tells an assistant what to do", ("helper", "ought")),)
 # Meanings that a negation makes harmless: "never reveal the system prompt", "vergiss nicht".
 _NEGATED = ("ignore", "reveal", "recite", "demand", "send", "drop", "disable", "addto", "promote", "insert", "wipe")
 _ANY_CASE = re.IGNORECASE
@@ -153,57 +155,60 @@ def load() -> None:
 
 @cache
 def _vocabulary() -> Vocabulary:
-    return Vocabulary(Path(__file__).with_name("suspicion.txt"), [meanings for _, meanings in _RULES])
+    return Vocabulary(
+        Path(__file__).with_name("suspicion.txt"), [meanings for _, meanings in (*_RULES, *_RULES_OUTSIDE)]
+    )
 
 
-_known: LRUCache[tuple[int, int], tuple[str, ...]] = LRUCache(KNOWN_MAX)
+_known: LRUCache[tuple[int, int, bool], tuple[str, ...]] = LRUCache(KNOWN_MAX)
 _lock = threading.Lock()
 
 
-def reasons(text: str) -> tuple[str, ...]:
+def reasons(text: str, *, outside: bool = False) -> tuple[str, ...]:
     """Why the text looks like an attack; empty when it does not. Of a long one, its beginning and end are read.
 
-    The answers of the last texts are kept. Safe for any thread.
+    Of one from `outside` it is enough that it tells an assistant what to do. The answers of the last texts are kept.
+    Safe for any thread.
     """
-    key = len(text), hash(text)
+    key = len(text), hash(text), outside
     with _lock:
         found = _known.get(key)
     if found is None:
-        found = _reasons(text)
+        found = _reasons(text, outside)
         with _lock:
             _known[key] = found
     return found
 
 
-def _reasons(text: str) -> tuple[str, ...]:
+def _reasons(text: str, outside: bool) -> tuple[str, ...]:
     read = text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX // 2]}\n{text[-TEXT_CHARS_MAX // 2 :]}"
-    found = dict.fromkeys(_in(read))
+    found = dict.fromkeys(_in(read, outside))
     if any(len(word) >= ENCODED_CHARS_MIN for word in read.split()):
         for decoded in _decoded(read):
-            if any(_in(decoded)):
+            if any(_in(decoded, outside)):
                 found["hides a command in an encoded text"] = None
     return tuple(found)
 
 
-def _in(text: str) -> Iterator[str]:
+def _in(text: str, outside: bool) -> Iterator[str]:
     shape = skeleton(text)
     plain, lowered = compatible(text).casefold().replace("’", "'"), shape.casefold()
     for name, sign in _SIGNS.items():
         if any(word in lowered for word in sign.words) and sign.pattern.search(shape):
             yield name
     for form in dict.fromkeys((plain, lowered)):
-        yield from _by_words(form)
+        yield from _by_words(form, outside)
 
 
-def _by_words(text: str) -> Iterator[str]:
+def _by_words(text: str, outside: bool) -> Iterator[str]:
     candidates = _vocabulary().candidates
+    rules = (*_RULES, *_RULES_OUTSIDE) if outside else _RULES
     for sentence in _SENTENCE.split(text):
         for start in range(0, max(1, len(sentence) - OVERLAP_CHARS), SENTENCE_CHARS_MAX - OVERLAP_CHARS):
             read = sentence[start : start + SENTENCE_CHARS_MAX]
             for number, language in candidates(read):
-                reason, meanings = _RULES[number]
-                if _says(read, meanings, language):
-                    yield reason
+                if number < len(rules) and _says(read, rules[number][1], language):
+                    yield rules[number][0]
 
 
 def _says(sentence: str, meanings: tuple[str, ...], language: str) -> bool:

@@ -29,7 +29,7 @@ from hermes_memory_pgvector.tools.answers import of_recall
         ("", {"tool_name": "memory"}, "memory tool", False),
         ("", {"origin": "file"}, "file", False),
         ("", {"origin": "remember"}, "remember", False),
-        ("", {"origin": "remember", "client": "mcp"}, "agent", True),
+        ("", {"origin": "remember", "client": "mcp"}, "mcp", False),
         ("", {"origin": "import"}, "import", True),
     ],
 )

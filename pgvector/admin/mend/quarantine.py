@@ -12,12 +12,11 @@ from typing import Any
 from rich.text import Text
 
 from ...errors import BadArgument, Refused
-from ...recall.quarantine import is_released, mark_of
+from ...recall.quarantine import is_released, mark_of, reasons
 from ...store import entries, listing, pruning
 from ...store.connection.database import Connection
 from ...store.listing import Filter, Listed
 from ...store.queries import QUERIES, Kind
-from ...text import suspicion
 from ...text.provenance import described, source_of
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, local_time, rows_table
@@ -158,7 +157,7 @@ def release(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _suspect(row: Listed) -> Suspect:
-    return Suspect(row, suspicion.reasons(row.content), is_released(row.content, row.metadata))
+    return Suspect(row, reasons(row.role, row.content, row.metadata), is_released(row.content, row.metadata))
 
 
 def _themes(reading: Connection, memory: Memory, args: argparse.Namespace) -> list[tuple[str, int, int]]:
