@@ -17,6 +17,7 @@ import pytest
 from commandline import hermes_pgvector
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from logins import with_and_without_row_security
 from spools import die
 
 from hermes_memory_pgvector.errors import SettingsError
@@ -171,11 +172,17 @@ def test_a_key_that_looks_like_a_person_is_warned_of_once_and_not_named(
 
 
 @pytest.fixture
-def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+def start(tmp_path: Path, agents_database: str) -> Iterator[Callable[..., Runtime]]:
     running: list[Runtime] = []
 
     def make(**changed: Any) -> Runtime:
-        values = {"dsn": database, "embed_on_write": False, "batch_linger_s": 0, "recall_budget_s": 20, **changed}
+        values = {
+            "dsn": agents_database,
+            "embed_on_write": False,
+            "batch_linger_s": 0,
+            "recall_budget_s": 20,
+            **changed,
+        }
         running.append(acquire(Settings(**values), tmp_path))
         assert running[-1].wait_ready(20)
         return running[-1]
@@ -191,6 +198,7 @@ def read(runtime: Runtime, theme: str, scope: str) -> set[str]:
     return {hit["theme"] for hit in answer.get("hits", ())}
 
 
+@with_and_without_row_security
 def test_patterns_of_allowed_themes_decide_what_is_stored_and_read(start: Callable[..., Runtime]) -> None:
     person, names = "dm-telegram-0123456789abcdef", ("ops", "project/a", "project/b.c", "projects", "red", "o?s")
     everything = start()
@@ -207,6 +215,7 @@ def test_patterns_of_allowed_themes_decide_what_is_stored_and_read(start: Callab
         assert themes.allowed(other, runtime.settings.allowed_themes) == (other == person)
 
 
+@with_and_without_row_security
 def test_a_refused_theme_is_told_once_a_session_and_what_was_accepted_before_is_stored(
     start: Callable[..., Runtime], database: str, caplog: pytest.LogCaptureFixture, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logins import with_and_without_row_security
 from loopback import Endpoint
 from statements import counted
 
@@ -30,12 +31,12 @@ EVERY = ("ops", "house", "board", "red", PERSON, ROOM, "bench-x")
 
 
 @pytest.fixture
-def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+def start(tmp_path: Path, agents_database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
     running: list[Runtime] = []
 
     def make(**changed: Any) -> Runtime:
         values = {
-            "dsn": database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0,
+            "dsn": agents_database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0,
             "cross_theme_recall": "none", **POLICY, **changed,
         }  # fmt: skip
         running.append(acquire(Settings(**values), tmp_path))
@@ -103,6 +104,7 @@ def test_the_same_text_in_two_layers_is_one_hit(runtime: Runtime) -> None:
     assert block.count(fact) == 1
 
 
+@with_and_without_row_security
 def test_layers_add_no_statement_to_a_recall(
     runtime: Runtime, start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +156,7 @@ def test_only_an_entry_of_a_theme_that_may_be_read_can_be_superseded(
         assert kept["id"] in [entry["id"] for entry in call(runtime, "list_memories", theme)["entries"]]
 
 
+@with_and_without_row_security
 @pytest.mark.parametrize("tool", ["remember", "forget", "list_memories", "recall_memory", "recall_conversation"])
 def test_no_argument_of_a_tool_reaches_a_theme_that_is_not_listed(
     runtime: Runtime, tool: str, start: Callable[..., Runtime]

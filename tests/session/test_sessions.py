@@ -17,6 +17,7 @@ import pytest
 from host_record import Record
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from logins import with_and_without_row_security
 from loopback import Endpoint
 from waiting import wait_for
 
@@ -33,13 +34,19 @@ from hermes_memory_pgvector.tools import toolset
 
 
 @pytest.fixture
-def start(tmp_path: Path, database: str) -> Iterator[Callable[..., Runtime]]:
+def start(tmp_path: Path, agents_database: str) -> Iterator[Callable[..., Runtime]]:
     endpoint = Endpoint()
     (tmp_path / "memories").mkdir()
     running: list[Runtime] = []
 
     def make(**changed: Any) -> Runtime:
-        values = {"dsn": database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0, **changed}
+        values = {
+            "dsn": agents_database,
+            "embed_url": endpoint.url,
+            "embed_model": "test",
+            "batch_linger_s": 0,
+            **changed,
+        }
         running.append(acquire(Settings(**values), tmp_path))
         assert running[-1].wait_ready(10)
         return running[-1]
@@ -463,6 +470,7 @@ def test_a_turn_that_was_replayed_before_an_earlier_one_came_late_is_stored_once
     assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
 
 
+@with_and_without_row_security
 def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
@@ -499,6 +507,7 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     ("action", "told"),
     [("add", {}), ("replace", {"old_text": "old"}), ("replace", {"previous_content": "an old secret"})],
 )
+@with_and_without_row_security
 def test_what_is_written_off_the_record_while_the_snapshot_is_busy_is_not_stored_later(
     start: Callable[..., Runtime], database: str, ends: bool, action: str, told: dict[str, str]
 ) -> None:
@@ -524,6 +533,7 @@ def test_what_is_written_off_the_record_while_the_snapshot_is_busy_is_not_stored
     assert stored(runtime, database, "memory_entries") == ["a secret of today"], "by hand, on another day"
 
 
+@with_and_without_row_security
 def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     start: Callable[..., Runtime], record: Record
 ) -> None:
@@ -538,6 +548,7 @@ def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     assert turn(2)[1] not in told
 
 
+@with_and_without_row_security
 @pytest.mark.parametrize("how", ["by setting", "before the session was compressed", "before the process began"])
 def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_when_it_is_taken_back(
     start: Callable[..., Runtime], record: Record, how: str
@@ -614,6 +625,7 @@ def test_a_turn_that_was_stored_with_its_secret_is_replayed_and_withdrawn_with_a
     wait_for(lambda: told[1] not in stored(runtime, database))
 
 
+@with_and_without_row_security
 def test_a_session_stays_off_the_record_however_many_others_follow(start: Callable[..., Runtime]) -> None:
     runtime = start()
     one = talk(runtime)
@@ -623,6 +635,7 @@ def test_a_session_stays_off_the_record_however_many_others_follow(start: Callab
     assert not talk(runtime, "another").caller("default").off_record
 
 
+@with_and_without_row_security
 def test_what_is_written_while_a_session_off_the_record_is_continued_is_not_stored(
     start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,6 +652,7 @@ def test_what_is_written_while_a_session_off_the_record_is_continued_is_not_stor
     assert [*marked, one.caller("default").off_record] == [True, True]
 
 
+@with_and_without_row_security
 def test_a_turn_that_comes_late_was_still_off_the_record(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
@@ -662,6 +676,7 @@ def test_a_turn_that_comes_late_was_still_on_the_record(start: Callable[..., Run
     assert stored(runtime, database) == texts(turn(1))
 
 
+@with_and_without_row_security
 @pytest.mark.parametrize("interrupted_before", [False, True])
 def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_is_asked_on_it(
     interrupted_before: bool, start: Callable[..., Runtime], database: str
@@ -687,6 +702,7 @@ def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_i
     assert stored(runtime, database) == texts(turn(1))
 
 
+@with_and_without_row_security
 def test_a_picture_off_the_record_that_comes_late_is_not_stored(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     one = talk(runtime)
@@ -749,6 +765,7 @@ def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+@with_and_without_row_security
 def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtime], database: str) -> None:
     runtime = start(off_record=True)
     (runtime.home.path / "memories" / "MEMORY.md").write_text("written by hand")
@@ -760,6 +777,7 @@ def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtim
     assert notice("on the record", always_off=True) == STAYS_OFF
 
 
+@with_and_without_row_security
 def test_turns_of_a_process_off_the_record_are_not_stored_by_the_next_process_of_the_session(
     start: Callable[..., Runtime], database: str
 ) -> None:
@@ -775,6 +793,7 @@ def test_turns_of_a_process_off_the_record_are_not_stored_by_the_next_process_of
     assert stored(runtime, database) == texts(turn(3))
 
 
+@with_and_without_row_security
 def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored(
     start: Callable[..., Runtime], database: str
 ) -> None:
@@ -785,6 +804,7 @@ def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored
     assert stored(runtime, database) == []
 
 
+@with_and_without_row_security
 def test_a_session_that_is_begun_behind_its_first_turn_is_off_the_record_by_it(
     start: Callable[..., Runtime], database: str
 ) -> None:
@@ -821,6 +841,7 @@ def test_several_entries_in_one_content_are_stored_as_the_host_reads_them(
     assert sorted(stored(runtime, database, "memory_entries")) == ["clams sit", "crabs walk", "eels swim"]
 
 
+@with_and_without_row_security
 @pytest.mark.parametrize("lost", [False, True])
 def test_several_entries_that_were_written_off_the_record_stay_unknown_also_without_the_snapshot(
     start: Callable[..., Runtime], database: str, lost: bool

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
+from logins import with_and_without_row_security
 from loopback import Endpoint
 
 from hermes_memory_pgvector.model import Caller
@@ -24,7 +25,7 @@ PHONE, LAPTOP = "dm-telegram-0123456789abcdef", "dm-discord-0123456789abcdef"
 
 
 @pytest.fixture
-def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
+def start(tmp_path: Path, agents_database: str, endpoint: Endpoint) -> Iterator[Callable[..., Runtime]]:
     """A runtime of one home in a new process; it knows no link yet."""
     running: list[Runtime] = []
 
@@ -33,8 +34,8 @@ def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callabl
             release(runtime)
         (tmp_path / "memories").mkdir(exist_ok=True)
         values = {
-            "dsn": database, "embed_url": endpoint.url, "embed_model": "test", "recall_budget_s": 20, "tools": "all",
-            "batch_linger_s": 0, **changed,
+            "dsn": agents_database, "embed_url": endpoint.url, "embed_model": "test", "recall_budget_s": 20,
+            "tools": "all", "batch_linger_s": 0, **changed,
         }  # fmt: skip
         running[:] = [acquire(Settings(**values), tmp_path)]
         return running[0]
@@ -57,6 +58,7 @@ def use(runtime: Runtime, tool: str, account: str = PHONE, **arguments: Any) -> 
     return value
 
 
+@with_and_without_row_security
 @pytest.mark.parametrize("tool", ["forget", "update", "remember", "list_memories"])
 def test_the_first_call_of_a_process_serves_the_person(start: Callable[..., Runtime], tool: str) -> None:
     first = start()
@@ -74,6 +76,7 @@ def test_the_first_call_of_a_process_serves_the_person(start: Callable[..., Runt
         assert [entry["id"] for entry in answer["entries"]] == [kept["id"]]
 
 
+@with_and_without_row_security
 @pytest.mark.parametrize("tool", ["forget", "update", "remember"])
 def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
     start: Callable[..., Runtime], tmp_path: Path, tool: str
@@ -99,6 +102,7 @@ def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
     assert found == ([] if tool == "forget" else [(PERSON, "kelp is green", ["sea"])])
 
 
+@with_and_without_row_security
 def test_what_a_theme_may_write_to_a_linked_account_replaces_nothing_of_the_person(
     start: Callable[..., Runtime],
 ) -> None:

@@ -9,6 +9,7 @@ from hostrig.hermes import Hermes
 from hostrig.marks import one_server
 from hostrig.model import Call, ModelEndpoint
 from hostrig.rows import Rows
+from logins import with_and_without_row_security
 
 pytestmark = one_server
 
@@ -97,6 +98,7 @@ def test_nothing_of_what_is_said_off_the_record_is_stored_also_after_a_restart(
     assert hermes.complaints() == []
 
 
+@with_and_without_row_security
 @pytest.mark.main_host("b")
 def test_a_theme_of_the_api_server_goes_off_the_record_for_itself(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
