@@ -189,16 +189,13 @@ class PgvectorMemoryProvider(MemoryProvider):
         turn_author: Mapping[str, Any] | None = None,
     ) -> None:
         """Store a turn, if a person began it and it is substantive."""
-        from .hosts.runtime_messages import recorded_kind
-        from .hosts.tool_calls import tools_of_turn
+        from .hosts.tool_calls import told_of_turn
 
         if self._session is not None:
             session, author = self._session, str((turn_author or {}).get("id") or "")
-            # The host may go on with its list on another thread.
-            transcript = list(messages or ())
-            session.runtime.prefetch.note_replay(session_id or session.conversation.session_id, transcript)
-            kind, tools = recorded_kind(transcript, user_content), tools_of_turn(transcript, user_content)
-            session.conversation.take_turn(user_content, assistant_content, session_id, author, kind=kind, tools=tools)
+            session.runtime.prefetch.note_replay(session_id or session.conversation.session_id, messages or ())
+            told = told_of_turn(messages or (), user_content)
+            session.conversation.take_turn(user_content, assistant_content, session_id, author, **told)
 
     @guarded(nothing)
     def on_memory_write(

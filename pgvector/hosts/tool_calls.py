@@ -22,6 +22,12 @@ OWN = frozenset({
 })  # fmt: skip
 
 
+def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> dict[str, Any]:
+    """What a transcript tells of a turn: the `kind` of its question, if no person wrote it, and its `tools`."""
+    kind = runtime_messages.recorded_kind(messages, question)
+    return {"kind": kind, "tools": tools_of_turn(messages, question)}
+
+
 def tools_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[str]:
     """The tools of a turn whose results may come from outside, in their order.
 

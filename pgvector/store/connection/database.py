@@ -136,10 +136,7 @@ class Database:
         return held
 
     def claim_person_key(self, offer: str) -> str:
-        """The key of persons' themes; it is set to `offer` when the database has none and `offer` is not empty.
-
-        Empty for a role that only reads: it does not see the key.
-        """
+        """The key of persons' themes, set to `offer` if that is given and there is none. Empty for a mere reader."""
         return self._claim_setting("person_key", offer)
 
     def _claim_setting(self, name: str, offer: str) -> str:
