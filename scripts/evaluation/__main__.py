@@ -7,6 +7,8 @@ import json
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from math import nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,7 +74,7 @@ def _recall_folder(options: argparse.Namespace) -> Path | None:
 
 
 def _recall_sets(options: argparse.Namespace, folder: Path) -> None:
-    sets = load(folder, options.half, options.classes or ())
+    sets = load(folder, options.half, options.classes or (), alone=options.alone)
     printed: dict[str, Any] = {"half": options.half}
     with Environment() as environment, cached_models(CACHE):
         for embedder in options.embedder or ["bundled"]:
@@ -84,7 +86,8 @@ def _recall_sets(options: argparse.Namespace, folder: Path) -> None:
                 run = environment.run_conversations([sets.conversation()], endpoint, LIMIT, options.peer, short=True)
                 asked["peer"] = recall_run.of_peer(sets, run["answers"][0])
             results = {name: grouped(of, options.by or ()) for name, of in asked.items()}
-            title = f"{len(sets.rows)} rows, questions of the half {options.half}, {embedder}"
+            places = ", each class in a theme of its own" if options.alone else ""
+            title = f"{len(sets.rows)} rows{places}, questions of the half {options.half}, {embedder}"
             if not options.json:
                 print(f"{title}\n\n{report.table(results)}\n")
             if options.plot:
@@ -135,6 +138,7 @@ def _options() -> argparse.Namespace:
     recall.add_argument(
         "--classes", nargs="+", metavar="CLASS", help="only the questions of these; all rows are stored"
     )
+    recall.add_argument("--alone", action="store_true", help="each class in a theme of its own rows, not all in one")
     recall.add_argument("--by", action="append", choices=("kind", "lang"), help="also the figures of each of a class")
     recall.add_argument("--plot", type=Path, metavar="FILE", help="also plot the classes, as SVG, PNG or PDF")
     recall.add_argument("--hits", action="store_true", help="also the hits of each question in --json; not of held_out")
@@ -146,6 +150,8 @@ def _options() -> argparse.Namespace:
         parser.error("--peer needs an embedder over HTTP: add --embedder minilm")
     if options.hits and (options.half == "held_out" or not options.json):
         parser.error("--hits needs --json, and the questions of held_out are not to be read one by one")
+    if options.alone and options.peer:
+        parser.error("--alone measures this package only")
     if options.plot and len(options.embedder or ()) > 1:
         parser.error("--plot draws one embedder")
     return options
@@ -155,8 +161,11 @@ def _measured(cases: Sequence[Case], run: Mapping[str, Any]) -> dict[str, Any]:
     by_category: dict[str, list[dict[str, float]]] = {}
     by_theme: dict[str, list[dict[str, float]]] = {}
     for case, answers in zip(cases, run["answers"], strict=True):
-        for question, contents in zip(case.questions, answers, strict=True):
-            measured = measures(matched(case, contents), question.evidence)
+        for question, hits in zip(case.questions, answers, strict=True):
+            texts = [matched(case, contents) for contents in hits]
+            measured = measures([frozenset().union(*of_hit) for of_hit in texts], question.evidence)
+            # The other side of a turn read as a text of its own, after the one that its hit is for.
+            measured["texts@10"] = measures(list(chain.from_iterable(texts)), question.evidence)["recall@10"]
             by_category.setdefault(question.category, []).append(measured)
             by_theme.setdefault(case.theme, []).append(measured)
     return {
@@ -178,7 +187,10 @@ def _show(results: Mapping[str, Any]) -> None:
             (who, result["all"]),
             *((f"  {name}", one) for name, one in result.get("by category", {}).items()),
         ]:
-            print(f"{what:{width}}{figures['questions']:10}" + "".join(f"{figures[name]:11.3f}" for name in names))
+            print(
+                f"{what:{width}}{figures['questions']:10}"
+                + "".join(f"{figures.get(name, nan):11.3f}" for name in names)
+            )
 
 
 if __name__ == "__main__":

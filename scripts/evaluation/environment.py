@@ -76,7 +76,7 @@ class Environment:
     def run(self, cases: Sequence[Case], endpoint: Endpoint, limit: int, peer: Path | None = None) -> dict[str, Any]:
         """Store all cases in our memory, or in the package of the virtual environment `peer`, and ask their questions.
 
-        Returns the `answers` (texts of the rows that are hits, by case and question), `rows`, `stored_s`, `asked_s` and
+        Returns the `answers` (texts of the rows of each hit, by case and question), `rows`, `stored_s`, `asked_s` and
         `dsn`.
         """
         conversations = [

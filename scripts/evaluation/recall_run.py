@@ -28,7 +28,7 @@ from hermes_memory_pgvector.tools import toolset
 from .environment import NO_ENDPOINT, Endpoint
 from .recall_sets import Question, RecallSets, Row
 
-THEME, SESSION = "recall-sets", "20260101_000000_asking"
+SESSION = "20260101_000000_asking"
 LIMIT = 10
 # Longer than the defaults: what is measured is what is found, on a machine that may be busy.
 RECALL_S, PREFETCH_S = 30.0, 7.0
@@ -78,7 +78,7 @@ def run(sets: RecallSets, dsn: str, endpoint: Endpoint, home: Path) -> dict[str,
 def event(row: Row) -> Event:
     """The event that a hook makes of a row, at the time of the row. Its metadata name the row."""
     common: dict[str, Any] = {
-        "theme": THEME, "home": "eval", "session_id": row.session, "at": row.at, "metadata": {"row": row.id},
+        "theme": row.theme, "home": "eval", "session_id": row.session, "at": row.at, "metadata": {"row": row.id},
     }  # fmt: skip
     if row.kind == "entry":
         return Add(target=row.target, content=row.text, **common)
@@ -90,7 +90,8 @@ def of_peer(sets: RecallSets, answers: Sequence[Sequence[Mapping[str, Any]]]) ->
     ids = sets.ids()
     return [
         Asked(
-            question, tuple(merged([[ids.get(text, "") for text in one["contents"]] for one in of_tools])),
+            question,
+            tuple(merged([[ids.get(text, "") for hit in one["contents"] for text in hit] for one in of_tools])),
             sum(one["bytes"] for one in of_tools),
         )
         for question, of_tools in zip(sets.questions, answers, strict=True)
@@ -141,7 +142,7 @@ def _answers(
     asked = []
     for question in questions:
         with _clock_at(question.now):
-            answers = [_call(used, tool, question.text, complete=complete) for tool in question.tools]
+            answers = [_call(used, tool, question, complete=complete) for tool in question.tools]
             shown = _before_turn(used, question, stored) if ambient else None
         ranks = [
             [stored[tool, hit["id"]] for hit in answer["hits"]]
@@ -158,11 +159,11 @@ def merged(ranks: Sequence[Sequence[str]]) -> list[str]:
     return [hits[place] for place in range(longest) for hits in ranks if place < len(hits)]
 
 
-def _call(used: Runtime, tool: str, query: str, *, complete: bool) -> dict[str, Any]:
-    caller = Caller(theme=THEME, session_id=SESSION)
+def _call(used: Runtime, tool: str, question: Question, *, complete: bool) -> dict[str, Any]:
+    caller = Caller(theme=question.theme, session_id=SESSION)
 
     def ask() -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(toolset.call(used, tool, {"query": query, "limit": LIMIT}, caller))
+        answer: dict[str, Any] = json.loads(toolset.call(used, tool, {"query": question.text, "limit": LIMIT}, caller))
         return answer
 
     return _complete(ask, lambda answer: _missing(answer.get("error"), answer.get("degraded"), complete=complete))
@@ -170,7 +171,7 @@ def _call(used: Runtime, tool: str, query: str, *, complete: bool) -> dict[str, 
 
 def _before_turn(used: Runtime, question: Question, stored: Mapping[Place, str]) -> tuple[str, ...]:
     recall = _complete(
-        lambda: used.prefetch.before_turn(THEME, clean(question.text), SESSION),
+        lambda: used.prefetch.before_turn(question.theme, clean(question.text), SESSION),
         lambda recall: _missing(None, recall.degraded, complete=True),
     )
     tools = [("recall_memory" if hit.target else "recall_conversation", hit.id) for hit in recall.hits]

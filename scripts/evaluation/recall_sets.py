@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 Half = Literal["dev", "held_out"]
+THEME = "recall-sets"
 TOOLS = {"entry": ("recall_memory",), "turn": ("recall_conversation",)}
 BOTH = ("recall_memory", "recall_conversation")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A note (`entry`) with its target and text, or a `turn` with its two sides."""
+    """A note (`entry`) with its target and text, or a `turn` with its two sides, in a theme."""
 
+    theme: str
     id: str
     kind: str
     session: str
@@ -31,8 +33,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, asked at `now`, the ids of the rows that answer it, and of the `older` rows that these replace."""
+    """A question in a theme, asked at `now`, the ids of rows that answer it, and of the `older` ones they replace."""
 
+    theme: str
     id: str
     category: str
     kind: str
@@ -58,7 +61,7 @@ class RecallSets:
     def conversation(self) -> dict[str, Any]:
         """The rows and questions as `run_memory.py` takes them, which knows neither times nor the sessions of notes."""
         return {
-            "theme": "recall-sets",
+            "theme": THEME,
             "entries": [(row.target, row.text) for row in self.rows if row.kind == "entry"],
             "turns": [(row.session, row.user, row.assistant) for row in self.rows if row.kind == "turn"],
             "questions": [(question.text, question.tools) for question in self.questions],
@@ -71,22 +74,27 @@ class RecallSets:
         return {text: name for text, name in texts if times[text] == 1}
 
 
-def load(folder: Path, half: Half, classes: Sequence[str] = ()) -> RecallSets:
-    """All rows of a folder, and the questions of a half, of all classes or of some."""
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+def load(folder: Path, half: Half, classes: Sequence[str] = (), *, alone: bool = False) -> RecallSets:
+    """All rows of a folder, and the questions of a half, of all classes or of some.
+
+    With `alone` each class has a theme of its own rows; a class without rows is left out.
+    """
+    paths = sorted(folder.glob("*.json"))
+    files = [(path.stem if alone else THEME, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
     rows = [
-        Row(**{name: value for name, value in row.items() if name not in ("at", "lang")}, at=_time(row["at"]))
-        for file in files
+        Row(theme, **{name: value for name, value in row.items() if name not in ("at", "lang")}, at=_time(row["at"]))
+        for theme, file in files
         for row in file["rows"]
     ]
     questions = [
         Question(
-            id=item["id"], category=item["class"], kind=item["kind"], lang=item["lang"], text=item["question"],
+            theme=theme, id=item["id"], category=item["class"], kind=item["kind"], lang=item["lang"],
+            text=item["question"],
             answers=frozenset(item["answers"]), older=frozenset(item.get("older", ())), now=_time(item["now"]),
         )
-        for file in files
+        for theme, file in files
         for item in file["questions"]
-        if item["half"] == half and (not classes or item["class"] in classes)
+        if (file["rows"] or not alone) and item["half"] == half and (not classes or item["class"] in classes)
     ]  # fmt: skip
     if not rows or not questions:
         raise SystemExit(f"{folder} has {len(rows)} rows, and {len(questions)} questions of the half {half}")

@@ -2,7 +2,7 @@
 
 The plan is JSON: module of the `provider`, its `settings`, its `dsn`, whether to wait for `vectors`, `conversations`
 with `entries`, `turns` and `questions`, each with its `tools`, `limit` of hits. The answers are the whole texts of the
-rows that are hits, by conversation, question and tool, and the size of each answer in bytes.
+rows of each hit, by conversation, question and tool, and the size of each answer in bytes.
 """
 
 from __future__ import annotations
@@ -75,16 +75,15 @@ def _texts(dsn: str) -> dict[tuple[str, str], str]:
 def _contents(
     provider: Any, tool: str, question: str, plan: dict[str, Any], texts: dict[tuple[str, str], str]
 ) -> dict[str, Any]:
-    """The whole texts of the hits, and the size of the answer."""
+    """The whole texts of each hit, one or both sides of a turn, and the size of the answer."""
     told = provider.handle_tool_call(tool, {"query": question, "limit": plan["limit"]})
     answer = json.loads(told)
     problem = answer.get("error") or (plan["vectors"] and answer.get("degraded"))
     if problem:
         sys.exit(f"the memory did not answer completely: {problem}")
     hits = answer.get("hits", answer.get("results", ()))
-    # The other side of a turn is read after the one that its hit is for.
-    shown = [one for hit in hits for one in (hit, hit.get("side")) if one]
-    contents = [texts.get((tool, str(one.get("id"))), one["content"]) for one in shown]
+    shown = [[one for one in (hit, hit.get("side")) if one] for hit in hits]
+    contents = [[texts.get((tool, str(one.get("id"))), one["content"]) for one in of_hit] for of_hit in shown]
     return {"contents": contents, "bytes": len(told.encode())}
 
 
