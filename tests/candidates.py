@@ -19,6 +19,7 @@ class Candidate:
     similarity: float | None
     words: Mapping[str, float] = field(default_factory=dict)
     previous: Any = None
+    length: int = 1
 
 
 def as_arrays(candidates: Iterable[Candidate], reachable: float = 0.0) -> Candidates:
@@ -39,4 +40,5 @@ def as_arrays(candidates: Iterable[Candidate], reachable: float = 0.0) -> Candid
     worths = np.array([[row.words.get(word, 0.0) for word in words] for row in rows]).reshape(len(rows), len(words))
     similarities = np.array([row.similarity for row in rows], dtype=float)
     places = np.array(positions, dtype=np.int64)
-    return Candidates([row.key for row in rows], places, similarities, worths, words, reachable)
+    lengths = np.array([row.length for row in rows], dtype=np.int32)
+    return Candidates([row.key for row in rows], places, similarities, worths, words, lengths, reachable)

@@ -1,12 +1,12 @@
 """Fusion: the results of both searches become one order. Pure.
 
 Scores are fused and not ranks, which would lose how much better the first row is than the second. A cosine is scaled to
-the range of the vector search, a word score to the geometric mean of the highest of any row and of what the question
-can reach: where no row holds much of the question, its words count little. The weighted sum of both is the score of a
-row.
+the range of the vector search, a word score to what the question can reach: where no row holds much of the question,
+its words count little. The weighted sum of both is the score of a row.
 
 Neighbours in the session help a row in two ways. A word that the row lacks and a neighbour has counts in part. Then a
-part of the neighbours' scores is added. Both parts halve with each step of distance.
+part of the neighbours' scores is added. Both parts halve with each step of distance, and are divided by how many times
+as long as a message the row is: a long text says by itself what it is about.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 from ..model import Period
 from ..store.retrieval import Key, RelatedRows, ScannedRows
-from .word_search import WordMatches
+from .word_search import WordMatches, times_as_long
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VECTOR_WEIGHT = 0.3
-NEIGHBOUR_SHARE = 0.15
-CONTEXT_SHARE = 0.4
+VECTOR_WEIGHT = 0.17
+NEIGHBOUR_SHARE = 0.17
+CONTEXT_SHARE = 0.45
 # Of the score of a row that is not of the period that the question names.
 OTHER_TIME_SHARE = 0.5
 STEPS = 3
@@ -38,7 +38,8 @@ class Candidates:
 
     Two `positions` differ by 1 only where a row directly follows another one of its session. `similarities` are
     cosines, NaN for a row without a vector. `word_scores` (rows × words) is what each of `words` adds to the BM25 score
-    of a row, and `reachable` the score of one that holds all of them. `times` are seconds since 1970.
+    of a row, and `reachable` the score of one that holds all of them. `lengths` are numbers of terms, `times` seconds
+    since 1970.
     """
 
     keys: Sequence[Key]
@@ -46,6 +47,7 @@ class Candidates:
     similarities: NDArray[np.float64]
     word_scores: NDArray[np.float64]
     words: Sequence[str]
+    lengths: NDArray[np.int32]
     reachable: float = 0.0
     times: NDArray[np.float64] | None = None
 
@@ -94,6 +96,7 @@ def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float],
         similarities[chosen],
         scores[chosen],
         matches.words,
+        rows.lengths[chosen],
         matches.reachable,
         rows.times[chosen],
     )
@@ -109,16 +112,16 @@ def fuse(
     """
     # By distance: whether two rows so many places apart are as far apart in one session.
     joined = {away: found.positions[away:] - found.positions[:-away] == away for away in range(1, STEPS + 1)}
-    by_words = _with_context(found.word_scores, joined).sum(axis=1)
+    brevity = 1 / times_as_long(found.lengths, found.words)
+    by_words = _with_context(found.word_scores, joined, brevity).sum(axis=1)
     by_vector = _scaled(found.similarities, span)
-    best = by_words.max(initial=0.0)
-    by_words /= math.sqrt(best * max(best, found.reachable)) or 1.0
+    by_words /= max(by_words.max(initial=0.0), found.reachable) or 1.0
     own = VECTOR_WEIGHT * by_vector + (1 - VECTOR_WEIGHT) * by_words
     total = own.copy()
     for away, together in joined.items():
         share = NEIGHBOUR_SHARE * _decay(away) * together
-        total[away:] += share * own[:-away]
-        total[:-away] += share * own[away:]
+        total[away:] += brevity[away:] * share * own[:-away]
+        total[:-away] += brevity[:-away] * share * own[away:]
     if period and found.times is not None:
         during = (found.times >= period.since.timestamp()) & (found.times < period.until.timestamp())
         total[~during] *= OTHER_TIME_SHARE
@@ -133,15 +136,17 @@ def _decay(away: int) -> float:
     return 0.5 ** (away - 1)
 
 
-def _with_context(own: NDArray[np.float64], joined: Mapping[int, NDArray[np.bool_]]) -> NDArray[np.float64]:
-    """The word scores of each row (rows × words), raised by those of its neighbours."""
+def _with_context(
+    own: NDArray[np.float64], joined: Mapping[int, NDArray[np.bool_]], brevity: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The word scores of each row (rows × words), raised by those of its neighbours, less for a long row."""
     import numpy as np
 
     scores = own.copy()
     for away, together in joined.items():
-        share = CONTEXT_SHARE * _decay(away) * together[:, np.newaxis]
-        np.maximum(scores[away:], share * own[:-away], out=scores[away:])
-        np.maximum(scores[:-away], share * own[away:], out=scores[:-away])
+        share = CONTEXT_SHARE * _decay(away) * together
+        np.maximum(scores[away:], (share * brevity[away:])[:, np.newaxis] * own[:-away], out=scores[away:])
+        np.maximum(scores[:-away], (share * brevity[:-away])[:, np.newaxis] * own[away:], out=scores[:-away])
     return scores
 
 

@@ -17,7 +17,7 @@ NEWEST_AMONG = 20
 # So many rows are read at most to find what differs in a flood.
 FLOOD_FETCHED_MAX = 200
 # Of the score of one side of a turn: the other one below it is a hit of its own.
-SIDE_SHARE = 0.9
+SIDE_SHARE = 0.5
 
 
 def select(
@@ -32,7 +32,7 @@ def select(
 
     `fetch` returns those of the rows that still exist; it is asked for few at a time. A row can lie outside the scope
     because it is a neighbour of one inside. `before` has the row before a row in its session. Rows with the same text
-    are one; with `grouped`, the two sides of a turn, too, if both are nearly as good, and `grouping` orders the rows.
+    are one; with `grouped`, the two sides of a turn, too, unless one is much worse, and `grouping` orders the rows.
     """
     chosen, keys = _Chosen(request, scores, before, grouped), list(scores)
     step = max(FETCHED_MIN, 2 * request.limit)

@@ -1,7 +1,8 @@
 """Word search: the rows that hold words of the question, scored by BM25.
 
 The score is that of Robertson and Zaragoza (2009) with term frequency taken as 1, terms ORed, and inverse document
-frequencies raised to a power.
+frequencies raised to a power. Lengths are compared with a fixed one and not with the mean of the rows, so that it does
+not matter for a short row which other rows there are.
 """
 
 from __future__ import annotations
@@ -12,22 +13,28 @@ from typing import TYPE_CHECKING
 
 from ..store.retrieval import Key, ScannedRows, WordCandidates
 from ..text.function_words import function_words
+from ..text.question_words import question_words
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Measured on conversations: short rows need little length normalisation, and rarity counts twice, in row and question.
-BM25_K1, BM25_B, IDF_POWER = 0.9, 0.5, 2
-# Of the weight of a function word: it tells the language of a row, and nothing else.
-FUNCTION_SHARE = 0.1
+BM25_K1, IDF_POWER = 1.1, 1.6
+# Terms of a row that is as long as a message; a text of several passages counts as one of LENGTHS_MAX times that.
+LENGTH, LENGTHS_MAX = 30, 4.5
+# Terms, single characters and pairs, that a script without spaces has for each word of another one.
+UNSPACED_TERMS = 3
+# Of the weight of a function word, which tells the language of a row, and of a word that questions are asked with.
+FUNCTION_SHARE, QUESTION_SHARE = 0.1, 0.2
+
+_UNSPACED_FROM = "\u2e80"
 
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
     """The best rows by their words, best first; `scores` (rows × words) is what each of `words` adds to a row.
 
-    `reachable` is the score of a row of mean length that holds all of them.
+    `reachable` is the score of a short row that holds all of them.
     """
 
     keys: list[Key]
@@ -48,14 +55,25 @@ def bm25(
 
     holding = np.maximum(rows.held.sum(axis=0), expected)
     weights = np.log(1 + (np.maximum(total, holding) - holding + 0.5) / (holding + 0.5)) ** IDF_POWER
-    noise = function_words(rows.words)
-    weights *= [FUNCTION_SHARE if word in noise else 1.0 for word in rows.words]
+    shares = dict.fromkeys(question_words(rows.words), QUESTION_SHARE)
+    shares |= dict.fromkeys(function_words(rows.words), FUNCTION_SHARE)
+    weights *= [shares.get(word, 1.0) for word in rows.words]
     matching = np.flatnonzero(rows.held.any(axis=1))
-    lengths = rows.lengths[matching]
-    mean = lengths.sum() / max(1, len(matching))
-    brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * lengths / mean))
+    brevity = (BM25_K1 + 1) / (1 + BM25_K1 * times_as_long(rows.lengths[matching], rows.words))
     scores = brevity[:, np.newaxis] * (rows.held[matching] * weights)
     # Not as a product of matrices, whose order of additions depends on the place of a row.
     best = np.lexsort((rows.ids[matching], -scores.sum(axis=1)))[:limit]
     keys = [rows.keys[place] for place in matching[best].tolist()]
     return WordMatches(keys, scores[best], rows.words, float(weights.sum()))
+
+
+def times_as_long(lengths: NDArray[np.int32], words: Sequence[str]) -> NDArray[np.float64]:
+    """How many times as long as a message rows of these numbers of terms are, from 1 to LENGTHS_MAX.
+
+    The rows are taken to be in the script of the `words` of the question.
+    """
+    import numpy as np
+
+    unspaced = 2 * sum(word >= _UNSPACED_FROM for word in words) > len(words)
+    times: NDArray[np.float64] = np.clip(lengths / (LENGTH * UNSPACED_TERMS if unspaced else LENGTH), 1, LENGTHS_MAX)
+    return times

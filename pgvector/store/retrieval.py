@@ -90,6 +90,7 @@ class RelatedRows(NamedTuple):
     sessions: NDArray[np.int64]
     times: NDArray[np.float64]
     cosines: NDArray[np.float64]
+    lengths: NDArray[np.int32]
     previous: NDArray[np.int64]
 
 
@@ -224,8 +225,8 @@ def related(connection: Connection, kind: Kind, vector: Vector | None, keys: Seq
     """These rows and, for turns, those before and after each of them in its session."""
     parts = _by_key(connection, keys) if keys else ()
     themes = _answers(connection, QUERIES[f"relate_{kind}"], parts, vector=half(vector))
-    found, (ids, sessions, times, cosines, previous) = columns(themes, ("i8", "i8", "f8", "f8", "i8"))
-    return RelatedRows(found, ids, sessions, times, cosines, previous)
+    found, (ids, sessions, times, cosines, lengths, previous) = columns(themes, ("i8", "i8", "f8", "f8", "i4", "i8"))
+    return RelatedRows(found, ids, sessions, times, cosines, lengths, previous)
 
 
 def fetch(connection: Connection, kind: Kind, keys: Sequence[Key]) -> dict[Key, Row]:

@@ -13,11 +13,12 @@ import psycopg
 from numpy.typing import NDArray
 
 from hermes_memory_pgvector.embedding import factory
+from hermes_memory_pgvector.model import RecallRequest, Scope
 from hermes_memory_pgvector.recall import fusion, recaller, selection, word_search
 from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.queries import WORDS_MAX
-from hermes_memory_pgvector.store.retrieval import Key, ScannedRows
+from hermes_memory_pgvector.store.retrieval import Key, Row, ScannedRows
 from hermes_memory_pgvector.text import tokenizer
 
 from .cases import Case, Question, matched
@@ -32,29 +33,36 @@ CHANGES: dict[str, Sequence[Change]] = {
     "everything": (),
     "without vector search (weight 0)": ((fusion, "VECTOR_WEIGHT", 0.0),),
     "without word search (weight 1)": ((fusion, "VECTOR_WEIGHT", 1.0),),
-    "vector weight 0.2 instead of 0.3": ((fusion, "VECTOR_WEIGHT", 0.2),),
-    "vector weight 0.4": ((fusion, "VECTOR_WEIGHT", 0.4),),
-    "vector weight 0.5": ((fusion, "VECTOR_WEIGHT", 0.5),),
+    "vector weight 0.1 instead of 0.17": ((fusion, "VECTOR_WEIGHT", 0.1),),
+    "vector weight 0.25": ((fusion, "VECTOR_WEIGHT", 0.25),),
+    "words that ask with their full weight": ((word_search, "QUESTION_SHARE", 1.0),),
     "function words with their full weight": ((word_search, "FUNCTION_SHARE", 1.0),),
     NO_CONTEXT: (),
     "no words and no scores of neighbours": ((fusion, "CONTEXT_SHARE", 0.0), (fusion, "NEIGHBOUR_SHARE", 0.0)),
     "no words of neighbours": ((fusion, "CONTEXT_SHARE", 0.0),),
-    "words of neighbours 0.2 instead of 0.4": ((fusion, "CONTEXT_SHARE", 0.2),),
+    "words of neighbours 0.3 instead of 0.45": ((fusion, "CONTEXT_SHARE", 0.3),),
     "words of neighbours 0.6": ((fusion, "CONTEXT_SHARE", 0.6),),
     "no scores of neighbours": ((fusion, "NEIGHBOUR_SHARE", 0.0),),
-    "scores of neighbours 0.1 instead of 0.15": ((fusion, "NEIGHBOUR_SHARE", 0.1),),
-    "scores of neighbours 0.3": ((fusion, "NEIGHBOUR_SHARE", 0.3),),
+    "scores of neighbours 0.1 instead of 0.17": ((fusion, "NEIGHBOUR_SHARE", 0.1),),
+    "scores of neighbours 0.25": ((fusion, "NEIGHBOUR_SHARE", 0.25),),
     "one step instead of three": ((fusion, "STEPS", 1),),
     "two steps": ((fusion, "STEPS", 2),),
     "four steps": ((fusion, "STEPS", 4),),
-    "IDF instead of its square": ((word_search, "IDF_POWER", 1),),
-    "IDF to the power of 3": ((word_search, "IDF_POWER", 3),),
+    "IDF instead of its power of 1.6": ((word_search, "IDF_POWER", 1),),
+    "IDF to the power of 2": ((word_search, "IDF_POWER", 2),),
     "50 rows from each search instead of 100": ((recaller, "SEARCH_LIMIT", 50),),
     "200 rows from each search": ((recaller, "SEARCH_LIMIT", 200),),
-    "BM25 b 0 instead of 0.5": ((word_search, "BM25_B", 0.0),),
-    "BM25 b 0.75": ((word_search, "BM25_B", 0.75),),
-    "BM25 k1 0.5 instead of 0.9": ((word_search, "BM25_K1", 0.5),),
+    "all rows count as short": ((word_search, "LENGTHS_MAX", 1.0),),
+    "rows from 20 terms on count as longer, instead of 30": ((word_search, "LENGTH", 20),),
+    "rows from 45 terms on": ((word_search, "LENGTH", 45),),
+    "… three times as long at most, instead of 4.5": ((word_search, "LENGTHS_MAX", 3.0),),
+    "… ten times": ((word_search, "LENGTHS_MAX", 10.0),),
+    "BM25 k1 0.7 instead of 1.1": ((word_search, "BM25_K1", 0.7),),
     "BM25 k1 1.6": ((word_search, "BM25_K1", 1.6),),
+    "the sides of a turn one hit from 0.9 of the better one's score on, instead of 0.5": (
+        (selection, "SIDE_SHARE", 0.9),
+    ),
+    "… always": ((selection, "SIDE_SHARE", 0.0),),
 }
 
 
@@ -63,7 +71,7 @@ class Stored:
     """The stored rows of one case in order, with their texts, vectors (rows × dimensions) and terms."""
 
     rows: ScannedRows
-    contents: Mapping[Key, str]
+    stored: Mapping[Key, Row]
     vectors: NDArray[np.float64]
     terms: Sequence[frozenset[str]]
 
@@ -83,7 +91,12 @@ def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) ->
             terms = [[_terms(connection, question.text) for question in case.questions] for case in cases]
         vectors = [[np.array(embedder.embed_query(q.text, EMBED_S_MAX)) for q in case.questions] for case in cases]
         without_context = [
-            replace(one, vectors=np.array(embedder.embed_passages(list(one.contents.values()), EMBED_S_MAX * 60)))
+            replace(
+                one,
+                vectors=np.array(
+                    embedder.embed_passages([row.content for row in one.stored.values()], EMBED_S_MAX * 60)
+                ),
+            )
             for one in stored
         ]
 
@@ -100,7 +113,7 @@ def ablation(cases: Sequence[Case], dsn: str, endpoint: Endpoint, limit: int) ->
         with _changed(changes):
             results[name] = means(
                 [
-                    measures(matched(case, _found(one, rows, limit)), question.evidence)
+                    measures(_found(case, question, one, rows, limit), question.evidence)
                     for case, question, one, rows in (as_no_context if name == NO_CONTEXT else as_stored)
                 ]
             )
@@ -121,18 +134,20 @@ def _changed(changes: Sequence[Change]) -> Iterator[None]:
 
 def _stored(connection: psycopg.Connection[Any], theme: str) -> Stored:
     rows = connection.execute(
-        "select id, dense_rank() over (order by session_id), content, embedding::real[], tsvector_to_array(search) "
+        "select id, dense_rank() over (order by session_id), embedding::real[], tsvector_to_array(search), "
+        "content, ts, role, session_id "
         "from conversations where agent_identity = %s order by session_id, ts, id",
         [theme],
     ).fetchall()
-    ids, sessions, contents, vectors, terms = zip(*rows, strict=True)
+    ids, sessions, vectors, terms, *_ = zip(*rows, strict=True)
     keys = [(theme, number) for number in ids]
     nothing = np.zeros(len(rows))
     whole = ScannedRows(
         keys, np.array(ids), np.array(sessions), np.arange(len(rows), dtype=float), nothing,
         np.array([len(of_row) for of_row in terms], dtype=np.int32), np.zeros((len(rows), 0), dtype=bool), [],
     )  # fmt: skip
-    return Stored(whole, dict(zip(keys, contents, strict=True)), np.array(vectors), [frozenset(of) for of in terms])
+    stored = {(theme, row[0]): Row(theme, row[0], row[4], None, *row[5:], target="") for row in rows}
+    return Stored(whole, stored, np.array(vectors), [frozenset(of) for of in terms])
 
 
 def _terms(connection: psycopg.Connection[Any], question: str) -> dict[str, str]:
@@ -145,12 +160,13 @@ def _terms(connection: psycopg.Connection[Any], question: str) -> dict[str, str]
     return dict(rows.fetchall())
 
 
-def _found(stored: Stored, rows: ScannedRows, limit: int) -> list[str]:
-    """The contents of the hits, best first, each text once."""
+def _found(case: Case, question: Question, stored: Stored, rows: ScannedRows, limit: int) -> list[frozenset[str]]:
+    """The ids of the texts that each hit contains, best first."""
     nearest = nearest_of(rows, recaller.SEARCH_LIMIT)
     matches = word_search.bm25(rows, recaller.SEARCH_LIMIT, total=len(rows.keys))
     found = fusion.candidates_of(rows, nearest, matches)
-    best: dict[str, str] = {}
-    for key in fusion.fuse(found, span=(min(nearest.values()), max(nearest.values()))):
-        best.setdefault(selection.comparable(stored.contents[key]), stored.contents[key])
-    return list(best.values())[:limit]
+    scores = fusion.fuse(found, span=(min(nearest.values()), max(nearest.values())))
+    request = RecallRequest(question.text, Scope(case.theme, (case.theme,)), limit, 1.0)
+    hits = selection.select(lambda keys: {key: stored.stored[key] for key in keys}, request, scores, found.before)
+    texts = [[hit.row.content, *([hit.side[1].content] if hit.side else ())] for hit in hits]
+    return [frozenset().union(*matched(case, of_hit)) for of_hit in texts]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.model import Period
 from hermes_memory_pgvector.recall import fusion
 from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, NEIGHBOUR_SHARE, STEPS, VECTOR_WEIGHT
+from hermes_memory_pgvector.recall.word_search import LENGTH, LENGTHS_MAX
 
 similarities = st.none() | st.floats(-1, 1)
 words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
@@ -114,9 +115,9 @@ def test_a_row_with_all_the_words_comes_before_the_nearest_and_one_with_a_weak_w
 
 
 @given(st.floats(0.1, 50), st.floats(1, 100))
-def test_words_count_by_the_root_of_what_the_best_row_holds_of_the_question(held: float, times: float) -> None:
+def test_words_count_by_the_share_of_the_question_that_a_row_holds(held: float, times: float) -> None:
     scores = fuse([Candidate("a", None, {"x": held}), Candidate("b", None, {"x": held / 2})], reachable=times * held)
-    assert scores["a"] == pytest.approx((1 - VECTOR_WEIGHT) / math.sqrt(times) / MOST)
+    assert scores["a"] == pytest.approx((1 - VECTOR_WEIGHT) / times / MOST)
     assert scores["b"] == pytest.approx(scores["a"] / 2)
 
 
@@ -141,6 +142,17 @@ def test_a_row_is_found_by_the_words_that_its_neighbour_holds() -> None:
     both = fuse([*together, alone])
     assert both[1] == pytest.approx((1 + NEIGHBOUR_SHARE) * both[9])
     assert 0 < CONTEXT_SHARE < 1
+
+
+@pytest.mark.parametrize(
+    ("length", "times"), [(LENGTH // 2, 1), (LENGTH, 1), (3 * LENGTH, 3), (90 * LENGTH, LENGTHS_MAX)]
+)
+def test_a_long_row_gets_less_from_its_neighbours(length: int, times: float) -> None:
+    held = {"x": 2.0}
+    near = [Candidate(1, 1.0, held), Candidate(2, 0.0, {}, 1, length)]
+    scores = fuse([*near, Candidate(3, 1.0, held)], span=(0, 1), reachable=2.0)
+    words = (1 - VECTOR_WEIGHT) * CONTEXT_SHARE / times
+    assert scores[2] == pytest.approx((words + NEIGHBOUR_SHARE / times) / MOST)
 
 
 def test_a_previous_row_that_is_no_candidate_changes_nothing() -> None:

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall.fusion import candidates_of, fuse
 from hermes_memory_pgvector.recall.vector_search import nearest_of
-from hermes_memory_pgvector.recall.word_search import BM25_B, BM25_K1, FUNCTION_SHARE, WordMatches, bm25
+from hermes_memory_pgvector.recall.word_search import (
+    BM25_K1,
+    FUNCTION_SHARE,
+    IDF_POWER,
+    LENGTH,
+    LENGTHS_MAX,
+    QUESTION_SHARE,
+    WordMatches,
+    bm25,
+)
 from hermes_memory_pgvector.store.retrieval import Key, RelatedRows, ScannedRows
 
 WORDS = [f"word{n}" for n in range(70)]
@@ -52,6 +61,7 @@ def related(rows: Sequence[tuple[Row, Key | None]]) -> RelatedRows:
         np.array([row.session for row, _ in rows], dtype=np.int64),
         np.array([row.at for row, _ in rows], dtype=float),
         np.array([row.cosine for row, _ in rows], dtype=float),
+        np.array([row.length for row, _ in rows], dtype=np.int32),
         np.array([previous[1] if previous else row.key[1] for row, previous in rows], dtype=np.int64),
     )
 
@@ -82,7 +92,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
                 session=draw(st.sampled_from([-(2**63), 2**62])) + (theme == "b"),
                 at=draw(st.sampled_from([0.5, 1.5])),
                 cosine=draw(st.none() | st.floats(-1, 1)),
-                length=len(held) + number % 3,
+                length=len(held) + 25 * (number % 9),
                 held=held,
             )
         )
@@ -94,10 +104,9 @@ def worths_by_hand(rows: Sequence[Row]) -> dict[Key, dict[str, float]]:
     found = {}
     for row in worded:
         count = {n: sum(n in other.held for other in rows) for n in row.held}
-        mean = sum(other.length for other in worded) / len(worded)
-        brevity = (BM25_K1 + 1) / (1 + BM25_K1 * (1 - BM25_B + BM25_B * row.length / mean))
+        brevity = (BM25_K1 + 1) / (1 + BM25_K1 * min(max(1, row.length / LENGTH), LENGTHS_MAX))
         found[row.key] = {
-            WORDS[n]: brevity * math.log(1 + (len(rows) - times + 0.5) / (times + 0.5)) ** 2
+            WORDS[n]: brevity * math.log(1 + (len(rows) - times + 0.5) / (times + 0.5)) ** IDF_POWER
             for n, times in count.items()
         }
     return found
@@ -138,7 +147,9 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
         beside = [line[m] for m in (n - 1, n + 1) if 0 <= m < len(line) and line[m].session == row.session]
         previous = line[n - 1].key if n and line[n - 1].session == row.session else None
         if found & {row.key, *(other.key for other in beside)}:
-            family[row.key] = Candidate(row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous)
+            family[row.key] = Candidate(
+                row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous, row.length
+            )
             beside_found.append((row, previous))
     wanted = pytest.approx(fuse(as_arrays(family.values(), matches.reachable), span=(0, 1)))
     near[("a", 99)] = 1.0  # a row that is gone
@@ -155,6 +166,13 @@ def test_function_words_of_the_questions_language_count_little_and_limit_what_it
     assert function == pytest.approx(FUNCTION_SHARE * content)
     plain = bm25(scan, 60, total=60)
     assert found.reachable == pytest.approx(plain.reachable - (1 - FUNCTION_SHARE) * 2 * content)
+
+
+def test_words_that_ask_count_little() -> None:
+    rows = [Row(("a", number), 0, 0.0, None, 3, frozenset({number % 3})) for number in range(60)]
+    scan = scan_of(rows)
+    found = bm25(scan._replace(words=["many", "deploys", "zeppelins", *scan.words[3:]]), 60, total=60)
+    assert found.scores[:, 0].max() == pytest.approx(QUESTION_SHARE * found.scores[:, 1].max())
 
 
 def test_of_rows_that_are_equally_good_the_first_are_found() -> None:

@@ -123,15 +123,15 @@ def session(*rows: tuple[str, str, float], limit: int = 5, role: str = "") -> li
     return [(one.row.content, one.side[1].content if one.side else "") for one in best]
 
 
-def test_the_sides_of_a_turn_that_are_nearly_as_good_are_one_hit() -> None:
-    turns = [("user", "where is the kelp?", 0.85), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.5)]
+def test_the_sides_of_a_turn_that_both_answer_are_one_hit() -> None:
+    turns = [("user", "where is the kelp?", 0.5), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.3)]
     assert session(*turns) == [("in the shed", "where is the kelp?"), ("and the frog?", "")]
     assert session(*turns, limit=1) == [("in the shed", "where is the kelp?")]
     assert session(*turns, role="assistant") == [("in the shed", "")]
 
 
 def test_the_worse_side_of_a_turn_and_the_next_turn_are_hits_of_their_own() -> None:
-    turns = [("user", "where is the kelp?", 0.5), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.9)]
+    turns = [("user", "where is the kelp?", 0.4), ("assistant", "in the shed", 0.9), ("user", "and the frog?", 0.9)]
     assert session(*turns) == [("in the shed", ""), ("and the frog?", ""), ("where is the kelp?", "")]
     turns = [("assistant", "in the shed", 0.9), ("assistant", "or in the barn", 0.9)]
     assert session(*turns) == [("in the shed", ""), ("or in the barn", "")]

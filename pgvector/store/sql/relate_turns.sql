@@ -35,6 +35,7 @@ select f.agent_identity,
        string_agg(int8send(hashtextextended(t.session_id, hashtextextended(f.agent_identity, 0))), '') as sessions,
        string_agg(float8send(date_part('epoch', t.ts)), '') as times,
        string_agg(float8send(coalesce(1 - (t.embedding <=> %(vector)b::halfvec), 'NaN')), '') as cosines,
+       string_agg(int4send(coalesce(length(t.search), 0)), '') as lengths,
        string_agg(int8send(coalesce(f.previous, f.id)), '') as previous
 from family f
 join conversations t on t.agent_identity = f.agent_identity and t.id = f.id
