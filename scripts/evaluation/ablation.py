@@ -68,17 +68,23 @@ CHANGES: dict[str, Sequence[Change]] = {
 
 @dataclass(frozen=True)
 class Stored:
-    """The stored rows of one case in order, with their texts, vectors (rows × dimensions) and terms."""
+    """The stored rows of one case in order, with their texts, vectors (rows × dimensions) and terms.
+
+    `pieces` are further vectors, each of the row at that place of `piece_rows`.
+    """
 
     rows: ScannedRows
     stored: Mapping[Key, Row]
     vectors: NDArray[np.float64]
     terms: Sequence[frozenset[str]]
+    piece_rows: NDArray[np.int64]
+    pieces: NDArray[np.float64]
 
     def scan(self, terms: Mapping[str, str], vector: NDArray[np.float64]) -> ScannedRows:
         """The rows with their similarity to a question and its terms that they hold. `terms` maps term to word."""
         held = np.array([[term in of_row for term in terms] for of_row in self.terms], dtype=bool)
         held, cosines = held.reshape(len(self.terms), -1), self.vectors @ vector
+        np.maximum.at(cosines, self.piece_rows, self.pieces @ vector)
         return self.rows._replace(cosines=cosines, held=held, words=list(terms.values()))
 
 
@@ -140,6 +146,10 @@ def _stored(connection: psycopg.Connection[Any], theme: str) -> Stored:
         [theme],
     ).fetchall()
     ids, sessions, vectors, terms, *_ = zip(*rows, strict=True)
+    places = {number: place for place, number in enumerate(ids)}
+    pieces = connection.execute(
+        "select row_id, embedding::real[] from conversation_pieces where agent_identity = %s", [theme]
+    ).fetchall()
     keys = [(theme, number) for number in ids]
     nothing = np.zeros(len(rows))
     whole = ScannedRows(
@@ -147,7 +157,10 @@ def _stored(connection: psycopg.Connection[Any], theme: str) -> Stored:
         np.array([len(of_row) for of_row in terms], dtype=np.int32), np.zeros((len(rows), 0), dtype=bool), [],
     )  # fmt: skip
     stored = {(theme, row[0]): Row(theme, row[0], row[4], None, *row[5:], target="") for row in rows}
-    return Stored(whole, stored, np.array(vectors), [frozenset(of) for of in terms])
+    piece_rows = np.array([places[number] for number, _ in pieces], dtype=np.int64)
+    piece_vectors = np.array([vector for _, vector in pieces]).reshape(len(pieces), len(vectors[0]))
+    terms_of_rows = [frozenset(of_row) for of_row in terms]
+    return Stored(whole, stored, np.array(vectors), terms_of_rows, piece_rows, piece_vectors)
 
 
 def _terms(connection: psycopg.Connection[Any], question: str) -> dict[str, str]:
@@ -166,7 +179,9 @@ def _found(case: Case, question: Question, stored: Stored, rows: ScannedRows, li
     matches = word_search.bm25(rows, recaller.SEARCH_LIMIT, total=len(rows.keys))
     found = fusion.candidates_of(rows, nearest, matches)
     scores = fusion.fuse(found, span=(min(nearest.values()), max(nearest.values())))
-    request = RecallRequest(question.text, Scope(case.theme, (case.theme,)), limit, 1.0)
+    request = RecallRequest(
+        query=question.text, scope=Scope(own=case.theme, themes=(case.theme,)), limit=limit, budget_s=1.0
+    )
     hits = selection.select(lambda keys: {key: stored.stored[key] for key in keys}, request, scores, found.before)
     texts = [[hit.row.content, *([hit.side[1].content] if hit.side else ())] for hit in hits]
     return [frozenset().union(*matched(case, of_hit)) for of_hit in texts]
