@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from .errors import Unavailable
@@ -96,6 +98,34 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+
+
+class DeferredCalls:
+    """Calls that wait until somebody needs their results, made in their order. Safe for any thread, and for a fork."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Callable[[], object]] = deque()
+
+    def add(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Add a call, to be made in the context of the caller."""
+        self._calls.append(partial(copy_context().run, partial(call, *args, **kwargs)))
+
+    def make_in_turn(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Make a call after those that wait, if any do."""
+        if self._calls:
+            self.add(call, *args, **kwargs)
+        else:
+            call(*args, **kwargs)
+
+    def make(self) -> None:
+        """Make all calls, or wait until another thread has made them. A call must not end in this method again."""
+        while self._calls:
+            with importing():
+                if self._calls:
+                    try:
+                        self._calls[0]()
+                    finally:
+                        self._calls.popleft()
 
 
 class HookGap:

@@ -7,20 +7,32 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.memory_provider import MemoryProvider
 
+from .admin.setup_hooks import SetupHooks
+from .background import DeferredCalls, importing
 from .errors import CheckpointFailed, SettingsError
 from .hosts.environment import hermes_home, host_module
 from .hosts.guard import failed_call, guarded, log, nothing
 from .hosts.notices import Notifier
+from .model import now
 from .settings import Settings, load
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
     from .runtime import Runtime
     from .session.conversation import Conversation
+
+# The first session of a process begins so long after `initialize`, unless a hook needs it before.
+BEGIN_AFTER_S = 0.02
 
 
 class _Session(NamedTuple):
@@ -29,7 +41,7 @@ class _Session(NamedTuple):
     notifier: Notifier
 
 
-class PgvectorMemoryProvider(MemoryProvider):
+class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
     """The memory of one conversation.
 
     Every hook is safe on any thread, before `initialize` and after `shutdown`. No hook raises, but those of the set-up
@@ -38,9 +50,12 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     # Read by hosts: `on_pre_compress` makes durable what is compressed.
     pre_compress_checkpoint_api_version = 2
+    _imported = False
 
     def __init__(self) -> None:
-        self._session: _Session | None = None
+        self._begun: _Session | None = None
+        self._deferred = DeferredCalls()
+        self._settings: Settings | None = None
         self._recalled = 0
         self._inspected = False
 
@@ -73,18 +88,44 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(nothing)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Start a session. Returns at once; the database is connected in the background."""
+        """Start a session. Returns at once; the database is connected in the background.
+
+        The first session of a process begins there, too: to import what it needs takes longer than a hook may.
+        """
+        home = kwargs.get("hermes_home") or hermes_home()
+        self._deferred.make()
+        self._settings = settings = load(home)
+        if not PgvectorMemoryProvider._imported:
+            with suppress(RuntimeError):  # no thread can be started
+                Thread(target=self._begin_soon, name="hermes-pgvector-begin", daemon=True).start()
+                self._deferred.add(self._begin, settings, home, session_id, kwargs)
+                return
+        self._begin(settings, home, session_id, kwargs)
+
+    def _begin_soon(self) -> None:
+        time.sleep(BEGIN_AFTER_S)
+        self._deferred.make()
+        with importing():
+            from .tools import toolset  # noqa: F401
+
+    @property
+    def _session(self) -> _Session | None:
+        self._deferred.make()
+        return self._begun
+
+    @guarded(nothing)
+    def _begin(self, settings: Settings, home: str | Path, session_id: str, kwargs: Mapping[str, Any]) -> None:
         from .outbox.pending_writes import pending_writes
         from .runtime import acquire, release
         from .session.conversation import Conversation
         from .session.themes import Identity
 
-        home = kwargs.get("hermes_home") or hermes_home()
-        runtime = acquire(load(home), home)
-        before, identity = self._session, Identity.of(kwargs)
+        PgvectorMemoryProvider._imported = True
+        runtime = acquire(settings, home)
+        before, identity = self._begun, Identity.of(kwargs)
         context, folder = str(kwargs.get("agent_context") or "primary"), str(kwargs.get("cwd") or "")
         conversation = Conversation(runtime.context, identity, session_id or "", context, folder)
-        self._session = _Session(runtime, conversation, Notifier(kwargs))
+        self._begun = _Session(runtime, conversation, Notifier(kwargs))
         if before is not None:
             release(before.runtime)
         runtime.make_files()
@@ -105,7 +146,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         """End the session. The last session of the process writes what is pending, within a time limit."""
         from .runtime import release
 
-        session, self._session = self._session, None
+        session, self._begun, self._settings = self._session, None, None
         if session is not None:
             release(session.runtime)
 
@@ -114,7 +155,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         """The paragraph about the memory. It depends on the settings alone, because hosts cache the prompt."""
         from .tools.prompt import prompt
 
-        return prompt(self._settings()) if self._session is not None or self._inspected else ""
+        return prompt(self._settings or load(hermes_home())) if self._settings or self._inspected else ""
 
     # Recall
 
@@ -156,9 +197,9 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(list[dict[str, Any]])
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """The schemas of the tools. Hosts ask before `initialize`, too."""
-        from .tools.toolset import schemas
+        from .tools.schemas import schemas
 
-        return schemas(self._settings())
+        return schemas(self._settings or load(hermes_home()))
 
     @guarded(failed_call)
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ARG002
@@ -172,9 +213,6 @@ class PgvectorMemoryProvider(MemoryProvider):
         if theme is None:
             return json.dumps({"error": "this theme is not in allowed_themes"})
         return call(runtime, tool_name, args or {}, conversation.caller(theme))
-
-    def _settings(self) -> Settings:
-        return load(hermes_home()) if self._session is None else self._session.runtime.settings
 
     # Writing
 
@@ -222,10 +260,14 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(nothing)
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         """Note that a turn began, and who speaks. Its message may switch the session off or on the record."""
-        if self._session is None:
+        self._deferred.make_in_turn(self._open_turn, turn_number, message, str(kwargs.get("author_id") or ""), now())
+
+    @guarded(nothing)
+    def _open_turn(self, turn_number: int, message: str, author: str, began: datetime) -> None:
+        if self._begun is None:
             return
-        runtime, conversation, _ = self._session
-        theme = conversation.open_turn(message, str(kwargs.get("author_id") or ""))
+        runtime, conversation, _ = self._begun
+        theme = conversation.open_turn(message, author, began=began)
         if turn_number == 1:
             runtime.prefetch.begin(theme, conversation.session_id)
         if runtime.settings.injects_facts and conversation.primary and conversation.theme():
@@ -276,45 +318,3 @@ class PgvectorMemoryProvider(MemoryProvider):
             log.log(logging.WARNING if required else logging.INFO, "no checkpoint before a compression: %s", error)
             if required:
                 raise
-
-    # Set-up
-
-    def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
-        """Run the set-up in the terminal."""
-        from .admin.setup.wizard import wizard
-
-        wizard(hermes_home, config)
-
-    @guarded(list[dict[str, Any]])
-    def get_config_schema(self) -> list[dict[str, Any]]:
-        """The few settings that a new user may want, for the host's form."""
-        from .admin import panel
-
-        return panel.fields()
-
-    def save_config(self, values: Mapping[str, Any], hermes_home: str) -> None:
-        """Save settings that are not secret. Raises ValueError, which hosts show, for a value that is not allowed."""
-        from .admin import panel
-
-        panel.save(values, hermes_home)
-
-    @guarded(dict[str, Any])
-    def get_status_config(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
-        """What `hermes memory status` shows: the database and the embedder, without secrets."""
-        from .admin import panel
-
-        return panel.status(hermes_home())
-
-    @guarded(list[str])
-    def backup_paths(self) -> list[str]:
-        """The folder with a dump of the embedded server, made now; empty for another Postgres."""
-        from .admin import panel
-
-        return panel.backups(hermes_home())
-
-    @guarded(dict[str, Any])
-    def identity_signature(self) -> dict[str, Any]:
-        """The settings that decide whose memory it is. Hosts drop a cached agent when they change."""
-        from .admin import panel
-
-        return dict(panel.identity(hermes_home()))

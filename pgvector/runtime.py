@@ -107,7 +107,7 @@ class Runtime:
 
     def load(self) -> None:
         """Import what the first hooks do not need. Two threads that import the driver at once may see parts of it."""
-        with self._lock, importing():
+        with importing(), self._lock:
             if self._imported:
                 return
             from .embedding.compatibility import EmbedderCompatibility

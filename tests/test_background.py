@@ -8,13 +8,14 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from uuid import uuid4
 
 import pytest
 
 from hermes_memory_pgvector import background as module
-from hermes_memory_pgvector.background import BackgroundExecutor
+from hermes_memory_pgvector.background import BackgroundExecutor, DeferredCalls
 from hermes_memory_pgvector.errors import Unavailable
 
 
@@ -225,3 +226,53 @@ def test_a_fork_on_the_thread_that_imports_does_not_wait() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with module.importing():
         pass
+
+
+def test_deferred_calls_are_made_once_in_order_and_in_the_context_of_who_added_them() -> None:
+    chat, made, deferred = ContextVar("chat", default=""), list[str](), DeferredCalls()
+
+    def note(what: str) -> None:
+        made.append(f"{what} {chat.get()}")
+
+    deferred.make_in_turn(note, "at once")
+    chat.set("garden")
+    deferred.add(note, "first")
+    chat.set("kitchen")
+    deferred.make_in_turn(note, "second")
+    assert made == ["at once "]
+    chat.set("cellar")
+    deferred.make()
+    deferred.make()
+    assert made == ["at once ", "first garden", "second kitchen"]
+
+
+def test_who_needs_deferred_calls_waits_for_those_that_another_thread_makes() -> None:
+    deferred, begun, go_on, made = DeferredCalls(), threading.Event(), threading.Event(), list[str]()
+
+    def slow() -> None:
+        begun.set()
+        assert go_on.wait(20)
+        made.append("slow")
+
+    deferred.add(slow)
+    maker = threading.Thread(target=deferred.make)
+    maker.start()
+    assert begun.wait(20)
+    waiter = threading.Thread(target=lambda: (deferred.make(), made.append("waiter")))
+    waiter.start()
+    waiter.join(0.05)
+    assert waiter.is_alive()
+    go_on.set()
+    maker.join(20)
+    waiter.join(20)
+    assert made == ["slow", "waiter"]
+
+
+def test_a_deferred_call_that_fails_is_not_made_again() -> None:
+    deferred, made = DeferredCalls(), list[str]()
+    deferred.add(divmod, 1, 0)
+    deferred.add(made.append, "next")
+    with suppress(ZeroDivisionError):
+        deferred.make()
+    deferred.make()
+    assert made == ["next"]

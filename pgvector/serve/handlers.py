@@ -13,6 +13,7 @@ from ..background import BackgroundExecutor
 from ..errors import BadArgument, PgvectorError, Unavailable
 from ..runtime import Runtime
 from ..tools import toolset
+from ..tools.schemas import every_schema
 from ..version import __version__
 from . import catalogue, prompts, resources, sdk
 from .access import Access
@@ -41,7 +42,7 @@ class Handlers:
     def __init__(self, runtime: Runtime, access: Callable[[sdk.Values], Access]) -> None:
         self._runtime, self._access = runtime, access
         self._calls, self._open = BackgroundExecutor("hermes-pgvector-call", CALLS_MAX), 0
-        self._schemas = toolset.every_schema(runtime.settings)
+        self._schemas = every_schema(runtime.settings)
 
     def server(self) -> Any:
         """A server of the SDK that answers by these handlers."""

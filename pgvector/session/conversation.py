@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -91,9 +92,9 @@ class Conversation:
         self.session_id, self._turns.withdrawn = session_id, frozenset()
         self._lineage = self._lineage.after(before, new=anew, reason=reason)
 
-    def open_turn(self, message: Any = "", author_id: str = "") -> str:
+    def open_turn(self, message: Any = "", author_id: str = "", *, began: datetime | None = None) -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
-        theme, began, switched = self._theme(), now(), off_record.switch(message)
+        theme, began, switched = self._theme(), began or now(), off_record.switch(message)
         if switched is not None:
             self._switch(theme, off=switched)
         if self._settings.off_record:

@@ -1,4 +1,4 @@
-"""The schemas of the tools for facts: memory_write, memory_search, memory_tick, memory_status and their like."""
+"""The schemas of the tools for facts, memory_write and its like, and of memory_optimize."""
 
 from __future__ import annotations
 
@@ -92,4 +92,18 @@ SCHEMAS = (
             "older_than_days": {**_WHOLE, "description": "Only those that are older and were not used since"},
         },
     ),
+)
+
+MEMORY_OPTIMIZE = given.schema(
+    "memory_optimize",
+    "Make room in MEMORY.md and USER.md when they are nearly full: long entries that did not change for long leave the "
+    "file, and the durable memory keeps and recalls them. Shows the plan; with dry_run false it is carried out.",
+    {
+        "threshold_pct": {
+            "type": ["number", "string"],
+            "description": "Only files above this share of their cap, in percent (default: the setting, 55)",
+        },
+        "dry_run": {"type": "boolean", "description": "false: do what the plan says (default true: only show it)"},
+        "session_id": _SESSION,
+    },
 )

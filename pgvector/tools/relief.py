@@ -27,20 +27,6 @@ PROPOSED = (
     "change words of theirs"
 )
 
-SCHEMA = given.schema(
-    "memory_optimize",
-    "Make room in MEMORY.md and USER.md when they are nearly full: long entries that did not change for long leave the "
-    "file, and the durable memory keeps and recalls them. Shows the plan; with dry_run false it is carried out.",
-    {
-        "threshold_pct": {
-            "type": ["number", "string"],
-            "description": "Only files above this share of their cap, in percent (default: the setting, 55)",
-        },
-        "dry_run": {"type": "boolean", "description": "false: do what the plan says (default true: only show it)"},
-        "session_id": {"type": "string", "description": "Another session than the running one; leave out otherwise"},
-    },
-)
-
 
 def memory_optimize(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """The plan for the files of the home, or what was done with them. Raises BadArgument, Refused, Unavailable."""

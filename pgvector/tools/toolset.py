@@ -1,4 +1,4 @@
-"""The tools that the settings offer to an agent, and the call of one."""
+"""The call of a tool that the settings offer to an agent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..errors import BadArgument, PgvectorError, Refused
 from ..model import Caller
 from ..outbox.pending_writes import PendingWrite
 from ..runtime import Runtime
-from ..settings import Settings
-from . import approval, entries, entry_schemas, fact_schemas, facts, recall, relief
+from . import approval, entries, facts, recall, relief
 from . import arguments as given
+from .schemas import schemas
 
 _CALLS: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], dict[str, Any]]] = {
     "recall_memory": partial(recall.recall, "entries"),
@@ -40,20 +40,6 @@ _WRITES: dict[str, Callable[[Runtime, Mapping[str, Any], Caller], str]] = {
     "memory_purge": facts.preview_of_purge,
     "memory_optimize": relief.preview_of_memory_optimize,
 }
-_FACTS = (*fact_schemas.SCHEMAS, relief.SCHEMA)
-
-
-def schemas(settings: Settings) -> list[dict[str, Any]]:
-    """The schemas of the tools that are offered."""
-    if settings.recall_mode == "context":
-        return []
-    optional = {"recall": (), "all": entry_schemas.offered(settings), "facts": _FACTS}[settings.tools]
-    return [dict(schema) for schema in (*recall.offered(settings), *optional)]
-
-
-def every_schema(settings: Settings) -> list[dict[str, Any]]:
-    """The schemas of all tools, whatever the settings offer."""
-    return [dict(schema) for schema in (*recall.SCHEMAS, *entry_schemas.offered(settings), *_FACTS)]
 
 
 def call(runtime: Runtime, name: str, arguments: Mapping[str, Any], caller: Caller) -> str:

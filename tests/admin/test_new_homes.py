@@ -14,7 +14,7 @@ from hermes_memory_pgvector.admin import configuration
 from hermes_memory_pgvector.admin.doctor import themes
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.settings import Settings, load
-from hermes_memory_pgvector.tools import toolset
+from hermes_memory_pgvector.tools.schemas import schemas
 
 DATA = Path(__file__).parent.parent / "data"
 SETTING = "cross_theme_recall"
@@ -100,7 +100,7 @@ def test_what_an_earlier_home_may_read_is_not_copied_to_others(tmp_path: Path) -
 def test_the_tools_say_which_scopes_there_are() -> None:
     def told(**changed: object) -> set[str]:
         settings = Settings(**changed)  # type: ignore[arg-type]
-        return {each["parameters"]["properties"]["scope"]["description"] for each in toolset.schemas(settings)}
+        return {each["parameters"]["properties"]["scope"]["description"] for each in schemas(settings)}
 
     (alone,), (beside,), (every,) = told(), told(also_recall={"ops": ["house"]}), told(cross_theme_recall="all")
     assert alone.endswith("no other theme may be read")

@@ -21,6 +21,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session import themes
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
+from hermes_memory_pgvector.tools.schemas import schemas
 
 PERSON, ROOM = "dm-telegram-0123456789abcdef", "group-telegram-0123456789abcdef"
 WORDS = "the door code of the workshop is 4711"
@@ -164,7 +165,7 @@ def test_no_argument_of_a_tool_reaches_a_theme_that_is_not_listed(
     needed: dict[str, Any] = {"remember": {"content": "planted"}, "forget": {"id": 1}}.get(tool, {})
     needed = {**needed, **({"query": WORDS} if tool.startswith("recall") else {})}
     names = ("theme", "themes", "agent_identity", "own", "also_recall", "also_write", "account", "person", "scope")
-    offered = {schema["name"]: schema for schema in toolset.schemas(runtime.settings)}[tool]["parameters"]["properties"]
+    offered = {schema["name"]: schema for schema in schemas(runtime.settings)}[tool]["parameters"]["properties"]
     for name in names:
         for value in ("red", ["red"], {"ops": ["red"]}):
             answer = call(runtime, tool, **{**needed, name: value})

@@ -19,6 +19,7 @@ from hermes_memory_pgvector.store import entries
 from hermes_memory_pgvector.tools import toolset
 from hermes_memory_pgvector.tools.entry_schemas import SCHEMAS
 from hermes_memory_pgvector.tools.prompt import prompt as prompt_of
+from hermes_memory_pgvector.tools.schemas import schemas
 
 NAMES = [schema["name"] for schema in SCHEMAS]
 RECALL = ["recall_memory", "recall_conversation"]
@@ -321,7 +322,7 @@ def test_the_settings_decide_which_tools_there_are(
     start: Callable[..., Runtime], mode: str, tools: str, names: list[str]
 ) -> None:
     runtime = start(recall_mode=mode, tools=tools)
-    offered = toolset.schemas(runtime.settings)
+    offered = schemas(runtime.settings)
     assert [schema["name"] for schema in offered] == names
     assert json.loads(json.dumps(offered)) == offered
     prompt = prompt_of(runtime.settings)

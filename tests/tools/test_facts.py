@@ -20,6 +20,7 @@ from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 from hermes_memory_pgvector.tools.fact_schemas import SCHEMAS
 from hermes_memory_pgvector.tools.prompt import prompt as prompt_of
+from hermes_memory_pgvector.tools.schemas import schemas
 
 NAMES = [*(schema["name"] for schema in SCHEMAS), "memory_optimize"]
 RECALL = ["recall_memory", "recall_conversation"]
@@ -285,7 +286,7 @@ def test_a_fact_that_comes_late_goes_to_the_history(runtime: Runtime) -> None:
 )
 def test_the_setting_offers_facts_beside_the_recall_tools(mode: str, tools: str, names: list[str]) -> None:
     settings = Settings(recall_mode=mode, tools=tools)  # type: ignore[arg-type]
-    offered = toolset.schemas(settings)
+    offered = schemas(settings)
     assert [schema["name"] for schema in offered] == names
     assert json.loads(json.dumps(offered)) == offered
     assert ("memory_write" in prompt_of(settings)) == bool(names)

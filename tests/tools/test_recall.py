@@ -15,7 +15,7 @@ from hermes_memory_pgvector.model import Add, Caller, TurnTaken
 from hermes_memory_pgvector.recall.recaller import QUERY_CHARS_MAX
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.tools.recall import SCHEMAS
+from hermes_memory_pgvector.tools.recall_schemas import SCHEMAS
 from hermes_memory_pgvector.tools.toolset import call
 
 PERSON = "dm-telegram-0123456789abcdef"

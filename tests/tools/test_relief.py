@@ -18,6 +18,7 @@ from hermes_memory_pgvector.outbox.pending_writes import pending_writes
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import approval, relief, toolset
+from hermes_memory_pgvector.tools.fact_schemas import MEMORY_OPTIMIZE
 
 NOTES = [f"Server {place} is restarted on day {place} of each month, by shift {place * 7}." for place in range(20)]
 CALLER = Caller(theme="ops", session_id="s1", reads_files=True)
@@ -131,4 +132,4 @@ def test_who_does_not_have_the_files_sees_them_in_the_theme_of_the_home_only(
 
 
 def test_it_has_the_arguments_of_hermes_memory() -> None:
-    assert list(relief.SCHEMA["parameters"]["properties"]) == ["threshold_pct", "dry_run", "session_id"]
+    assert list(MEMORY_OPTIMIZE["parameters"]["properties"]) == ["threshold_pct", "dry_run", "session_id"]
