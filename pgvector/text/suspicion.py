@@ -183,7 +183,7 @@ def reasons(text: str, *, outside: bool = False) -> tuple[str, ...]:
 def _reasons(text: str, outside: bool) -> tuple[str, ...]:
     read = text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX // 2]}\n{text[-TEXT_CHARS_MAX // 2 :]}"
     found = dict.fromkeys(_in(read, outside))
-    if any(len(word) >= ENCODED_CHARS_MIN for word in read.split()):
+    if max(map(len, read.split()), default=0) >= ENCODED_CHARS_MIN:
         for decoded in _decoded(read):
             if any(_in(decoded, outside)):
                 found["hides a command in an encoded text"] = None

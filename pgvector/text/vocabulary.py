@@ -23,6 +23,9 @@ _WORD = re.compile(r"\w+")
 # `ignor*` in the file: the rest of a word.
 _STEM = re.compile(r"(?<=[^\W_])(?<!\\w)\*")
 _HAN = re.compile("[\u3400-\u9fff]")
+_OPTIONAL = ("?", "*", "{0,")
+# What follows a whole word in an expression: a sign that is not optional, or its end.
+_WORD_END = re.compile(r"[ ',-](?![?*{])|$")
 
 
 class Vocabulary:
@@ -41,17 +44,18 @@ class Vocabulary:
             words[meaning, language].append(_STEM.sub(r"\\w*", expression))
         self._sources = {key: "|".join(parts) for key, parts in words.items()}
         self._bits = {key: 1 << place for place, key in enumerate(words)}
-        # By the beginning of a word: more of it, and the bits of the meanings that it may have.
-        self._begun: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+        # By the beginning of a word: more of it, whether that is the whole word, and the bits of the meanings that it
+        # may have.
+        self._begun: defaultdict[str, list[tuple[str, bool, int]]] = defaultdict(list)
         for key, parts in words.items():
-            for begin in {""} if key[1] == "zh" else set(_beginnings("|".join(parts))):
-                self._begun[begin[:_STEM_CHARS]].append((begin, self._bits[key]))
+            for begin, whole in {("", False)} if key[1] == "zh" else set(_beginnings("|".join(parts))):
+                self._begun[begin[:_STEM_CHARS]].append((begin, whole, self._bits[key]))
         self._given = {meaning for each in rules for meaning in each} - {meaning for meaning, _ in words}
         self._of_language = {
             language: sum(bit for key, bit in self._bits.items() if key[1] == language) for _, language in words
         }
         self._needed = {language: list(self._rules_of(language, rules)) for language in self._of_language}
-        self._always = sum({bit for begin, bit in self._begun[""]}) & ~self._of_language["zh"]
+        self._always = sum({bit for _, _, bit in self._begun[""]}) & ~self._of_language["zh"]
         # Sentences repeat few sets of meanings, above all those of languages that they are not in.
         self._meanings_of = lru_cache(WORDS_KNOWN_MAX)(self._look_up)
         self._rules_with = lru_cache(SETS_KNOWN_MAX)(self._rules)
@@ -73,7 +77,10 @@ class Vocabulary:
 
     def _look_up(self, word: str) -> int:
         stems = (self._begun.get(word[:length], ()) for length in range(1, 1 + min(len(word), _STEM_CHARS)))
-        return reduce(or_, (bit for stem in stems for begin, bit in stem if word.startswith(begin)), 0)
+        fitting = (
+            bit for stem in stems for begin, whole, bit in stem if (word == begin if whole else word.startswith(begin))
+        )
+        return reduce(or_, fitting, 0)
 
     def candidates(self, text: str) -> Iterator[tuple[int, str]]:
         """The rules, with a language, of which the sentence may have all meanings."""
@@ -92,25 +99,34 @@ def _compiled(expression: str, language: str) -> re.Pattern[str]:
     return re.compile(expression if language == "zh" else rf"(?<!\w)(?:{expression})(?!\w)")
 
 
-def _beginnings(expression: str) -> Iterator[str]:
-    """The first words, or beginnings of them, of what an expression can match; empty for what begins with no word."""
+def _beginnings(expression: str, after: str = "") -> Iterator[tuple[str, bool]]:
+    """The first words of what an expression can match, or beginnings of them, and whether each is the whole word.
+
+    Empty for what begins with no word. `after` is the expression that follows.
+    """
     depth, start = 0, 0
     for place, character in enumerate(f"{expression}|"):
         depth += (character == "(") - (character == ")")
         if character == "|" and not depth:
-            yield from _first_words(expression[start:place])
+            yield from _first_words(expression[start:place], after)
             start = place + 1
 
 
-def _first_words(branch: str) -> Iterator[str]:
+def _first_words(branch: str, after: str) -> Iterator[tuple[str, bool]]:
     if not branch.startswith("(?:"):
         first = _WORD.match(branch)
         word = first[0] if first else ""
-        yield word[:-1] if branch.startswith(("?", "*"), len(word)) else word
+        if branch.startswith(_OPTIONAL, len(word)):
+            yield word[:-1], False
+        else:
+            yield word, bool(word) and _WORD_END.match(branch[len(word) :] + after) is not None
         return
     depths = accumulate((character == "(") - (character == ")") for character in branch)
     end = next(place for place, depth in enumerate(depths) if not depth)
-    yield from _beginnings(branch[3:end])
     rest = branch[end + 1 :]
-    if rest.startswith(("?", "*", "{0,")):
-        yield from _first_words(rest[rest.index("}") + 1 :] if rest[0] == "{" else rest[1:])
+    optional, repeated = rest.startswith(_OPTIONAL), rest.startswith(("*", "+", "{"))
+    if optional:
+        rest = rest[rest.index("}") + 1 :] if rest[0] == "{" else rest[1:]
+    yield from _beginnings(branch[3:end], branch if repeated else rest + after)
+    if optional:
+        yield from _first_words(rest, after)

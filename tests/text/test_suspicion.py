@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.text import suspicion
 from hermes_memory_pgvector.text.suspicion import reasons
+from hermes_memory_pgvector.text.vocabulary import _beginnings
 
 DATA = Path(__file__).parents[1] / "data"
 PLACES = [
@@ -62,6 +64,34 @@ def test_at_most_one_in_two_hundred_harmless_texts_is_suspicious() -> None:
 )
 def test_a_disguised_attack_is_found(text: str) -> None:
     assert reasons(text)
+
+
+def test_the_quick_look_at_words_misses_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [*lines("attacks_seen.txt"), *lines("attacks_unseen.txt"), *lines("harmless_talk.txt")[::2]]
+    quick = [suspicion._reasons(text, outside) for text in texts for outside in (False, True)]
+    vocabulary = suspicion._vocabulary()
+    every = [(number, language) for language, rules in vocabulary._needed.items() for number, _ in rules]
+    monkeypatch.setattr(vocabulary, "candidates", lambda _: every)
+    slow = [suspicion._reasons(text, outside) for text in texts for outside in (False, True)]
+    assert list(map(set, slow)) == list(map(set, quick))
+    assert sum(map(bool, quick)) > 100
+
+
+@pytest.mark.parametrize(
+    ("expression", "begins"),
+    [
+        ("never tell|told*", {("never", True), ("told", False)}),
+        ("(?:do not|don't) (?:ever )?tell", {("do", True), ("don", True)}),
+        ("(?:re)?start", {("re", False), ("start", True)}),
+        ("(?:a|an)? admin", {("a", True), ("an", True), ("", False)}),
+        ("tests?|know(?:s|ing)", {("test", False), ("know", False)}),
+        ("(?:ha)+|e-?mail|i-phone", {("ha", False), ("e", False), ("i", True)}),
+    ],
+)
+def test_the_first_words_of_an_expression_are_whole_where_no_letter_follows(
+    expression: str, begins: set[tuple[str, bool]]
+) -> None:
+    assert set(_beginnings(expression.replace("*", r"\w*"))) == begins
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
