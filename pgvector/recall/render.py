@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from ..model import WORDS_ONLY, Hit, Recall
@@ -66,18 +67,26 @@ def best_passage(text: str, query: str, room: int) -> str:
     """The text from just before its best match for the query; unchanged when it fits `room` or matches early."""
     if len(text) <= room:
         return text
-    words = [word for word in _QUERY_WORD.findall(query)[:40] if not word.isascii() or len(word) > 3]
-    if not words:
-        return text
-    found = re.finditer("|".join(map(re.escape, words)), text, re.IGNORECASE)
-    places = [(place.start(), place[0].lower()) for place in islice(found, 300)]
-    held = [len({word for at, word in places if start <= at < start + room * 3 // 4}) for start, _ in places]
+    words = {word.lower() for word in _QUERY_WORD.findall(query)[:40] if not word.isascii() or len(word) > 3}
+    lowered = text.lower()
+    # A few letters are longer in lower case, which would move the places.
+    read = lowered if len(lowered) == len(text) else text
+    places = sorted(place for word in words for place in islice(_places(read, word), 300))[:300]
+    ends = (bisect_left(places, (start + room * 3 // 4,)) for start, _ in places)
+    held = [len({word for _, word in places[number:end]}) for number, end in enumerate(ends)]
     at = places[held.index(max(held))][0] if held else 0
     if at < room // 2:
         return text
     start = at - room // 5
     space = text.find(" ", start, at)
     return "…" + text[space + 1 if space >= 0 else start :]
+
+
+def _places(text: str, word: str) -> Iterator[tuple[int, str]]:
+    at = text.find(word)
+    while at >= 0:
+        yield at, word
+        at = text.find(word, at + len(word))
 
 
 def _provenance(hit: Hit, *, with_theme: bool) -> str:
