@@ -125,7 +125,7 @@ class HttpClient:
         self._closed = False
         self._idle = [self._new_transport()]
 
-    def request(self, method: str, url: str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
+    def request(self, method: str, url: httpx.URL | str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
         """The status and the body of the answer, received before `deadline` on the monotonic clock.
 
         The deadline holds for the sum of all waits, except that name resolution has no limit and each address of a
@@ -160,7 +160,9 @@ class HttpClient:
         while transport := self._take_idle():
             transport.close()
 
-    def _exchange(self, method: str, url: str, payload: bytes, bytes_max: int) -> tuple[httpx.Response, bytes]:
+    def _exchange(
+        self, method: str, url: httpx.URL | str, payload: bytes, bytes_max: int
+    ) -> tuple[httpx.Response, bytes]:
         """The answer and its body, still compressed if it came so; at most one chunk more than `bytes_max`.
 
         A connection serves one call at a time, and is closed after a failure.

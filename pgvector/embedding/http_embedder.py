@@ -62,6 +62,8 @@ class HttpEmbedder:
         self._known = models.known(self._requested_model)
         url = str(address.copy_with(username=None, password=None))
         self._candidates = dialects.candidates(url, settings.embed_api)
+        # Parsed once: it takes a tenth of the time of a request.
+        self._urls = {each: httpx.URL(each) for each in self._candidates}
         self._address: str | None = None
         self.dimensions = settings.embed_dimensions or self._known.dimensions
         self._requested_dimensions = settings.embed_dimensions if self._known.shortens else 0
@@ -154,7 +156,7 @@ class HttpEmbedder:
             address, self._requested_model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
         )
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
-        return self._client.request("POST", address, payload, bytes_max, deadline)
+        return self._client.request("POST", self._urls[address], payload, bytes_max, deadline)
 
     def _status_error(self, status: int, message: str) -> Exception:
         """The error for a status other than 200. It repeats nothing of the endpoint's `message`."""
