@@ -17,6 +17,8 @@ CONTEXT_SHARE = 0.25
 FACTS_SHARE = 0.5
 # Share of the time left that a recall waits for its turn, while others use the connections.
 TURN_SHARE = 0.7
+# Share of the time left after which a recall that got its turn compares no vectors in large scopes: others wait, too.
+PATIENCE_SHARE = 0.3
 # Share of the time left for the re-ranker.
 RERANKING_SHARE = 0.8
 # Share of the time left for one search. It leaves some for the next search and for reading the hits.
@@ -49,6 +51,11 @@ class Deadline:
         return TURN_SHARE * self.left_s
 
     @property
+    def patience_s(self) -> float:
+        """After how long a wait for a connection a recall hurries."""
+        return PATIENCE_SHARE * self.left_s
+
+    @property
     def context_s(self) -> float:
         """How long the host's record may be read."""
         return CONTEXT_SHARE * self.left_s
@@ -67,3 +74,8 @@ class Deadline:
     def search_s(self) -> float:
         """How long the next search may take."""
         return max(STEP_S_MIN, SEARCH_SHARE * self.left_s)
+
+
+def ms_since(start: float) -> float:
+    """The milliseconds since this monotonic time."""
+    return round(1000 * (time.monotonic() - start), 1)

@@ -35,7 +35,7 @@ from ..store.schema.verification import Origin
 from ..text import tokenizer
 from ..text.periods import period
 from . import vector_search
-from .deadline import EMBEDDING_SHARE, Deadline
+from .deadline import EMBEDDING_SHARE, Deadline, ms_since
 from .fusion import Candidates, candidates_of, fuse
 from .reranking import Recalling, RerankingRecaller
 from .selection import select
@@ -51,6 +51,7 @@ SIZE_AGE_S_MAX = 60.0
 # A search gets a time limit of its own when its share of the time left is below this share of the first search's.
 LATE_SHARE = 0.8
 QUERY_CHARS_MAX = 4000
+HURRIED = f"{WORDS_ONLY}: all connections were in use for long; raise pool_max"
 
 
 class _NotReadWhole(Exception):
@@ -61,7 +62,7 @@ class _NotReadWhole(Exception):
 class _Question:
     """A request about some kind of rows, with the words of its query, and its vector and its `model` if it has one.
 
-    `period` is what the query says about time.
+    `period` is what the query says about time. `hurried` is whether others used the connections for long.
     """
 
     kind: Kind
@@ -71,6 +72,7 @@ class _Question:
     model: str
     deadline: Deadline
     period: Period | None = None
+    hurried: bool = False
 
     @property
     def vectors(self) -> Origin | None:
@@ -115,7 +117,7 @@ class Recaller:
         deadline = Deadline(request.budget_s)
         query = tokenizer.shortened(request.query, QUERY_CHARS_MAX)
         vector, model, degraded = self._vector(query, EMBEDDING_SHARE * request.budget_s)
-        embed_ms = _ms_since(started)
+        embed_ms = ms_since(started)
         words = tokenizer.query(query, WORDS_MAX)
         # Without a zone the time is local and naive: days before a change of daylight saving time have another offset.
         named = period(query, datetime.now(user_zone()))
@@ -158,9 +160,9 @@ class Recaller:
     ) -> None:
         """Append the answers that `found` lacks. With `whole`, a small scope is read whole if it can be."""
         search_s = deadline.search_s
-        questions = [replace(question, deadline=deadline) for question in asked]
         try:
-            with self._transaction(server, deadline, questions[0]) as connection:
+            with self._transaction(server, deadline, asked[0]) as (connection, hurried):
+                questions = [replace(question, deadline=deadline, hurried=hurried) for question in asked]
                 for question in questions[len(found) :]:
                     # The limit of the transaction fits until much of the time is used.
                     late = deadline.search_s < LATE_SHARE * search_s
@@ -168,7 +170,7 @@ class Recaller:
                         found.append(self._answer(connection, question, whole=whole))
         except _NotReadWhole as error:
             log.debug("%s", error)
-            unread = questions[len(found)]
+            unread = asked[len(found)]
             with self._lock:
                 self._sizes.pop((unread.kind, unread.request.scope), None)
             self._search(asked, found, server, deadline, whole=False)
@@ -176,7 +178,7 @@ class Recaller:
     def _answer(self, connection: Connection, question: _Question, *, whole: bool) -> Recall:
         started = time.monotonic()
         rows, nearest, found = self._candidates(connection, question, whole=whole)
-        legs_ms, searched = _ms_since(started), time.monotonic()
+        legs_ms, searched = ms_since(started), time.monotonic()
         hits = _hits(connection, question, nearest, found)
         explanation = Explanation(
             rows=rows,
@@ -184,24 +186,27 @@ class Recaller:
             near=len(nearest.found),
             words=int(found.word_scores.any(axis=1).sum()),
             legs_ms=legs_ms,
-            hits_ms=_ms_since(searched),
+            hits_ms=ms_since(searched),
         )
         missing = nearest.missing
-        if question.vector is not None and rows and not nearest.found:
-            missing = missing or "no row of this scope has a vector yet"
+        if not missing and question.vector is not None and rows and not nearest.found:
+            missing = "no row of this scope has a vector yet"
         return Recall(hits, (missing,) if missing else (), explanation)
 
     @contextmanager
-    def _transaction(self, server: Database, deadline: Deadline, question: _Question) -> Iterator[Connection]:
-        """A transaction that ends before the deadline; recalls get theirs in the order of their arrival."""
+    def _transaction(
+        self, server: Database, deadline: Deadline, question: _Question
+    ) -> Iterator[tuple[Connection, bool]]:
+        """A transaction that ends before the deadline, and whether it came late: they come in the order of arrival."""
         # Postgres sends a notice for each stop-word.
         settings = {"client_min_messages": "error", **SERIAL, **grants.narrowing(question.request.scope)}
+        impatient_at = time.monotonic() + deadline.patience_s
         with server.line.admitted(deadline.turn_s):
-            left_s = deadline.left_s
+            left_s, hurried = deadline.left_s, time.monotonic() > impatient_at
             with server.transaction(
                 left_s, deadline.search_s, within_s=left_s, admitted=True, vectors=question.vectors, **settings
             ) as connection:
-                yield connection
+                yield connection, hurried
 
     def _candidates(
         self, connection: Connection, question: _Question, *, whole: bool
@@ -210,10 +215,10 @@ class Recaller:
         kind, scope, vector, due = question.kind, question.request.scope, question.vector, question.deadline
         size = self._size(connection, kind, scope)
         scan = self._scan(connection, question, size) if whole else None
-        if vector is None:
-            nearest = Nearest("words only", {})
-        elif scan is not None:
+        if vector is not None and scan is not None:
             nearest = Nearest(vector_search.EXACT, vector_search.nearest_of(scan, SEARCH_LIMIT))
+        elif vector is None or question.hurried:
+            nearest = Nearest("words only", {}, "" if vector is None else HURRIED)
         else:
             most = self._settings.exact_rows_max
             nearest = vector_search.search(
@@ -313,7 +318,3 @@ def _hits(connection: Connection, question: _Question, nearest: Nearest, found: 
         )
         for one, score in zip(best, lifted, strict=True)
     )
-
-
-def _ms_since(start: float) -> float:
-    return round(1000 * (time.monotonic() - start), 1)

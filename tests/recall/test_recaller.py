@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from hermes_memory_pgvector.embedding.compatibility import CALIBRATION_WAIT_S_MIN, EmbedderCompatibility
 from hermes_memory_pgvector.embedding.protocol import Embedder
 from hermes_memory_pgvector.errors import DatabaseUnavailable, EmbedderUnavailable
-from hermes_memory_pgvector.model import Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
+from hermes_memory_pgvector.model import WORDS_ONLY, Add, Event, Recall, RecallRequest, Scope, TurnTaken, Vector
 from hermes_memory_pgvector.recall import vector_search
 from hermes_memory_pgvector.recall.deadline import Deadline
 from hermes_memory_pgvector.recall.prefetch import Prefetch
@@ -442,6 +442,23 @@ def test_a_small_scope_that_cannot_be_read_whole_in_time_is_searched_as_a_large_
     assert recall.hits[0].words > 0
     assert recall.explanation.plan == "exact"
     assert recall.degraded == ()
+
+
+@pytest.mark.parametrize(("exact_rows_max", "hurries"), [(0, True), (1000, False)], ids=["large", "small"])
+def test_who_waits_long_for_a_connection_is_answered_by_words_in_a_large_scope(
+    make: Callable[..., Memory], exact_rows_max: int, hurries: bool
+) -> None:
+    memory = make(exact_rows_max=exact_rows_max, pool_max=2)
+    memory.add(turn("the kelp", session="s"), turn("the lamp", session="t"))
+    assert memory.ask("kelp").degraded == ()
+    with memory.database.line.admitted(0), memory.database.line.admitted(0):
+        answer: list[Recall] = []
+        asker = threading.Thread(target=lambda: answer.append(memory.ask("kelp", budget_s=3.0)))
+        asker.start()
+        asker.join(1.3)
+    asker.join(20)
+    assert [hit.content for hit in answer[0].hits][:1] == ["the kelp"]
+    assert [reason.startswith(WORDS_ONLY) for reason in answer[0].degraded] == [True] * hurries
 
 
 def test_both_kinds_are_searched_in_one_transaction(memory: Memory) -> None:
