@@ -125,7 +125,9 @@ class HttpClient:
         self._closed = False
         self._idle = [self._new_transport()]
 
-    def request(self, method: str, url: httpx.URL | str, payload: bytes, bytes_max: int, deadline: float) -> tuple[int, bytes]:
+    def request(
+        self, method: str, url: httpx.URL | str, payload: bytes, bytes_max: int, deadline: float
+    ) -> tuple[int, bytes]:
         """The status and the body of the answer, received before `deadline` on the monotonic clock.
 
         The deadline holds for the sum of all waits, except that name resolution has no limit and each address of a

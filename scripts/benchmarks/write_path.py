@@ -13,6 +13,8 @@ from run import Figures, Run
 from texts import turns
 
 ENTRY_CHARS = 150
+# At least as long a model takes to answer: no host stores a turn before.
+ANSWER_S = 0.2
 # A package that the host's package `gateway` imports, which cannot be imported without it.
 MISSING = ("yaml",)
 # What hermes-agent has imported when it makes a provider; it imports the packages that it shares with ours.
@@ -22,7 +24,7 @@ HOST = ("run_agent", "openai")
 def hooks(run: Run) -> Figures:
     """Hook times: turns of 2 kB, then entries while those turns are stored; in a new process, entries alone.
 
-    Both once more on a host whose package `gateway` cannot be imported.
+    Both once more on a host whose package `gateway` cannot be imported. A hook comes after an answer.
     """
     count = run.sizes.hook_turns
     said, entries = turns("hook", count), [user[:ENTRY_CHARS] for user, _ in turns("entry", count // 2)]
@@ -31,10 +33,12 @@ def hooks(run: Run) -> Figures:
         if options and not run.ours:
             continue
         with run.session(said, entries=entries, **options) as session:
+            time.sleep(ANSWER_S)
             found |= _named(f"sync_turn{name}", session.agent("send"))
             if not options:
                 found |= _named("on_memory_write_meanwhile", session.agent("change_entries", entries=entries))
         with run.session(entries=entries, **options) as session:
+            time.sleep(ANSWER_S)
             found |= _named(f"on_memory_write{name}", session.agent("change_entries", entries=entries))
     return found
 
