@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
+import socket
 import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.store.queries import QUERIES, for_words
 
 ROOT = Path(__file__).resolve().parent.parent
-# Of the first process of a test run; the others take later ones.
-PORT = 9760
 
 
 class NoCluster(Exception):
@@ -38,47 +38,74 @@ def cluster() -> Iterator[str]:
     if named := os.environ.get("PG_TEST_CITUS"):
         yield named
         return
+    with own_cluster() as (coordinator, _):
+        yield coordinator
+
+
+@contextmanager
+def own_cluster() -> Iterator[tuple[str, Path]]:
+    """A cluster for the caller alone: the DSN of its coordinator, and the folder of `node0`, which is the coordinator,
+    `node1` and `node2`. Raises NoCluster."""
     program = Path(os.environ.get("HERMES_CITUS") or ROOT.parent / "shared" / "citus") / "cluster"
     if not program.exists():
-        raise NoCluster(f"there is no Citus: PG_TEST_CITUS is not set and {program} is not there")
+        raise NoCluster(f"there is no Citus: {program} is not there")
     folder = Path(tempfile.mkdtemp(prefix="hpgcitus"))
     folder.chmod(0o755)
     try:
-        port = PORT + 10 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-        started = subprocess.run([program, "up", folder, str(port)], capture_output=True, text=True, timeout=300)
+        started = subprocess.run(
+            [program, "up", folder, str(_free_ports())], capture_output=True, text=True, timeout=300
+        )
         if started.returncode:
             raise NoCluster(
                 f"{program} up ended with {started.returncode}: {(started.stderr or started.stdout)[-500:]}"
             )
-        yield started.stdout.strip().splitlines()[-1]
+        coordinator = started.stdout.strip().splitlines()[-1]
+        # Few shards, since tests have few themes and each shard is a table with its indexes.
+        run(coordinator, "alter system set citus.shard_count = 8", "select pg_reload_conf()")
+        yield coordinator, folder
     finally:
         subprocess.run([program, "down", folder], capture_output=True, timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_ports() -> int:
+    """The first of three ports that are free."""
+    while True:
+        first = secrets.choice(range(20_000, 30_000, 10))
+        with suppress(OSError), ExitStack() as sockets:
+            for port in range(first, first + 3):
+                sockets.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
 
 
 @contextmanager
 def database(coordinator: str) -> Iterator[str]:
     """The DSN of a new database on all nodes of a cluster, dropped at the end."""
     name = f"hermes_test_{uuid.uuid4().hex[:16]}"
-    with psycopg.connect(coordinator, autocommit=True) as connection:
-        nodes = connection.execute("select groupid, nodename, nodeport from pg_dist_node order by 1").fetchall()
-    servers = [make_conninfo(coordinator, host=host, port=port) for _, host, port in nodes]
+    nodes = servers(coordinator)
+    joined = [
+        f"select citus_{'add_node' if place else 'set_coordinator_host'}('{node['host']}', {node['port']})"
+        for place, node in enumerate(map(conninfo_to_dict, nodes))
+    ]
     try:
-        for server in servers:
-            _run(server, f"create database {name}")
-            _run(make_conninfo(server, dbname=name), "create extension citus", "create extension vector")
-        joined = [
-            f"select citus_{'add_node' if group else 'set_coordinator_host'}('{host}', {port})"
-            for group, host, port in nodes
-        ]
-        _run(make_conninfo(servers[0], dbname=name), *joined)
-        yield make_conninfo(servers[0], dbname=name)
+        for node in nodes:
+            run(node, f"create database {name}")
+            run(make_conninfo(node, dbname=name), "create extension citus", "create extension vector")
+        run(make_conninfo(nodes[0], dbname=name), *joined)
+        yield make_conninfo(nodes[0], dbname=name)
     finally:
-        for server in servers:
-            _run(server, f"drop database if exists {name} with (force)")
+        for node in nodes:
+            run(node, f"drop database if exists {name} with (force)")
 
 
-def _run(dsn: str, *statements: str) -> None:
+def servers(coordinator: str) -> list[str]:
+    """The DSN of each node, that of the coordinator first."""
+    with psycopg.connect(coordinator, autocommit=True) as connection:
+        found = connection.execute("select nodename, nodeport from pg_dist_node order by groupid").fetchall()
+    return [make_conninfo(coordinator, host=host, port=port) for host, port in found]
+
+
+def run(dsn: str, *statements: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())

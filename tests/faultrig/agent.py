@@ -50,7 +50,8 @@ class Agent:
         self._diary = diary.Diary(self._home / "diary")
         self._runtime = acquire(Settings(**plan["settings"]), self._home)
         self._runtime.writer.wake()
-        self._talks = [self._talk(theme) for theme in THEMES]
+        self._themes = plan.get("themes", THEMES)
+        self._talks = [self._talk(theme) for theme in self._themes]
         if self._files:
             self._runtime.reconcile(self._talks[0].identity, self._name)
 
@@ -90,7 +91,7 @@ class Agent:
 
     def _replay(self) -> None:
         """Hosts replay the whole session, more than once."""
-        theme = self._random.choice(THEMES)
+        theme = self._random.choice(self._themes)
         talk = next(talk for talk in self._talks if talk.identity.agent_identity == theme)
         talk.end(self._said.get(theme, []))
 
@@ -136,7 +137,8 @@ class Agent:
         # entry cannot always be told while several agents change one file and are killed.
         named = {"previous_content": old} if self._files or self._random.random() < 0.5 else {}
         about = {"old_text": old.removeprefix("entry "), **named} if old else {}
-        self._talks[0].change_entry(action, "memory", new, about)
+        talk = self._talks[0] if self._files else self._random.choice(self._talks)
+        talk.change_entry(action, "memory", new, about)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Path]:

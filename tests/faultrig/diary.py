@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,11 +56,11 @@ class Model:
         return ""
 
 
-def read(path: Path) -> Model:
-    """The model of a diary; entries of doubtful acts are left out of `entries` and `gone`."""
+def read(*paths: Path) -> Model:
+    """The model of the diaries of some homes; entries of doubtful acts are left out of `entries` and `gone`."""
     acts: dict[str, tuple[str, str, str]] = {}
     model = Model()
-    for word, key, *rest in _lines(path):
+    for word, key, *rest in _lines(paths):
         if word == "meant":
             acts[key] = (rest[0], rest[1], rest[2])
             continue
@@ -81,6 +81,6 @@ def read(path: Path) -> Model:
     return model
 
 
-def _lines(path: Path) -> Iterator[list[Any]]:
-    if path.exists():
+def _lines(paths: Iterable[Path]) -> Iterator[list[Any]]:
+    for path in filter(Path.exists, paths):
         yield from map(json.loads, path.read_text().splitlines())

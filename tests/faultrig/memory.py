@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
+from faultrig import diary
 from faultrig.diary import Model
 from waiting import wait_for
 
-from hermes_memory_pgvector.runtime import Runtime
+from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.settings import Settings
 
 QUICK = {
     "retry_max_s": 0.3, "heal_interval_s": 1, "adopt_interval_s": 1, "connect_timeout_s": 1, "statement_timeout_s": 5,
@@ -19,6 +23,20 @@ QUICK = {
 }  # fmt: skip
 
 _KEY = re.compile(r"machine (\S+?)(?:\?| is)")
+
+
+def all_is_stored(homes: Sequence[Path], settings: Mapping[str, Any], dsn: str) -> Model:
+    """Store what waits in the homes, and assert that a database has all that their agents' hooks accepted, once."""
+    for home in homes:
+        runtime = acquire(Settings(**settings), home)
+        try:
+            settle(runtime, dsn)
+        finally:
+            release(runtime)
+    model = diary.read(*(home / "diary" for home in homes))
+    turns_are_those_of(model, dsn)
+    assert model.permits(entries(dsn)) == ""
+    return model
 
 
 def settle(runtime: Runtime, dsn: str, timeout_s: float = 90.0) -> None:

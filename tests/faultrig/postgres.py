@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from waiting import wait_for
+
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 from hermes_memory_pgvector.store.schema.migrations import migrate
 
@@ -29,6 +31,16 @@ def own_postgres(disk: Path | None = None) -> Iterator[EmbeddedServer]:
     finally:
         server.stop(mode="immediate")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill_at_once(data: Path) -> None:
+    """Kill all processes of the server of a data folder, as a power loss of its machine does."""
+    postmaster = int((data / "postmaster.pid").read_text().split()[0])
+    os.kill(postmaster, signal.SIGSTOP)
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
+    for pid in (postmaster, *map(int, children.split())):
+        _signal(pid, signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{postmaster}").exists())
 
 
 def freeze(server: EmbeddedServer) -> list[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+from faultrig.postgres import kill_at_once
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import Server, _account, _fast_folder, _make_folder
 from waiting import wait_for
@@ -60,15 +59,7 @@ class Node:
 
     def kill(self) -> None:
         """End the server as a power loss of its machine does: all its processes at once."""
-        postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
-        os.kill(postmaster, signal.SIGSTOP)
-        for pid in (postmaster, *map(int, children.split())):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        wait_for(lambda: not Path(f"/proc/{postmaster}").exists())
+        kill_at_once(self.data)
 
     def cut(self) -> None:
         """End the stream from the primary, so that the standby lags more and more."""

@@ -3,7 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from citus import NoCluster
 from faultrig.agent import Agents
+from faultrig.citus_nodes import Nodes, own_nodes
 from faultrig.postgres import own_postgres
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
@@ -14,6 +16,16 @@ def agents() -> Iterator[Agents]:
     started = Agents()
     yield started
     started.close()
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    """A Citus cluster whose servers a test may kill, with a distributed database."""
+    try:
+        with own_nodes() as started:
+            yield started
+    except NoCluster as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from faultrig import diary
 from faultrig.agent import Agents
-from faultrig.memory import QUICK, entries, settle, turns_are_those_of
+from faultrig.memory import QUICK, all_is_stored, entries, settle
 from faultrig.standby import DATABASE, Pair, pair
 from loopback import Endpoint
 from waiting import wait_for
@@ -70,17 +69,9 @@ def fail_over(servers: Pair) -> float:
     return time.monotonic() - promoted
 
 
-def all_is_stored(servers: Pair, home: Path, settings: dict[str, Any]) -> str:
-    """Store what waits, and assert that the promoted server has all that was accepted, once; returns the figures."""
-    dsn = servers.standby.dsn(dbname=DATABASE)
-    runtime = acquire(Settings(**settings), home)
-    try:
-        settle(runtime, dsn)
-    finally:
-        release(runtime)
-    model = diary.read(home / "diary")
-    turns_are_those_of(model, dsn)
-    assert model.permits(entries(dsn)) == ""
+def figures(servers: Pair, home: Path, settings: dict[str, Any]) -> str:
+    """Assert that the promoted server has all that was accepted; returns how much that is."""
+    model = all_is_stored([home], settings, servers.standby.dsn(dbname=DATABASE))
     return f"{len(model.turns)} turns, {model.changes} changes of entries"
 
 
@@ -98,8 +89,8 @@ def test_agents_find_the_promoted_standby_by_themselves_and_lose_nothing(
     time.sleep(WRITING_S)
     for pid in running:
         agents.end(pid)
-    figures = all_is_stored(servers, home, settings)
-    print(f"{figures}; turns were stored again {stored_again_s:.2f} s after the promotion")
+    stored = figures(servers, home, settings)
+    print(f"{stored}; turns were stored again {stored_again_s:.2f} s after the promotion")
     assert stored_again_s < RECONNECTED_S_MAX
 
 
@@ -117,7 +108,7 @@ def lagged_failover(servers: Pair, agents: Agents, endpoint: Endpoint, home: Pat
     fail_over(servers)
     time.sleep(WRITING_S)
     agents.end(ends_after)
-    print(f"the standby lacked {killed_at - behind} of {killed_at} rows; {all_is_stored(servers, home, settings)}")
+    print(f"the standby lacked {killed_at - behind} of {killed_at} rows; {figures(servers, home, settings)}")
 
 
 def test_a_failover_to_a_standby_that_lagged_loses_nothing(

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from faultrig import diary, memory
+from faultrig import memory
 from faultrig.agent import Agents
 from faultrig.memory import QUICK
 from faultrig.pgbouncer import SERVERS_MAX, Pooler, pooled
@@ -88,20 +88,8 @@ def test_many_processes_share_few_connections_and_leave_no_settings_on_them(
         agents.end(pid)
     # A connection that the pooler drops ends a moment after the next one began.
     assert 0 < statistics.median(seen) <= SERVERS_MAX
-    models = []
-    for home in homes:
-        runtime = acquire(Settings(**settings), home)
-        try:
-            memory.settle(runtime, database)
-        finally:
-            release(runtime)
-        models.append(diary.read(home / "diary"))
-    everything = diary.Model(
-        turns=set.union(*(model.turns for model in models)),
-        maybe_turns=set.union(*(model.maybe_turns for model in models)),
-    )
+    everything = memory.all_is_stored(homes, settings, database)
     assert len(everything.turns) > 20
-    memory.turns_are_those_of(everything, database)
     with psycopg.connect(pooler.dsn) as connection:
         assert connection.execute("show statement_timeout").fetchone() == ("0",)
         assert connection.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
