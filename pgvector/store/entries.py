@@ -139,6 +139,8 @@ def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
 def _add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Insert an entry, unless it is there or was removed later."""
     theme, home, target, content = (values[name] for name in ("theme", "home", "target", "content"))
+    # Also when it was noted for the theme of the event: a replaced entry stays in its own theme.
+    entry_homes.note(connection, theme, home, target, content)
     themes = entry_homes.themes(connection, home, target, [content], theme)
     connection.execute(QUERIES["add_entry"], {**values, "themes": themes, "words": tokenizer.document(content)})
 
@@ -153,7 +155,6 @@ def _change_masks(connection: Connection, event: Replace, values: Mapping[str, A
         if event.home and row.home == event.home and row.updated_at <= event.at:
             new = event.content
             delete(connection, row.theme, row.id, session_id=event.session_id, at=event.at, replaced_by=new)
-            entry_homes.note(connection, row.theme, event.home, event.target, new)
             kept = {"theme": row.theme, "created_at": row.created_at, "expires_at": row.expires_at}
             metadata = json.dumps(dict(row.metadata))
             _add(connection, {**values, **kept, "tags": list(row.tags), "metadata": metadata})

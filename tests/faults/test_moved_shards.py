@@ -63,7 +63,7 @@ def recalled(runtime: Runtime, theme: str) -> tuple[str, ...]:
     """Ask for the turn that each theme has; returns why the answer is degraded, if it is."""
     request = RecallRequest(query="where is the lamp", scope=Scope(theme, (theme,)), limit=10, budget_s=2)
     found = runtime.recall("turns", request)
-    assert found.degraded or any(f"the lamp of {theme}" in hit.content for hit in found.hits)
+    assert found.degraded or any(f"the lamp of {theme}" in hit.content for hit in found.texts)
     return found.degraded
 
 

@@ -170,7 +170,8 @@ def changes_of(events: Events, said: list[TurnTaken], kept: list[Add]) -> tuple[
     changes: list[Event] = []
     late: list[Event] = []
     for place, theme in enumerate(events.themes):
-        mine, other = [entry for entry in kept if entry.theme == theme], events.themes[place - 1]
+        mine = [entry for entry in kept if entry.theme == theme]
+        other, third = events.themes[place - 1], events.themes[place - 2]
         turn = next(turn for turn in said if turn.theme == theme and turn.session_id == f"{theme}-0")
         scoped = {"session_id": f"{theme}-0"}
         changes += [
@@ -181,6 +182,10 @@ def changes_of(events: Events, said: list[TurnTaken], kept: list[Add]) -> tuple[
             # Removed in another theme of the home: found by the home.
             Remove(**common(other, mine[4].home), target="memory", previous=mine[4].content),
             Add(**common(theme, mine[4].home) | {"at": BEGIN}, target="memory", content=mine[4].content),  # older
+            # Replaced in another theme, it stays in its own, where the next theme finds it.
+            Add(**common(theme), target="memory", content=f"{theme} moves"),
+            Replace(**common(other), target="memory", previous=f"{theme} moves", content=f"{theme} stays"),
+            Remove(**common(third), target="memory", previous=f"{theme} stays"),
             Add(**common(theme), target="memory", content=f"{theme} of a file", from_file=True,
                 metadata={"origin": "file"}),
             Add(**common(other), target="memory", content=f"{theme} of a file"),  # it moves to that theme
