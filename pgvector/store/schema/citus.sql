@@ -46,6 +46,10 @@ INSERT INTO memory_entry_homes (home, target, content_key, agent_identity)
 SELECT home, target, content_key(content), agent_identity FROM memory_entries WHERE home <> ''
 ON CONFLICT DO NOTHING;
 
+-- Citus gets to know these tables of the coordinator: what is written to them and to one node is then stored on both or on neither.
+SELECT citus_add_local_table_to_metadata(name) FROM unnest(array['memory_tombstones', 'memory_entry_homes']::regclass[]) AS name
+WHERE NOT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = name);
+
 -- Who can add entries can use it.
 DO $$
 DECLARE
