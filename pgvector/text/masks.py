@@ -54,7 +54,7 @@ _SHAPES = (
         (
             r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
             # Headers such as `DEK-Info: AES-256-CBC,…` have hyphens and colons.
-            r"(?:(?:[^-]|-(?!----)){0,20000}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:(?:[^-]|-(?!----)){0,20000}-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
             r"|(?:(?:\\n|\s){0,4}[A-Z][A-Za-z-]{1,30}: [^\n\\]{0,200}){0,9}[A-Za-z0-9+/=\\\s]{0,20000})"
         ),
     ),
