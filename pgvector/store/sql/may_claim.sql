@@ -1,2 +1,2 @@
--- Whether this role makes settings. A reader does not.
-select has_function_privilege('claim_memory_setting(text, text)', 'execute') as may
+-- Whether this role makes settings: one that stores turns does. A reader does not.
+select has_table_privilege('conversations', 'insert') as may
