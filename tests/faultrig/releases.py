@@ -35,7 +35,7 @@ def release_2_0_0(folder: Path) -> Path:
             f"the clone does not have commit {RELEASE_2_0_0} of release 2.0.0: {archive.stderr.decode().strip()}"
         )
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+        files.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (folder / "pgvector").rename(folder / PACKAGE)
     (folder / "migrations").rename(folder / PACKAGE / "migrations")
     return folder

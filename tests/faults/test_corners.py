@@ -270,7 +270,7 @@ def test_a_home_that_cannot_be_written_still_stores_and_recalls(
     answer = runtime.recall(
         "turns", RecallRequest(query="machine of the lab", scope=Scope("ops", ("ops",)), limit=5, budget_s=2)
     )
-    assert len(answer.hits) == 2
+    assert len(answer.texts) == 2
     assert "events are kept in memory" in caplog.text
     with psycopg.connect(database) as blocker:
         blocker.execute("lock table memory_events in access exclusive mode")

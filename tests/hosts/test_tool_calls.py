@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hermes_memory_pgvector.hosts.tool_calls import ANSWERS_MAX, OWN, TOOLS_MAX, tools_by_answer, tools_of_turn
-from hermes_memory_pgvector.tools import entry_schemas, fact_schemas, recall, relief
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.tools.schemas import every_schema
 
 
 def user(text: str) -> dict[str, Any]:
@@ -64,5 +65,4 @@ def test_damaged_calls_tell_nothing(wrong: object) -> None:
 
 
 def test_the_tools_of_this_memory_are_the_agents_own() -> None:
-    schemas = (*recall.SCHEMAS, *entry_schemas.SCHEMAS, *fact_schemas.SCHEMAS, relief.SCHEMA)
-    assert {schema["name"] for schema in schemas} <= OWN
+    assert {schema["name"] for schema in every_schema(Settings())} <= OWN
