@@ -203,7 +203,7 @@ def test_an_administrator_without_superuser_creates_the_tables_with_psql(
 
     memory = f"postgresql://hermes_admin@{db_example}/memory"
     dimensions, files = commands(blocks("docs/schema.md", "sh")[1])
-    prepare, grant, _persons = blocks("docs/schema.md", "sql")
+    prepare, grant, *_others = blocks("docs/schema.md", "sql")
     shell.run(f"psql -v ON_ERROR_STOP=1 postgresql://admin@{db_example}/postgres <<'END'\n{prepare}END")
     shell.run(dimensions)
     shell.run(here(files))
