@@ -139,7 +139,6 @@ def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
 def _add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Insert an entry, unless it is there or was removed later."""
     theme, home, target, content = (values[name] for name in ("theme", "home", "target", "content"))
-    # Also when it was noted for the theme of the event: a replaced entry stays in its own theme.
     entry_homes.note(connection, theme, home, target, content)
     themes = entry_homes.themes(connection, home, target, [content], theme)
     connection.execute(QUERIES["add_entry"], {**values, "themes": themes, "words": tokenizer.document(content)})

@@ -26,7 +26,6 @@ from ..model import (
 )
 from ..text import tokenizer
 from . import entries, facts, out_of_order, person_links, pieces
-from .connection import entry_homes
 from .connection.database import Connection, half
 from .erasure import marks
 from .facts import PRESSURE, Pressure
@@ -138,9 +137,6 @@ def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
             return _add_delegation(connection, prepared, event)
         case Add() | Update() | Replace() | Remove():
             connection.execute(QUERIES["lock_home"], {"home": event.home})
-    if isinstance(event, Add | Replace):
-        # Before the ledger: a crash of the coordinator may have stored the event without this.
-        entry_homes.note(connection, event.theme, event.home, event.target, event.content)
     logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:
         return 0

@@ -188,12 +188,18 @@ def test_a_change_of_an_entry_asks_the_nodes_of_the_themes_that_have_it(distribu
         assert set(gone) == {1}
         # One that is stored in another theme: the shards of both.
         assert {shards(Remove(**common(themes[0]), previous=f"file of {theme}")) for theme in themes[10:]} <= {1, 2}
-        # A crash of the coordinator may have stored an event without the note; it comes again, and is noted.
-        event = Add(**common(themes[0]), content="noted")
-        for applied in (1, 0):
-            connection.execute("delete from memory_entry_homes")
-            assert rows.apply(connection, [prepare(event)]) == applied
-        assert shards(Remove(**common(themes[1]), previous="noted")) <= 2
+        # An entry with its note, and a removal with its tombstone: stored on node and coordinator, or on neither.
+        told: list[str] = []
+        connection.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        for event in (
+            Add(**common(themes[0]), content="noted"),
+            Replace(**common(themes[0]), content="noted again", previous="noted"),
+            Remove(**common(themes[0]), previous="noted again"),
+            Remove(**common(themes[1]), previous="never there"),
+        ):
+            told.clear()
+            assert shards(event) <= 1
+            assert any("PREPARE TRANSACTION" in command for command in told), event
         left = connection.execute("select count(*) as left from memory_entries where home = %s", [home]).fetchone()
         noted = connection.execute("select count(*) as left from memory_entry_homes where home = %s", [home]).fetchone()
         assert left == noted == {"left": 0}
