@@ -95,12 +95,12 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         home = kwargs.get("hermes_home") or hermes_home()
         self._deferred.make()
         self._settings = settings = load(home)
-        if not PgvectorMemoryProvider._imported:
-            with suppress(RuntimeError):  # no thread can be started
-                Thread(target=self._begin_soon, name="hermes-pgvector-begin", daemon=True).start()
-                self._deferred.add(self._begin, settings, home, session_id, kwargs)
-                return
-        self._begin(settings, home, session_id, kwargs)
+        if PgvectorMemoryProvider._imported:
+            self._begin(settings, home, session_id, kwargs)
+            return
+        self._deferred.add(self._begin, settings, home, session_id, kwargs)
+        with suppress(RuntimeError):  # no thread can be started: the first hook begins the session
+            Thread(target=self._begin_soon, name="hermes-pgvector-begin", daemon=True).start()
 
     def _begin_soon(self) -> None:
         time.sleep(BEGIN_AFTER_S)
