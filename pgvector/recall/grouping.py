@@ -9,13 +9,25 @@ from itertools import islice
 
 from ..model import Hit
 from ..store.retrieval import Key, Row
-from ..text.alike import NEAR_EQUAL, concerns, figures, masked, near_equal, says_change, shape, supersedes, variant
+from ..text.alike import (
+    NEAR_EQUAL,
+    asks_for_past,
+    figures,
+    masked,
+    near_equal,
+    says_change,
+    shape,
+    supersedes,
+    updates,
+    variant,
+)
 from ..text.phrases import made_of, phrases
 
 # More near-equal rows than this are a flood: so many of them are shown before other rows, with so many variants.
 FLOOD_MIN, FLOOD_SHOWN, VARIANTS_MAX = 5, 3, 4
-# Of the score of an older row: a newer one below it does not take its place only because it has a word of it.
-NEWER_SHARE = 0.6
+# A newer row among so many of the best takes the place of an older one only for what is asked, if it has so much of
+# the score of that.
+NEWER_AMONG, NEWER_SHARE = 4, 0.3
 _ACKNOWLEDGEMENT_CHARS_MAX = 80
 
 
@@ -96,24 +108,27 @@ def newest_first(
 ) -> list[Found]:
     """The rows in their order, but each one that supersedes others stands before them, and these right behind it.
 
-    A row that says that something has changed also takes its place before an older one with a word in common, if its
-    score is not much lower and the older one remains among the first `limit` rows. A row with a figure of the query,
-    which the newer one lacks, is what is asked for.
+    One of the best rows that says that something has changed also takes its place before an older one, if it is about
+    what is asked, its score is not much lower and the older one remains among the first `limit` rows. A row with a
+    figure of the query, which the newer one lacks, is what is asked for.
     """
     asked = figures(query)
-    order, changing = list(found), [one for one in found if says_change(one.row.content)]
+
+    def may_stand_before(new: Found, old: Found) -> bool:
+        return old.row.at < new.row.at and not asked & figures(old.row.content) - figures(new.row.content)
+
+    changing = [one for one in found if says_change(one.row.content)]
     superseded = {
         old.key: new
         for new, old in sorted(_pairs(found, changing), key=lambda pair: pair[0].row.at)
-        if supersedes(new.row.content, old.row.content)
-        and not asked & figures(old.row.content) - figures(new.row.content)
+        if may_stand_before(new, old) and supersedes(new.row.content, old.row.content)
     }
-    for new in changing:
-        at = next(place for place, one in enumerate(order) if one.key == new.key)
-        # Behind it the older row has the next place.
-        for place, old in enumerate(order[: at if limit is None else min(at, limit - 1)]):
-            close = scores[new.key] >= NEWER_SHARE * scores[old.key]
-            if close and old.row.at < new.row.at and concerns(new.row.content, old.row.content):
+    order = list(found)
+    for at in range(1, 0 if asks_for_past(query) else min(NEWER_AMONG, len(order), limit or NEWER_AMONG)):
+        new = order[at]
+        for place, old in enumerate(order[:at]):
+            close = scores[new.key] >= NEWER_SHARE * scores[old.key] and new.row.role != "assistant"
+            if close and may_stand_before(new, old) and updates(new.row.content, old.row.content, query):
                 order.insert(place, order.pop(at))
                 break
     return _together(order, superseded) if superseded else order

@@ -17,14 +17,20 @@ STATEMENTS_MAX = 3
 SHAPE_WORDS_MIN = 4
 NEAR_EQUAL = 0.8
 VARIANT = 0.5
-# Of the words of content of the older text: above this, two sentences are built alike.
-PARALLEL = 0.5
+# So much of a longer text is looked at for what it tells.
+TOLD_CHARS_MAX = 1000
+# Of the topics of a question that an older text has: a newer one with so many of them is about the same.
+SAME_TOPICS = 0.5
 STEM_CHARS = 5
-ANCHOR_CHARS_MIN = 3
+# Words that are shorter name nothing. Those of Korean end in particles.
+TOPIC_CHARS_MIN, HANGUL_STEM_CHARS = 3, 2
 
 _SENTENCE = re.compile(r"[^.!?\n。！？]+(?:[.!](?=\S)[^.!?\n。！？]+)*[.!?。！？]*")
 _IDEOGRAPHS = "\u3041-\u30ff\u3400-\u9fff"
+_IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _HIRAGANA = re.compile(r"[\u3041-\u309f]")
+_RUN = re.compile(rf"[{_IDEOGRAPHS}]+|[^\W_{_IDEOGRAPHS}]+(?:[-._:@/][^\W_{_IDEOGRAPHS}]+)*")
+_QUESTION = re.compile(r"[^.!?\n,;。！？，、；]*[?？]")
 _TOKEN = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+(?:[-._:@/][^\W_{_IDEOGRAPHS}]+)*")
 _WORD = re.compile(r"\w+")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -97,20 +103,24 @@ def _masked(text: str) -> tuple[str, ...]:
     return tuple(_FIGURE.sub("0", one) for one in sentences if _DIGITS.search(one))
 
 
-def concerns(newer: str, older: str) -> bool:
-    """Whether the newer text says that something has changed, and has a word of content of the older one.
+def updates(newer: str, older: str, query: str) -> bool:
+    """Whether the later of two texts says that something has changed which a question asks for.
 
-    Sentences that are built alike do not count: `supersedes` can tell whether they are about the same thing.
+    The sentence that says so has at least SAME_TOPICS of the question's topics that the older text has, which itself
+    says no change. What the texts ask tells nothing.
     """
-    if newer == older:
+    told, asked = _told(newer[:TOLD_CHARS_MAX]), _topics(query)
+    news = [sentence for sentence in _SENTENCE.findall(told) if _says_change(sentence)]
+    if not news or _says_change(before := _told(older[:TOLD_CHARS_MAX])):
         return False
-    for new in filter(says_change, _statements(newer)):
-        words = set(_content(new))
-        for old in map(_content, _statements(older)):
-            shared = words.intersection(old)
-            if len(shared) < PARALLEL * len(set(old)) and any(_is_anchor(word) for word in shared):
-                return True
-    return False
+    held = len(asked & _topics(before))
+    return held > 0 and any(len(asked & _topics(sentence)) >= SAME_TOPICS * held for sentence in news)
+
+
+@lru_cache(maxsize=128)
+def asks_for_past(query: str) -> bool:
+    """Whether a question asks for what was, and not for what is."""
+    return _has(_patterns("past"), compatible(query).casefold())
 
 
 def says_change(text: str) -> bool:
@@ -121,12 +131,7 @@ def says_change(text: str) -> bool:
 # Long texts do not get into a cache, which would hold a thousand of them.
 @lru_cache(maxsize=1024)
 def _says_change(text: str) -> bool:
-    folded = text.lower() if text.isascii() else compatible(text).casefold()
-    spaced, unspaced = _changes()
-    firsts = spaced.keys() & set(_WORD.findall(folded))
-    if any(spaced[first].search(folded) for first in firsts):
-        return True
-    return not text.isascii() and unspaced.search(folded) is not None
+    return _has(_patterns("changes"), text.lower() if text.isascii() else compatible(text).casefold())
 
 
 def _replaces(new: str, old: str) -> bool:
@@ -168,23 +173,19 @@ def _same_predicate(new: str, old: str) -> bool:
     return len(content) > 2 or set(content) <= set(_content(new)) or _functions(new) <= _functions(old)
 
 
-def _is_anchor(word: str) -> bool:
-    return len(word) >= ANCHOR_CHARS_MIN or word[0] >= _UNSPACED_FROM
-
-
 def _pairs(word: str) -> list[str]:
     return [word[at : at + 2] for at in range(len(word) - 1)] or [word]
 
 
 @cache
-def _changes() -> tuple[dict[str, re.Pattern[str]], re.Pattern[str]]:
-    """Patterns of the phrases of change, by their first word, and of those in scripts without spaces between words.
+def _patterns(name: str) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str]]:
+    """Patterns of the phrases of a file, by their first word, and of those in scripts without spaces between words.
 
     In a phrase `*` is up to three words.
     """
     spaced: dict[str, list[str]] = {}
     unspaced = []
-    for phrase in sorted(phrases("changes"), key=len, reverse=True):
+    for phrase in sorted(phrases(name), key=len, reverse=True):
         if phrase[0] >= _UNSPACED_FROM:
             unspaced.append(phrase)
         else:
@@ -194,11 +195,40 @@ def _changes() -> tuple[dict[str, re.Pattern[str]], re.Pattern[str]]:
     return by_first, re.compile("|".join(unspaced))
 
 
+def _has(patterns: tuple[dict[str, re.Pattern[str]], re.Pattern[str]], folded: str) -> bool:
+    spaced, unspaced = patterns
+    firsts = spaced.keys() & set(_WORD.findall(folded))
+    if any(spaced[first].search(folded) for first in firsts):
+        return True
+    return not folded.isascii() and unspaced.search(folded) is not None
+
+
 def _without_change(folded: str) -> str:
-    spaced, unspaced = _changes()
+    spaced, unspaced = _patterns("changes")
     for first in sorted(spaced.keys() & set(_WORD.findall(folded))):
         folded = spaced[first].sub(" ", folded)
     return unspaced.sub(" ", folded)
+
+
+@lru_cache(maxsize=1024)
+def _told(text: str) -> str:
+    """A text without what it asks."""
+    return _QUESTION.sub(" ", text)
+
+
+@lru_cache(maxsize=1024)
+def _topics(text: str) -> Set[str]:
+    """How the words of content begin, of Chinese and Japanese all pairs of characters."""
+    words = _RUN.findall(_without_change(compatible(text).casefold()))
+    topics: set[str] = set()
+    for word in set(words) - language_words(words):
+        if _IDEOGRAPH.match(word):
+            topics.update(pair for pair in _pairs(word) if not _HIRAGANA.match(pair))
+        elif word[0] >= _UNSPACED_FROM:
+            topics.add(word[:HANGUL_STEM_CHARS])
+        elif len(word) >= TOPIC_CHARS_MIN:
+            topics.add(word[:STEM_CHARS])
+    return topics
 
 
 def _statements(text: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from hermes_memory_pgvector.model import Hit
 from hermes_memory_pgvector.recall.grouping import (
     FLOOD_MIN,
     FLOOD_SHOWN,
+    NEWER_AMONG,
     Families,
     Found,
     acknowledges,
@@ -73,19 +74,26 @@ def test_the_time_of_rows_tells_which_is_newer_not_their_order() -> None:
     assert told(newest_first(rows, scores(rows))) == [(early, ""), (late, "")]
 
 
-def test_a_change_goes_before_an_older_row_that_it_names_if_its_score_is_close() -> None:
-    old, new = "We send letters with Postwing.", "Mailings moved to our own relay after the Postwing price hike."
+def test_a_change_goes_before_an_older_row_if_it_is_about_what_is_asked_and_its_score_is_close() -> None:
+    query, old, new = "what does the dog eat?", "The dog eats kibble.", "For its kidneys the dog now gets boiled rice."
     rows = found(["It rained.", old, new])
-    assert told(newest_first(rows, scores(rows))) == [("It rained.", ""), (new, ""), (old, "")]
-    assert newest_first(rows, {**scores(rows), rows[2].key: 0.1}) == rows
+    assert told(newest_first(rows, scores(rows), query)) == [("It rained.", ""), (new, ""), (old, "")]
+    assert newest_first(rows, {**scores(rows), rows[2].key: 0.1}, query) == rows
+    assert newest_first(rows, scores(rows), "what did the dog eat?") == rows
+    assert newest_first(rows, scores(rows), "does the parrot eat?") == rows
     rows = found([old, new], [1, 0])
-    assert newest_first(rows, scores(rows)) == rows
+    assert newest_first(rows, scores(rows), query) == rows
+    rows = found([old, *["It rained."] * NEWER_AMONG, new])
+    assert newest_first(rows, scores(rows), query) == rows
+    rows = found([old, new])
+    rows[1] = replace(rows[1], row=rows[1].row._replace(role="assistant"))
+    assert newest_first(rows, scores(rows), query) == rows
 
 
-def test_a_change_that_only_has_a_word_of_a_row_takes_no_place_from_it_in_a_short_answer() -> None:
-    rows = found(["We send letters with Postwing.", "Mailings moved to our own relay after the Postwing price hike."])
-    assert newest_first(rows, scores(rows), limit=1) == rows
-    assert newest_first(rows, scores(rows), limit=2) == rows[::-1]
+def test_a_change_that_marks_no_row_takes_no_place_from_it_in_a_short_answer() -> None:
+    rows, query = found(["The dog eats kibble.", "The dog now gets rice."]), "what does the dog eat?"
+    assert newest_first(rows, scores(rows), query, limit=1) == rows
+    assert newest_first(rows, scores(rows), query, limit=2) == rows[::-1]
 
 
 def test_a_turn_marks_an_entry_that_it_supersedes() -> None:

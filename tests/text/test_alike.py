@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.recall.grouping import acknowledges
-from hermes_memory_pgvector.text.alike import concerns, masked, near_equal, says_change, shape, supersedes, variant
+from hermes_memory_pgvector.text.alike import (
+    asks_for_past,
+    masked,
+    near_equal,
+    says_change,
+    shape,
+    supersedes,
+    updates,
+    variant,
+)
 
 PAIRS = json.loads((Path(__file__).parents[1] / "data" / "alike_pairs.json").read_text(encoding="utf-8"))
 TEXTS = st.text(max_size=500) | st.lists(
@@ -75,17 +84,49 @@ def test_long_texts_are_not_held_in_memory() -> None:
     text = "The key no longer hangs in the shed of 7 hens. " * 1000
     held = sys.getrefcount(text)
     assert not supersedes(text, "The key hangs in the shed.")
-    assert not concerns(text, "The key hangs in the shed.")
+    assert updates(text, "The key hangs in the shed.", "where is the key?")
     assert not says_change(text)
     assert masked(text) == ()
     assert not acknowledges(text)
     assert sys.getrefcount(text) == held
 
 
-def test_a_change_concerns_what_it_names_unless_both_sentences_are_built_alike() -> None:
-    assert concerns("Mailings moved to our own relay after the Postwing price hike.", "We send letters with Postwing.")
-    assert not concerns("Mailings go to our own relay since the Postwing price hike.", "Stamps are in the drawer.")
-    assert not concerns("The blue van is now inspected in May.", "The red van is inspected in April.")
+@pytest.mark.parametrize(
+    ("query", "older", "newer", "whether"),
+    [
+        ("what does the dog eat?", "The dog eats kibble.", "For its kidneys the dog now gets boiled rice.", True),
+        ("what does the dog eat?", "The dog eats kibble.", "The parrot now gets boiled rice.", False),
+        ("what does the dog eat?", "The dog eats kibble.", "For its kidneys the dog gets boiled rice.", False),
+        ("what does the dog eat?", "The dog now eats kibble.", "The dog now gets boiled rice.", False),
+        ("what does the dog eat?", "The dog eats kibble.", "It rained. What should the dog get now?", False),
+        ("how large is my shoe budget?", "I have a shoe budget of $60.", "I am looking for a rack, can you help me? "
+         "I want to spend my increased shoe budget of $65, where do I find one?", True),
+        ("wer unterrichtet Lotte?", "Herr Baum unterrichtet Lotte.", "Lotte lernt jetzt bei Frau Kern.", True),
+        ("客服热线几点有人?", "客服热线早九点到晚六点。", "客服电话改为全天有人接。", True),
+        ("민지 선생님은 누구예요?", "민지 선생님은 남 선생님이에요.", "민지는 이제 표 선생님께 배워요.", True),
+    ],
+)  # fmt: skip
+def test_a_text_updates_what_is_asked_for_if_it_says_that_this_has_changed(
+    query: str, older: str, newer: str, whether: bool
+) -> None:
+    assert updates(newer, older, query) is whether
+
+
+@pytest.mark.parametrize(
+    ("query", "whether"),
+    [
+        ("What was the wifi password?", True),
+        ("what is the wifi password?", False),
+        ("How many days passed between the two visits?", True),
+        ("Was frisst der Hund?", False),
+        ("Wie hieß der Dienst ursprünglich?", True),
+        ("以前的密码是什么?", True),
+        ("密码是什么?", False),
+        ("受付は何時まででしたか?", True),
+    ],
+)
+def test_a_question_for_what_was_is_told_from_one_for_what_is(query: str, whether: bool) -> None:
+    assert asks_for_past(query) is whether
 
 
 @pytest.mark.parametrize(
@@ -127,7 +168,7 @@ def test_reports_that_differ_in_figures_or_a_word_are_near_equal_and_the_odd_one
 @given(TEXTS, TEXTS)
 def test_any_texts_are_compared(one: str, other: str) -> None:
     assert not supersedes(one, one)
-    assert not concerns(one, one)
+    assert not updates(one, one, other)
     assert not supersedes(one, other) or says_change(one) or set(masked(one)) & set(masked(other))
     first, second = shape(one.lower()), shape(other.lower())
     assert near_equal(first, second) is near_equal(second, first)
