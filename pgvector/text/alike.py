@@ -17,10 +17,8 @@ STATEMENTS_MAX = 3
 SHAPE_WORDS_MIN = 4
 NEAR_EQUAL = 0.8
 VARIANT = 0.5
-# So much of a longer text is looked at for what it tells.
-TOLD_CHARS_MAX = 1000
 # Of the topics of a question that an older text has: a newer one with so many of them is about the same.
-SAME_TOPICS = 0.5
+SAME_TOPICS = 0.4
 STEM_CHARS = 5
 # Words that are shorter name nothing. Those of Korean end in particles.
 TOPIC_CHARS_MIN, HANGUL_STEM_CHARS = 3, 2
@@ -30,7 +28,8 @@ _IDEOGRAPHS = "\u3041-\u30ff\u3400-\u9fff"
 _IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _HIRAGANA = re.compile(r"[\u3041-\u309f]")
 _RUN = re.compile(rf"[{_IDEOGRAPHS}]+|[^\W_{_IDEOGRAPHS}]+(?:[-._:@/][^\W_{_IDEOGRAPHS}]+)*")
-_QUESTION = re.compile(r"[^.!?\n,;。！？，、；]*[?？]")
+# A sentence that only asks; one with a comma may tell something, too.
+_QUESTION = re.compile(r"(?<![^.!?\n。！？])[^.!?\n,;。！？，、；]*[?？]")
 _TOKEN = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+(?:[-._:@/][^\W_{_IDEOGRAPHS}]+)*")
 _WORD = re.compile(r"\w+")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -104,17 +103,19 @@ def _masked(text: str) -> tuple[str, ...]:
 
 
 def updates(newer: str, older: str, query: str) -> bool:
-    """Whether the later of two texts says that something has changed which a question asks for.
+    """Whether the beginning of the later of two texts says that something has changed which a question asks for.
 
     The sentence that says so has at least SAME_TOPICS of the question's topics that the older text has, which itself
-    says no change. What the texts ask tells nothing.
+    says no such thing. What the texts ask tells nothing.
     """
-    told, asked = _told(newer[:TOLD_CHARS_MAX]), _topics(query)
-    news = [sentence for sentence in _SENTENCE.findall(told) if _says_change(sentence)]
-    if not news or _says_change(before := _told(older[:TOLD_CHARS_MAX])):
-        return False
+    told, before, asked = _told(newer[:COMPARED_CHARS_MAX]), _told(older[:COMPARED_CHARS_MAX]), _topics(query)
     held = len(asked & _topics(before))
-    return held > 0 and any(len(asked & _topics(sentence)) >= SAME_TOPICS * held for sentence in news)
+
+    def changed(text: str) -> bool:
+        sentences = filter(_says_change, _SENTENCE.findall(text))
+        return any(len(asked & _topics(sentence)) >= SAME_TOPICS * held for sentence in sentences)
+
+    return held > 0 and changed(told) and not changed(before)
 
 
 @lru_cache(maxsize=128)
