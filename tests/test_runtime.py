@@ -371,7 +371,7 @@ def test_the_floor_is_measured_once_and_remembered(start: Callable[..., Runtime]
     assert endpoint.texts <= asked + 1
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "[" * 200_000, '{"test": "high"}'])
+@pytest.mark.parametrize("content", ["", "{", "[1]", "[" * 200_000, '{"test at 0.915": "high"}'])
 def test_the_floor_is_measured_where_its_cache_is_damaged(
     start: Callable[..., Runtime], tmp_path: Path, content: str
 ) -> None:

@@ -11,8 +11,8 @@ import time
 from .protocol import Embedder
 
 # The share of unrelated pairs below the floor. A quantile is better than a mean plus deviations: for some models two
-# texts in the same rare script are outliers. With this share nearly all related pairs stay above the floor.
-_SHARE_BELOW = 0.85
+# texts in the same rare script are outliers. This one is the highest that one outlying passage of the twelve leaves.
+SHARE_BELOW = 0.915
 
 QUERIES = (
     "Which day does the recycling truck come to our street?",
@@ -52,4 +52,4 @@ def noise_floor(embedder: Embedder, timeout_s: float) -> float:
     passages = embedder.embed_passages(PASSAGES, timeout_s)
     queries = [embedder.embed_query(query, max(0.0, deadline - time.monotonic())) for query in QUERIES]
     cosines = np.array(queries) @ np.array(passages).T
-    return float(np.quantile(cosines, _SHARE_BELOW))
+    return float(np.quantile(cosines, SHARE_BELOW))

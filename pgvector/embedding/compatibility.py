@@ -18,7 +18,7 @@ from ..settings import Settings, load
 from ..store.connection.database import Database
 from . import factory
 from .breaker import Breaker
-from .calibration import noise_floor
+from .calibration import SHARE_BELOW, noise_floor
 from .probe import Probe
 from .protocol import Embedder
 
@@ -162,9 +162,9 @@ class EmbedderCompatibility:
         embedder = self.embedder
         if embedder is None:
             return
-        known = self._cached_floors()
-        if isinstance(known.get(embedder.model), float):
-            self._measured_floor = known[embedder.model]
+        known, key = self._cached_floors(), f"{embedder.model} at {SHARE_BELOW}"
+        if isinstance(known.get(key), float):
+            self._measured_floor = known[key]
             return
         try:
             self._measured_floor = noise_floor(embedder, self._settings.embed_timeout_s)
@@ -174,7 +174,7 @@ class EmbedderCompatibility:
         # The floor is measured again by the next process when the file cannot be written.
         with contextlib.suppress(OSError):
             make_private(self._calibration.parent)
-            overwrite(self._calibration, json.dumps({**known, embedder.model: self._measured_floor}))
+            overwrite(self._calibration, json.dumps({**known, key: self._measured_floor}))
 
     def _cached_floors(self) -> dict[str, Any]:
         try:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.embedding import dialects, models
-from hermes_memory_pgvector.embedding.calibration import PASSAGES, QUERIES, noise_floor
+from hermes_memory_pgvector.embedding.calibration import PASSAGES, QUERIES, SHARE_BELOW, noise_floor
 from hermes_memory_pgvector.embedding.vectors import TextRefused, prepared, truncated, validated
 from hermes_memory_pgvector.errors import EmbedderMismatch
 
@@ -243,7 +243,7 @@ def test_the_floor_lies_within_the_measured_cosines_and_above_most(seed: int) ->
     floor = noise_floor(embedder, 5)
     assert min(embedder.cosines) <= floor <= max(embedder.cosines)
     below = sum(value <= floor for value in embedder.cosines)
-    assert 0.8 * len(embedder.cosines) - 1 <= below < len(embedder.cosines)
+    assert SHARE_BELOW * len(embedder.cosines) - 1 <= below < len(embedder.cosines)
 
 
 def test_an_outlying_passage_hardly_changes_the_floor() -> None:
