@@ -20,6 +20,8 @@ VARIANT = 0.5
 # Of the topics of a question that an older text has: a newer one with so many of them is about the same.
 SAME_TOPICS = 0.4
 STEM_CHARS = 5
+# So many words in the place of as many others name something else.
+RIVAL_WORDS_MAX = 2
 # Words that are shorter name nothing. Those of Korean end in particles.
 TOPIC_CHARS_MIN, HANGUL_STEM_CHARS = 3, 2
 
@@ -106,16 +108,31 @@ def updates(newer: str, older: str, query: str) -> bool:
     """Whether the beginning of the later of two texts says that something has changed which a question asks for.
 
     The sentence that says so has at least SAME_TOPICS of the question's topics that the older text has, which itself
-    says no such thing. What the texts ask tells nothing.
+    says no such thing. It has no other word in the place of one that is asked for ("production" for "staging"). What
+    the texts ask tells nothing.
     """
     told, before, asked = _told(newer[:COMPARED_CHARS_MAX]), _told(older[:COMPARED_CHARS_MAX]), _topics(query)
     held = len(asked & _topics(before))
 
-    def changed(text: str) -> bool:
+    def changed(text: str) -> list[str]:
         sentences = filter(_says_change, _SENTENCE.findall(text))
-        return any(len(asked & _topics(sentence)) >= SAME_TOPICS * held for sentence in sentences)
+        return [sentence for sentence in sentences if len(asked & _topics(sentence)) >= SAME_TOPICS * held]
 
-    return held > 0 and changed(told) and not changed(before)
+    if not held or changed(before):
+        return False
+    sentences = [_content(sentence) for sentence in _SENTENCE.findall(before)]
+    return any(not any(_has_rival(_content(news), old, asked) for old in sentences) for news in changed(told))
+
+
+def _has_rival(new: Sequence[str], old: Sequence[str], asked: Set[str]) -> bool:
+    """Whether of two sentences the newer one has another word in the place of one that is asked for."""
+    for change, start, end, at, to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if change == "replace" and end - start == to - at <= RIVAL_WORDS_MAX:
+            # Chinese and Japanese words are pairs of characters here.
+            replaced = _topics(" ".join(old[start:end])) | _topics("".join(old[start:end]))
+            if not asked.isdisjoint(replaced):
+                return True
+    return False
 
 
 @lru_cache(maxsize=128)

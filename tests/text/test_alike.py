@@ -112,6 +112,13 @@ def test_a_text_updates_what_is_asked_for_if_it_says_that_this_has_changed(
     assert updates(newer, older, query) is whether
 
 
+def test_of_pairs_that_are_both_true_few_are_updates_of_what_is_asked_for() -> None:
+    pairs = [pair for _, *pair in PAIRS["both_true"]] + [pair[::-1] for _, *pair in PAIRS["both_true"]]
+    assert sum(updates(newer, older, older[: len(older) * 3 // 5]) for older, newer in pairs) <= 3
+    asked = [updates(newer, older, older[: len(older) * 3 // 5]) for _, older, newer in PAIRS["superseded"]]
+    assert sum(asked) >= 75
+
+
 @pytest.mark.parametrize(
     ("query", "whether"),
     [
