@@ -105,13 +105,14 @@ def _masked(text: str) -> tuple[str, ...]:
 
 
 def updates(newer: str, older: str, query: str) -> bool:
-    """Whether the beginning of the later of two texts says that something has changed which a question asks for.
+    """Whether the later of two texts says that something has changed which a question asks for.
 
     The sentence that says so has at least SAME_TOPICS of the question's topics that the older text has, which itself
     says no such thing. It has no other word in the place of one that is asked for ("production" for "staging"). What
-    the texts ask tells nothing.
+    the texts ask tells nothing, and of long ones the beginning counts.
     """
-    told, before, asked = _told(newer[:COMPARED_CHARS_MAX]), _told(older[:COMPARED_CHARS_MAX]), _topics(query)
+    newer, older, query = (text[:COMPARED_CHARS_MAX] for text in (newer, older, query))
+    told, before, asked = _told(newer), _told(older), _topics(query)
     held = len(asked & _topics(before))
 
     def changed(text: str) -> list[str]:
@@ -135,10 +136,9 @@ def _has_rival(new: Sequence[str], old: Sequence[str], asked: Set[str]) -> bool:
     return False
 
 
-@lru_cache(maxsize=128)
 def asks_for_past(query: str) -> bool:
-    """Whether a question asks for what was, and not for what is."""
-    return _has(_patterns("past"), compatible(query).casefold())
+    """Whether the beginning of a question asks for what was, and not for what is."""
+    return _has(_patterns("past"), compatible(query[:COMPARED_CHARS_MAX]).casefold())
 
 
 def says_change(text: str) -> bool:
