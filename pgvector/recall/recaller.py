@@ -267,6 +267,11 @@ class Recaller:
         if size is None:
             most = max(self._settings.exact_rows_max, self._settings.word_candidates_max)
             size = retrieval.count(connection, kind, scope, most + 1)
+            if size.rows > self._settings.exact_rows_max and not size.own_index:
+                size = replace(size, table_rows=retrieval.table_rows(connection, kind))
+                limit = vector_search.exact_limit(self._settings.exact_rows_max, size.table_rows)
+                if size.rows > most and limit > most:
+                    size = replace(size, rows=retrieval.count(connection, kind, scope, limit + 1).rows)
             with self._lock:
                 self._sizes[kind, scope] = size
         return size

@@ -9,6 +9,7 @@ rows of the scope alone, and then all rows are compared.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
@@ -43,6 +44,8 @@ GRAPH_SETTINGS: dict[str, LiteralString] = {
     "enable_sort": "off",
     **SERIAL,
 }
+# Up to so many rows of a table `exact_rows_max` holds as it is; measured, see docs/scale.md.
+TABLE_ROWS = 500_000
 # By plan: what to try in turn, each with its way, until enough rows are found.
 _ATTEMPTS: dict[str, Sequence[tuple[str, Way]]] = {
     EXACT: [(EXACT, "exact")],
@@ -60,11 +63,20 @@ class Nearest:
     missing: str = ""
 
 
+def exact_limit(exact_rows_max: int, table_rows: int) -> int:
+    """The most rows of a scope that are compared in less time than the graph of a table of this size takes.
+
+    To compare takes time in proportion to the rows of the scope. To find some in the graph takes time in inverse
+    proportion to their share of the table, so that the times are equal at the root of the product.
+    """
+    return int(exact_rows_max * max(1.0, math.sqrt(table_rows / TABLE_ROWS)))
+
+
 def plan_of(size: Size, exact_rows_max: int) -> str:
     """The plan for a scope of this size."""
-    if size.rows <= exact_rows_max:
-        return EXACT
-    return OWN if size.own_index else GRAPH
+    if size.own_index and size.rows > exact_rows_max:
+        return OWN
+    return EXACT if size.rows <= exact_limit(exact_rows_max, size.table_rows) else GRAPH
 
 
 def nearest_of(rows: ScannedRows, limit: int) -> dict[Key, float]:

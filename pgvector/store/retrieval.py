@@ -38,12 +38,14 @@ class Size:
 
     `own_index` is whether the scope is one theme that has a graph index of its own, `pieces` whether its themes have
     texts with pieces, each with a vector of its own. `cut` is whether it has more than THEMES_MAX themes on a cluster.
+    `table_rows` is what `table_rows` returns, and 0 for a scope that is small in any table.
     """
 
     rows: int
     own_index: bool = False
     pieces: bool = False
     cut: bool = False
+    table_rows: int = 0
 
 
 class ScannedRows(NamedTuple):
@@ -159,6 +161,12 @@ def count(connection: Connection, kind: Kind, scope: Scope, limit: int) -> Size:
     parameters = {**parameters_of(scope), "limit": limit, "own_index": own_index}
     row = connection.execute(QUERIES[_named(f"count_{kind}", scope)], parameters).fetchone() or {}
     return Size(row["rows"], row["own_index"], row["pieces"], len(_themes(connection, kind, scope)) > THEMES_MAX)
+
+
+def table_rows(connection: Connection, kind: Kind) -> int:
+    """About how many rows of a kind all themes have; 0 where the server has not counted them, as on a cluster."""
+    row = connection.execute(QUERIES[f"table_rows_{kind}"]).fetchone()
+    return int(row["rows"]) if row else 0
 
 
 def scan(

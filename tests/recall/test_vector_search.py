@@ -145,6 +145,21 @@ def test_the_size_of_a_scope_decides_the_plan() -> None:
     assert vector_search.plan_of(Size(100), 100) == vector_search.EXACT
     assert vector_search.plan_of(Size(101), 100) == vector_search.GRAPH
     assert vector_search.plan_of(Size(101, own_index=True), 100) == vector_search.OWN
+    assert vector_search.plan_of(Size(300, table_rows=4_500_000), 100) == vector_search.EXACT
+    assert vector_search.plan_of(Size(301, table_rows=4_500_000), 100) == vector_search.GRAPH
+    assert vector_search.plan_of(Size(300, own_index=True, table_rows=4_500_000), 100) == vector_search.OWN
+
+
+def test_a_theme_of_a_very_large_table_is_compared_row_by_row_for_longer(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The table has 4,000 rows.
+    monkeypatch.setattr(vector_search, "TABLE_ROWS", 40)
+    answers = {theme: ask(exact_rows_max=100)("zqa", theme) for theme in ("sixth", "half", None)}
+    assert {theme: answer.explanation.plan for theme, answer in answers.items()} == {
+        "sixth": vector_search.EXACT, "half": vector_search.GRAPH, None: vector_search.GRAPH,
+    }  # fmt: skip
+    assert {answer.degraded for answer in answers.values()} == {()}
 
 
 def explained(connection: Connection, statement: str, scope: Scope, settings: dict[str, Any]) -> str:
