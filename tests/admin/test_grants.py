@@ -9,9 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
+from logins import no_row_security
 from loopback import Endpoint
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+
+pytestmark = no_row_security
 
 PERSON = "dm-telegram-0123456789abcdef"
 

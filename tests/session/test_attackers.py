@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logins import granted_login
+from logins import AS_USUAL_AND_WITH_ROW_SECURITY, granted_login
 from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument
@@ -116,7 +116,7 @@ def test_long_keys_that_differ_anywhere_give_different_themes() -> None:
     assert not theme_names.reserved(header("dm-" + "a" * 250))
 
 
-@pytest.fixture(scope="module", params=["as usual", "row security"], ids=["", "row-security"])
+@pytest.fixture(scope="module", params=AS_USUAL_AND_WITH_ROW_SECURITY)
 def shared(
     request: pytest.FixtureRequest, server: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Runtime, str]]:

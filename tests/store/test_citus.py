@@ -28,6 +28,8 @@ from hermes_memory_pgvector.store.schema import rights
 from hermes_memory_pgvector.store.schema.distribution import DISTRIBUTED, distribute
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 
+pytestmark = pytest.mark.not_on_citus("it has a cluster beside the server of the run")
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 # What Citus does not plan: see docs/scale.md.

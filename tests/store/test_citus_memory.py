@@ -37,6 +37,8 @@ from hermes_memory_pgvector.store.schema.distribution import distribute
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 from hermes_memory_pgvector.text.masks import masked
 
+pytestmark = pytest.mark.not_on_citus("it has a cluster beside the server of the run")
+
 DATA = Path(__file__).parents[1] / "data"
 # Of release 2.0.0: its last migration, and the rows that it wrote, in vectors of 8 numbers.
 SCHEMA_OF_2_0_0, ROWS_OF_2_0_0, DIMENSIONS_OF_2_0_0 = 8, DATA / "database-2.0.0.sql", 8

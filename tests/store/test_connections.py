@@ -68,7 +68,7 @@ def test_an_attempt_that_times_out_closes_its_socket() -> None:
         gc.disable()
         try:
             with pytest.raises(psycopg.OperationalError, match="timeout"):
-                TimedConnection.connect(dsn, connect_timeout=2, report=lambda _: None, distributed=lambda: False)
+                TimedConnection.connect(dsn, connect_timeout=2, report=lambda _: None)
             asked, _ = server.accept()
             with asked:
                 asked.settimeout(2)

@@ -13,11 +13,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from logins import no_row_security
 from psycopg.conninfo import make_conninfo
 from servers import Server
 from sql_grammar import LEAKS, MINE, OTHERS, TABLES, functions, programs, settings
 
 from hermes_memory_pgvector.store.schema import migrations, row_security
+
+pytestmark = no_row_security
 
 EXAMPLES = 400
 DIGEST = """

@@ -1,4 +1,4 @@
-"""A connection of the pool that works: dead ones are replaced, and the type of vectors is known."""
+"""A connection of the pool that works: dead ones are replaced, and the types of vectors and tables are known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def checked(
                 answers = _answers(connection.execute(opening))
             # A connection that was made before the migrations does not know the type yet.
             if connection.adapters.types.get("halfvec") is None:
-                register_type(connection)
+                learn(connection)
         except psycopg.OperationalError:
             connection.close()
             pool.putconn(connection)
@@ -61,12 +61,13 @@ def _answers(opened: psycopg.Cursor[DictRow]) -> list[DictRow]:
             return rows
 
 
-def register_type(connection: TimedConnection) -> None:
-    """Have the driver know the type of vectors; nothing happens before the migrations.
+def learn(connection: TimedConnection) -> None:
+    """Have the driver know the type of vectors, and the connection the kind of tables; nothing before the migrations.
 
     One round trip. `pgvector.psycopg.register_vector` takes twelve, which a recall over a slow network would wait for.
     """
     with connection.limited(TYPE_S_MAX):
         found = connection.execute(QUERIES["halfvec_type"]).fetchone()
     if found:
+        connection.distributed = found.pop("distributed")
         register_halfvec_info(connection, TypeInfo(**found))

@@ -28,7 +28,7 @@ from ..queries import QUERIES
 from ..schema import migrations, row_security, verification
 from ..schema.preflight import first_line
 from ..schema.verification import APPLICATION, Origin
-from .checked import checked, register_type
+from .checked import checked, learn
 from .driver_errors import wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
@@ -119,9 +119,7 @@ class Database:
 
     def verify(self, connection: Connection) -> verification.SchemaState:
         """Check the schema as `verification.verify` does; its error names the command for this kind of server."""
-        state = verification.verify(connection, "hermes-pgvector server start" if self.server else "")
-        self.held.distributed = state.distributed
-        return state
+        return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
 
     def check(self) -> None:
         """Read a row; nobody doubts the database then. Raises DatabaseUnavailable or SchemaNotApplied."""
@@ -191,6 +189,7 @@ class Database:
                 return
             with wrap_errors():
                 connection = TimedConnection.connect(self.dsn, **self._connection_options())
+                learn(connection)
                 with connection.limited(timeout_s), connection:
                     yield connection
 
@@ -284,7 +283,6 @@ class Database:
             "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
             "application_name": APPLICATION,
             "report": self._note_connecting,
-            "distributed": lambda: self.held.distributed,
         }
 
     def _opened_pool(self) -> ConnectionPool[TimedConnection]:
@@ -299,7 +297,7 @@ class Database:
                     max_idle=self._settings.pool_idle_s,
                     reconnect_timeout=self._settings.connect_timeout_s,
                     num_workers=1,
-                    configure=register_type,
+                    configure=learn,
                     open=True,
                     name="hermes-pgvector",
                 )

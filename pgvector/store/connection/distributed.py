@@ -31,7 +31,7 @@ PASS_ON = b"set local citus.propagate_set_commands = 'local'"
 
 def is_distributed(connection: psycopg.Connection[DictRow]) -> bool:
     """Whether the tables behind a connection of `Database` are distributed."""
-    return isinstance(connection, TimedConnection) and connection.distributed()
+    return isinstance(connection, TimedConnection) and connection.distributed
 
 
 def form_of(connection: psycopg.Connection[DictRow], name: str) -> str:

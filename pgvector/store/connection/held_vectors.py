@@ -20,8 +20,6 @@ LIVE_INTERVALS = 3
 class HeldVectors:
     """The schema as last read, and whether the vectors are of another model by now. Safe for any thread.
 
-    `distributed` is whether the tables are distributed over the nodes of a cluster.
-
     `names` is the embedding model that the settings of this process name, empty when they leave it open. `home` is what
     others may know of its home: a label, or the beginning of its random id.
     """
@@ -29,7 +27,7 @@ class HeldVectors:
     def __init__(self, interval_s: float) -> None:
         """`interval_s` is the time between two looks."""
         self.state: SchemaState | None = None
-        self.outdated = self.distributed = False
+        self.outdated = False
         self.names = self.home = ""
         self._interval_s = interval_s
         self._client, self._holder = f"client {uuid4().hex}", ""

@@ -23,12 +23,12 @@ class TimedConnection(psycopg.Connection[DictRow]):
     """A connection that closes itself and raises OperationalError when its limits are exceeded.
 
     A pool hides why it cannot connect, so `connect` passes the error to `report`, or None after a success.
-    `distributed` tells whether the tables are distributed over the nodes of a cluster.
+    `distributed` is whether the tables are distributed over the nodes of a cluster.
     """
 
     # The monotonic time when it stops waiting, and the longest wait for one answer.
     _deadline = _answer_s = math.inf
-    distributed: Callable[[], bool]
+    distributed = False
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through
@@ -36,7 +36,6 @@ class TimedConnection(psycopg.Connection[DictRow]):
         conninfo: str = "",
         *,
         report: Callable[[psycopg.OperationalError | None], None],
-        distributed: Callable[[], bool],
         **kwargs: Any,
     ) -> TimedConnection:
         """Connect as psycopg does, and report the result."""
@@ -48,7 +47,6 @@ class TimedConnection(psycopg.Connection[DictRow]):
             report(error)
             raise
         report(None)
-        connection.distributed = distributed
         return connection
 
     @contextmanager
