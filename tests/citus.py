@@ -28,8 +28,6 @@ from hermes_memory_pgvector.store.queries import QUERIES, for_words
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(os.environ.get("HERMES_CITUS") or ROOT.parent / "shared" / "citus") / "cluster"
-# A node's daemon of a database comes back while the database is dropped.
-DROPS_MAX = 20
 
 
 class NoCluster(Exception):
@@ -106,26 +104,25 @@ def database(coordinator: str) -> Iterator[str]:
 
 
 def copy(nodes: Sequence[str], template: str, name: str) -> None:
-    """Create a database on all nodes from another one, to which nobody can connect any more: nodes would."""
-    statements = (
-        f"alter database {template} allow_connections false",
-        f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{template}'",
-        f"create database {name} template {template} strategy file_copy",
-    )
+    """Create a database on all nodes from another one, to which nobody can connect any more."""
+    create = f"create database {name} template {template} strategy file_copy"
     with ThreadPoolExecutor(len(nodes)) as threads:
-        list(threads.map(lambda node: run(node, *statements), nodes))
+        list(threads.map(lambda node: run(node, *_left_alone(template), create), nodes))
 
 
 def drop(nodes: Sequence[str], name: str) -> None:
     """Drop a database on all nodes and end its connections."""
-    for node in nodes:
-        for left in reversed(range(DROPS_MAX)):
-            try:
-                run(node, f"drop database if exists {name} with (force)")
-                break
-            except psycopg.errors.ObjectInUse:
-                if not left:
-                    raise
+    for statement in (*_left_alone(name), f"drop database {name}"):
+        for node in nodes:
+            run(node, statement)
+
+
+def _left_alone(name: str) -> tuple[str, str]:
+    """Statements after which nobody is connected to a database, also none of the daemons of the nodes."""
+    return (
+        f"alter database {name} allow_connections false",
+        f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'",
+    )
 
 
 def servers(coordinator: str) -> list[str]:

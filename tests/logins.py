@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import not_on_citus
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-no_row_security = pytest.mark.not_on_citus("Citus distributes no row security whose policies have subqueries")
 AS_USUAL_AND_WITH_ROW_SECURITY = (
     pytest.param("as usual", id=""),
-    pytest.param("row security", id="row-security", marks=no_row_security),
+    pytest.param("row security", id="row-security", marks=not_on_citus.row_security),
 )
 with_and_without_row_security = pytest.mark.parametrize(
     "agents_database", AS_USUAL_AND_WITH_ROW_SECURITY, indirect=True

@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
-from logins import no_row_security
 from loopback import Endpoint
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-pytestmark = no_row_security
+pytestmark = not_on_citus.row_security
 
 PERSON = "dm-telegram-0123456789abcdef"
 

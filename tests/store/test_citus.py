@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import citus
+import not_on_citus
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -28,7 +29,7 @@ from hermes_memory_pgvector.store.schema import rights
 from hermes_memory_pgvector.store.schema.distribution import DISTRIBUTED, distribute
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 
-pytestmark = pytest.mark.not_on_citus("it has a cluster beside the server of the run")
+pytestmark = not_on_citus.two_servers
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

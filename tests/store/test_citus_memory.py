@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import citus
+import not_on_citus
 import psycopg
 import pytest
 from commandline import hermes_pgvector
@@ -37,7 +38,7 @@ from hermes_memory_pgvector.store.schema.distribution import distribute
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 from hermes_memory_pgvector.text.masks import masked
 
-pytestmark = pytest.mark.not_on_citus("it has a cluster beside the server of the run")
+pytestmark = not_on_citus.two_servers
 
 DATA = Path(__file__).parents[1] / "data"
 # Of release 2.0.0: its last migration, and the rows that it wrote, in vectors of 8 numbers.

@@ -46,7 +46,7 @@ def test_a_pool_does_not_grow_into_the_place_of_an_occasional_connection(databas
             [pooled] = connection.execute("select pg_backend_pid() as pid").fetchall()
         with opened.occasional_connection(5.0), psycopg.connect(database, autocommit=True) as admin:
             # The pool replaces the dead connection and, for who waits, grows.
-            admin.execute("select pg_terminate_backend(%s, 5000)", [pooled["pid"]])
+            admin.execute("select pg_terminate_backend(%s::int, 5000)", [pooled["pid"]])
             with opened.transaction(5.0, 5.0):
                 pass
             time.sleep(0.5)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from psycopg import sql
@@ -157,6 +158,7 @@ def test_the_functions_change_no_past_of_earlier_transactions(agent: str, databa
     assert execute(database, "select value from hermes_pgvector_settings where name = 'person_key'") == [("1" * 64,)]
 
 
+@not_on_citus.two_roles
 def test_a_deletion_is_not_hidden_as_a_move_to_another_text(agent: str, database: str) -> None:
     execute(
         agent,
@@ -171,6 +173,7 @@ def test_a_deletion_is_not_hidden_as_a_move_to_another_text(agent: str, database
     assert past(database) == [("ops", "kept", "moved")]
 
 
+@not_on_citus.two_roles
 def test_a_table_of_the_session_does_not_stand_in_for_ours(agent: str, database: str) -> None:
     execute(
         agent,
@@ -183,6 +186,7 @@ def test_a_table_of_the_session_does_not_stand_in_for_ours(agent: str, database:
     assert past(database) == [("ops", "kept", "replaced")]
 
 
+@not_on_citus.two_roles
 def test_what_the_owner_wants_kept_stays_whatever_time_an_agent_gives_it(agent: str, database: str) -> None:
     remove = (
         "insert into memory_entries (agent_identity, id, target, content) values ('ops', 1, 'memory', 'kept')",

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
-from logins import no_row_security
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 from servers import Server
@@ -30,7 +30,7 @@ from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema import migrations, row_security, verification
 from hermes_memory_pgvector.store.schema.verification import Origin
 
-pytestmark = no_row_security
+pytestmark = not_on_citus.row_security
 
 AT = datetime(2026, 3, 4, tzinfo=UTC)
 PERSON, ROOM = "dm-telegram-0123456789abcdef", "group-telegram-0123456789abcdef"

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from logins import no_row_security
 from psycopg.conninfo import make_conninfo
 from servers import Server
 from sql_grammar import LEAKS, MINE, OTHERS, TABLES, functions, programs, settings
 
 from hermes_memory_pgvector.store.schema import migrations, row_security
 
-pytestmark = no_row_security
+pytestmark = not_on_citus.row_security
 
 EXAMPLES = 400
 DIGEST = """

@@ -1,0 +1,10 @@
+"""Marks of tests whose subject a Citus cluster does not have; docs/scale.md says what to do there."""
+
+from __future__ import annotations
+
+import pytest
+
+row_security = pytest.mark.not_on_citus("Citus distributes no policy that has a subquery")
+two_roles = pytest.mark.not_on_citus("Citus refuses a transaction in which two roles change rows of a theme")
+release_2_0_0 = pytest.mark.not_on_citus("Citus does not plan the statements of release 2.0.0")
+two_servers = pytest.mark.not_on_citus("the test has a cluster beside the server of the run")
