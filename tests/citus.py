@@ -105,16 +105,18 @@ def database(coordinator: str) -> Iterator[str]:
 
 def copy(nodes: Sequence[str], template: str, name: str) -> None:
     """Create a database on all nodes from another one, to which nobody can connect any more."""
-    create = f"create database {name} template {template} strategy file_copy"
-    with ThreadPoolExecutor(len(nodes)) as threads:
-        list(threads.map(lambda node: run(node, *_left_alone(template), create), nodes))
+    _on_all(nodes, *_left_alone(template), f"create database {name} template {template} strategy file_copy")
 
 
 def drop(nodes: Sequence[str], name: str) -> None:
     """Drop a database on all nodes and end its connections."""
-    for statement in (*_left_alone(name), f"drop database {name}"):
-        for node in nodes:
-            run(node, statement)
+    _on_all(nodes, *_left_alone(name))
+    _on_all(nodes, f"drop database {name} with (force)")
+
+
+def _on_all(nodes: Sequence[str], *statements: str) -> None:
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        list(threads.map(lambda node: run(node, *statements), nodes))
 
 
 def _left_alone(name: str) -> tuple[str, str]:

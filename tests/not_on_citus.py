@@ -6,5 +6,6 @@ import pytest
 
 row_security = pytest.mark.not_on_citus("Citus distributes no policy that has a subquery")
 two_roles = pytest.mark.not_on_citus("Citus refuses a transaction in which two roles change rows of a theme")
-release_2_0_0 = pytest.mark.not_on_citus("Citus does not plan the statements of release 2.0.0")
+earlier_release = pytest.mark.not_on_citus("release 2.0.0 and earlier ones cannot use a cluster")
 two_servers = pytest.mark.not_on_citus("the test has a cluster beside the server of the run")
+plans = pytest.mark.not_on_citus("the coordinator plans for its nodes: test_citus.py has their plans")

@@ -533,8 +533,8 @@ def test_reading_a_scope_whole_finds_what_the_searches_find(make: Callable[..., 
     whole.add(*(turn(e.user, e.user[::-1], theme="ops", session=str(chance.randrange(9))) for e in corpus(chance, 12)))
     # Each third row has the vectors of the two rows behind it as pieces.
     whole.run(
-        "insert into conversation_pieces select c.agent_identity, c.id, o.id - c.id, o.embedding from conversations c "
-        "join conversations o on o.id between c.id + 1 and c.id + 2 where c.id % 3 = 0"
+        "insert into conversation_pieces select agent_identity, c.id, o.id - c.id, o.embedding from conversations c "
+        "join conversations o using (agent_identity) where o.id between c.id + 1 and c.id + 2 and c.id % 3 = 0"
     )
     for query in ("kelp lamp", "frog", "bolt drum tusk yarn", "nothing"):
         first, second = (memory.ask(query, Scope("ops", ("ops",), **asked), limit=50) for memory in (whole, searches))

@@ -11,6 +11,7 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import numpy as np
 import psycopg
 import pytest
@@ -185,6 +186,7 @@ def test_a_part_of_a_transaction_costs_two_round_trips(database: str, tmp_path: 
     assert messages.read_text().count("ReadyForQuery") == 2
 
 
+@not_on_citus.plans
 def test_exact_search_reads_vectors_alone(crowded: str) -> None:
     with psycopg.connect(crowded, autocommit=True) as connection:
         for scope in (Scope("x", ("half",)), Scope("x", ("sixth",), without_session="session 1")):

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from connected import connected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from psycopg.rows import dict_row
 
 from hermes_memory_pgvector.model import Scope
 from hermes_memory_pgvector.store import retrieval
@@ -70,7 +70,7 @@ def test_words_have_the_same_terms_alone_as_together(database: str, text: str) -
 def test_of_words_with_the_same_term_the_first_is_searched_for_and_no_stop_word(database: str, candidates: int) -> None:
     scope = Scope("ops", ("ops",))
     words = tokenizer.query("the failing backups failed", WORDS_MAX)
-    with psycopg.connect(database, row_factory=dict_row) as connection:
+    with connected(database) as connection:
         connection.execute(
             "insert into conversations (agent_identity, role, content, search) "
             "values ('ops', 'user', 'backup failed', to_tsvector('english', 'backup failed'))"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 
@@ -218,6 +219,7 @@ def test_scores_of_a_large_theme_are_those_of_reading_it_whole(filled: Database)
             assert all(few[key] == pytest.approx(whole[key], rel=0.3) for key in best)
 
 
+@not_on_citus.plans
 def test_a_word_that_is_scarce_here_and_common_elsewhere_reads_few_rows(filled: Database) -> None:
     count_all(filled)
     with filled.connection(20) as connection:
@@ -238,6 +240,7 @@ PASTED = "yarn " + " ".join(f"number{n}" for n in range(63))
     ],
     ids=["one theme", "two themes", "without a session", "all"],
 )
+@not_on_citus.plans
 def test_a_question_reads_a_bounded_number_of_rows(filled: Database, scope: Scope, counted: bool) -> None:
     if counted:
         count_all(filled)
@@ -273,6 +276,7 @@ def test_one_process_of_a_fleet_counts(filled: Database) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
+@not_on_citus.plans
 def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: Database, whole: bool) -> None:
     scope = Scope("ops", ("ops",))
     texts = [" ".join(f"w{row}x{n}" for n in range(3000)) for row in range(30)]
@@ -294,6 +298,7 @@ def test_a_long_text_is_unpacked_once_however_many_words_are_asked_for(opened: D
         assert blocks(" ".join(f"w{n}x7" for n in range(60))) < 3 * blocks("w0x7 w1x7")
 
 
+@not_on_citus.plans
 def test_hits_are_fetched_by_their_keys_also_in_a_table_that_was_never_analysed(opened: Database) -> None:
     with opened.connection(20) as connection:
         connection.execute("alter table conversations set (autovacuum_enabled = off)")

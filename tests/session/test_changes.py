@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psycopg
+from connected import connected
 from loopback import Endpoint
-from psycopg.rows import dict_row
 from waiting import wait_for
 
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
@@ -27,7 +26,7 @@ def test_after_an_erasure_a_running_agent_forgets_texts_that_it_holds(
         assert [hit.content for hit in runtime.recall("turns", asked).hits][:1] == ["The code is 4711"]
         caches = runtime._recaller._vectors, runtime._batches._last_texts
         assert all(map(len, caches))
-        with psycopg.connect(database, row_factory=dict_row) as connection:
+        with connected(database) as connection:
             marks.add(connection, [("other", "theme", "")])
         wait_for(lambda: not any(map(len, caches)))
         assert runtime.recall("turns", asked).hits

@@ -286,7 +286,7 @@ def test_an_expiry_that_python_does_not_have_can_be_read(memory: Memory, infinit
 # --- release 2.0.0 beside it
 
 
-@not_on_citus.release_2_0_0
+@not_on_citus.earlier_release
 def test_statements_of_2_0_0_store_a_text_whose_row_has_expired(memory: Memory) -> None:
     statements = (DATA / "entries-2.0.0.sql").read_text(encoding="utf-8").split(";\n")
     memory.apply(add("tea at four", expires=later(seconds=-1)), add("port 5433", tags=("db",)))

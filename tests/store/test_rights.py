@@ -11,9 +11,9 @@ from typing import Any
 import not_on_citus
 import psycopg
 import pytest
+from connected import connected
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import dict_row
 from servers import Server
 
 from hermes_memory_pgvector.admin.round_trip import TRIAL
@@ -60,7 +60,7 @@ def past(dsn: str) -> list[tuple[Any, ...]]:
 def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, database: str, tmp_path: Path) -> None:
     common: dict[str, Any] = {"theme": "ops", "home": "A", "target": "memory"}
     trial, person = TRIAL.format(mark=uuid.uuid4().hex), "dm-person-0123456789abcdef"
-    with psycopg.connect(agent, row_factory=dict_row, autocommit=True) as connection:
+    with connected(agent) as connection:
         for event in (
             Add(content="a", at=LONG_AGO, **common),
             Replace(content="b", previous="a", at=LONG_AGO, **common),

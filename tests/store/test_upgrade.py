@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -20,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied
 from hermes_memory_pgvector.store.schema import migrations, preflight, verification
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, not_on_citus.earlier_release]
 
 N = 4
 TABLES = f"""
