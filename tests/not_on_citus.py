@@ -9,3 +9,5 @@ two_roles = pytest.mark.not_on_citus("Citus refuses a transaction in which two r
 earlier_release = pytest.mark.not_on_citus("release 2.0.0 and earlier ones cannot use a cluster")
 two_servers = pytest.mark.not_on_citus("the test has a cluster beside the server of the run")
 plans = pytest.mark.not_on_citus("the coordinator plans for its nodes: test_citus.py has their plans")
+row_locks = pytest.mark.not_on_citus("Citus locks no rows of several themes: a lease keeps processes apart")
+shards = pytest.mark.not_on_citus("rows of the other themes are in other shards")

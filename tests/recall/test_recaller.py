@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -596,6 +597,7 @@ def shortsighted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GRAPH_SETTINGS, "hnsw__ef_search", "40")
 
 
+@not_on_citus.shards
 def test_where_the_graph_index_finds_too_few_all_rows_are_compared(
     make: Callable[..., Memory], shortsighted: None
 ) -> None:
@@ -607,6 +609,7 @@ def test_where_the_graph_index_finds_too_few_all_rows_are_compared(
     assert recall.degraded == ()
 
 
+@not_on_citus.shards
 def test_a_vector_search_that_found_too_few_in_its_time_says_so(
     make: Callable[..., Memory], shortsighted: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -76,6 +77,10 @@ class Memory:
             patch.setenv("HERMES_PGVECTOR_DSN", self.dsn)
             return hermes_pgvector("--home", str(self.folder), *arguments)
 
+    def undo(self, *arguments: str, place: int = 0) -> Outcome:
+        """Undo the change at this place of the history."""
+        return self.command("undo", str(self.past("id")[place][0]), *arguments)
+
 
 @pytest.fixture
 def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
@@ -132,17 +137,22 @@ def test_the_rows_of_one_transaction_get_their_own_details(memory: Memory) -> No
 
 
 def test_the_history_keeps_changes_made_by_psql(memory: Memory) -> None:
-    memory.apply(add("a"), add("b"), add("c"))
+    memory.apply(add("a"), add("b"))
     memory.psql("delete from memory_entries where content = 'a'")
     memory.psql("update memory_entries set content = 'B' where content = 'b'")
-    memory.psql("update memory_entries set agent_identity = 'billing' where content = 'c'")
     assert memory.past("agent_identity, content, how, replaced_by, session_id") == [
         ("ops", "a", "removed", None, ""),
         ("ops", "b", "edited", "B", ""),
-        ("ops", "c", "moved", None, ""),
     ]
     ((recent,),) = memory.psql("select bool_and(now() - gone_at < interval '1 minute') from memory_history")
     assert recent
+
+
+@pytest.mark.not_on_citus("Citus refuses to change the theme of a row")
+def test_the_history_keeps_moves_made_by_psql(memory: Memory) -> None:
+    memory.apply(add("a"))
+    memory.psql("update memory_entries set agent_identity = 'billing'")
+    assert memory.past("agent_identity, content, how, replaced_by, session_id") == [("ops", "a", "moved", None, "")]
 
 
 def test_the_history_keeps_changes_by_psql_with_any_search_path(memory: Memory) -> None:
@@ -239,6 +249,7 @@ def test_only_the_process_with_the_lease_prunes_it(memory: Memory) -> None:
         "prune_expired",
     ],
 )
+@not_on_citus.plans
 def test_a_change_does_not_read_the_whole_table(memory: Memory, statement: str) -> None:
     memory.psql(
         "insert into memory_entries (agent_identity, home, target, content) "
@@ -284,7 +295,7 @@ def test_a_role_that_could_write_before_the_upgrade_can_write_after_it(
     memory = Memory(make_conninfo(dsn, user=role, password="for-tests"), tmp_path)
     memory.apply(add("a"), swap("a", "b"), remove("b", 20, session_id="s"))
     assert memory.past("content, how, session_id") == [("a", "replaced", ""), ("b", "removed", "s")]
-    assert memory.command("undo", "1").code == 0
+    assert memory.undo().code == 0
     with memory.database.connection(5) as connection:
         assert upkeep.prune_history(connection, 1) == 2
     memory.database.close()
@@ -346,22 +357,23 @@ def test_a_number_that_no_row_can_have_is_a_usage_error(memory: Memory, command:
 
 def test_undo_brings_an_entry_back_once(memory: Memory) -> None:
     memory.apply(add("green tea", 3, metadata={"by": "tool"}), remove("green tea"))
-    outcome = memory.command("undo", "1", "--json")
+    past = memory.past("id")
+    outcome = memory.undo("--json")
     assert (outcome.code, memory.contents()) == (0, ["green tea"])
     (row,) = memory.psql(
         "select id, home, created_at, metadata, search @@ 'tea', embedding is null from memory_entries"
     )
     assert row == (outcome.document["restored"], "A", at(3), {"by": "tool", "origin": "undo"}, True, True)
-    again = memory.command("undo", "1")
+    again = memory.undo()
     assert again.code == 1
     assert f"has this entry already, as row {row[0]}" in again.err
     assert memory.contents() == ["green tea"]
-    assert [number for (number,) in memory.past("id")] == [1], "the history stays as it is"
+    assert memory.past("id") == past, "the history stays as it is"
 
 
 def test_undo_of_a_replace_reports_that_both_entries_exist(memory: Memory) -> None:
     memory.apply(add("tea at four", 3), swap("tea at four", "tea at five"))
-    outcome = memory.command("undo", "1")
+    outcome = memory.undo()
     assert sorted(memory.contents()) == ["tea at five", "tea at four"]
     assert "the entry that replaced it stays" in outcome.err
     assert "MEMORY.md and USER.md are unchanged" in outcome.err
@@ -371,8 +383,8 @@ def test_undo_of_an_edit_by_psql_and_of_one_already_undone_by_hand(memory: Memor
     memory.apply(add("a"))
     memory.psql("update memory_entries set content = 'b'")
     memory.psql("update memory_entries set content = 'a'")
-    assert memory.command("undo", "1").code == 1
-    assert memory.command("undo", "2").code == 0
+    assert memory.undo().code == 1
+    assert memory.undo(place=1).code == 0
     assert sorted(memory.contents()) == ["a", "b"]
 
 
@@ -385,7 +397,7 @@ def test_undo_of_an_unknown_id_is_a_usage_error(memory: Memory) -> None:
 
 def test_a_restored_entry_is_not_found_by_a_part_of_its_text(memory: Memory) -> None:
     memory.apply(add("green tea"), remove("green tea"))
-    assert memory.command("undo", "1").code == 0
+    assert memory.undo().code == 0
     memory.apply(remove("", 20, old_text="tea"))
     assert memory.contents() == ["green tea"]
     memory.apply(remove("green tea", at=datetime.now(UTC)))
@@ -395,6 +407,6 @@ def test_a_restored_entry_is_not_found_by_a_part_of_its_text(memory: Memory) -> 
 def test_an_event_replayed_after_an_undo_changes_nothing(memory: Memory) -> None:
     first, second = add("tea"), remove("tea")
     memory.apply(first, second, TurnTaken(theme="ops", user="hello", assistant=""))
-    assert memory.command("undo", "1").code == 0
+    assert memory.undo().code == 0
     memory.apply(first, second)
     assert memory.contents() == ["tea"]

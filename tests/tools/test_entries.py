@@ -110,7 +110,7 @@ def test_remembering_twice_is_one_row_and_says_so(runtime: Runtime) -> None:
 def test_looking_an_entry_up_does_not_wait_for_a_lock_on_it(runtime: Runtime) -> None:
     first = use(runtime, "remember", content="kelp", sync=True)
     with psycopg.connect(runtime.database.dsn) as another:
-        another.execute("select from memory_entries for update")
+        another.execute("select 1 from memory_entries where agent_identity = 'ops' for update")
         with runtime.database.transaction(3, 3) as connection:
             found = entries.entry_with(connection, "ops", "memory", "kelp")
     assert found is not None

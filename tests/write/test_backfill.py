@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
+import not_on_citus
 import psycopg
 import pytest
 from loopback import vector
@@ -370,6 +371,7 @@ def test_the_lease_lasts_as_long_as_the_requests_for_a_long_row(ward: Ward, monk
     assert len(slow.requests) / REQUESTS_MAX > backfill.LEASE_S
 
 
+@not_on_citus.row_locks
 def test_processes_share_the_adding_of_words(ward: Ward) -> None:
     ward.insert(*(f"row {number}" for number in range(6)))
     with ward.database.transaction(10, 20) as one, ward.database.transaction(10, 20) as two:
