@@ -11,3 +11,4 @@ two_servers = pytest.mark.not_on_citus("the test has a cluster beside the server
 plans = pytest.mark.not_on_citus("the coordinator plans for its nodes: test_citus.py has their plans")
 row_locks = pytest.mark.not_on_citus("Citus locks no rows of several themes: a lease keeps processes apart")
 shards = pytest.mark.not_on_citus("rows of the other themes are in other shards")
+messages = pytest.mark.not_on_citus("Citus passes on the whole text of a message, so settings are sent one by one")

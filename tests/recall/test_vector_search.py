@@ -174,6 +174,7 @@ def explained(connection: Connection, statement: str, scope: Scope, settings: di
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="psycopg traces messages on Linux only")
+@not_on_citus.messages
 def test_a_part_of_a_transaction_costs_two_round_trips(database: str, tmp_path: Path) -> None:
     messages = tmp_path / "messages"
     store = Database(Settings(dsn=database), tmp_path)  # type: ignore[arg-type]
@@ -250,6 +251,7 @@ def apply(dsn: str, **bounds: int) -> list[str]:
     return [index.step for index in due]
 
 
+@not_on_citus.plans
 def test_a_theme_earns_an_index_uses_it_and_loses_it_again(ask: Callable[..., Any], crowded: str) -> None:
     bounds = {"rows_min": 500, "indexes_max": 24}
     # Half of all rows is too much to gain, and the rest too little.
