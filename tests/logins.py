@@ -22,6 +22,17 @@ with_and_without_row_security = pytest.mark.parametrize(
 """A test that runs once more with Postgres itself keeping the themes apart."""
 
 
+def give_rights(database: str, role: str) -> None:
+    """Give a role the rights of agents, as `migrate --runtime-role` does."""
+    from hermes_memory_pgvector.store.schema import distribution, migrations, preflight, verification
+
+    migrations.migrate(database, runtime_role=role)
+    with preflight.admin_connection(database) as connection:
+        distributed = verification.verify(connection).distributed
+    if distributed:
+        distribution.distribute(database, lambda _line: None)
+
+
 @contextmanager
 def granted_login(database: str) -> Iterator[str]:
     """The database with row security, as a new login with the usual grants of agents connects to it."""

@@ -12,3 +12,4 @@ plans = pytest.mark.not_on_citus("the coordinator plans for its nodes: test_citu
 row_locks = pytest.mark.not_on_citus("Citus locks no rows of several themes: a lease keeps processes apart")
 shards = pytest.mark.not_on_citus("rows of the other themes are in other shards")
 messages = pytest.mark.not_on_citus("Citus passes on the whole text of a message, so settings are sent one by one")
+triggers = pytest.mark.not_on_citus("Citus refuses the trigger by which the test slows a table down")

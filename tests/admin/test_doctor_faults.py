@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from faultrig.standby import standby_of
+from logins import give_rights
 from loopback import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import Server
@@ -109,7 +110,7 @@ def scene(
     request: pytest.FixtureRequest,
 ) -> Iterator[Scene]:  # fmt: skip
     made = Scene(tmp_path, server, make_database(), role, endpoint, request.getfixturevalue)
-    migrate(made.administrator, runtime_role=role)
+    give_rights(made.administrator, role)
     made.sql(f"alter role {role} set synchronous_commit = on")
     (tmp_path / "config.yaml").write_text("memory:\n  provider: pgvector\n")
     made.use(made.agents_dsn())

@@ -1009,7 +1009,8 @@ def test_a_locked_table_costs_no_more_than_the_budget(memory: Memory, kind: Kind
     with locked(memory.dsn):
         recall = within_budget(memory, kind)
         assert recall.hits == ()
-        assert "did not finish in time" in recall.degraded[-1]
+        # On a cluster the statement that opens a transaction waits, too.
+        assert re.search("did not finish in time|does not answer", recall.degraded[-1])
     assert memory.ask("kelp", kind=kind).hits
 
 

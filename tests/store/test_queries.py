@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from psycopg import sql
@@ -143,6 +144,7 @@ def plan(connection: psycopg.Connection[tuple[Any, ...]], statement: str, scope:
 
 
 @pytest.mark.parametrize("kind", TABLES)
+@not_on_citus.plans
 def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_does(
     filled: psycopg.Connection[tuple[Any, ...]], kind: Kind
 ) -> None:
@@ -163,6 +165,7 @@ def test_the_exact_plan_never_takes_the_graph_index_and_the_indexed_one_always_d
 
 
 @pytest.mark.parametrize("kind", TABLES)
+@not_on_citus.plans
 def test_looking_for_rows_to_heal_reads_an_index_of_those_alone(
     filled: psycopg.Connection[tuple[Any, ...]], kind: Kind
 ) -> None:

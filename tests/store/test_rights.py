@@ -12,6 +12,7 @@ import not_on_citus
 import psycopg
 import pytest
 from connected import connected
+from logins import give_rights
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import Server
@@ -34,7 +35,7 @@ def agent(server: Server, database: str) -> Iterator[str]:
     """The DSN of a role with the rights of agents."""
     role = f"hermes_rights_{uuid.uuid4().hex[:12]}"
     execute(server.dsn, f"CREATE ROLE {role} LOGIN PASSWORD 'for-tests'")
-    migrations.migrate(database, runtime_role=role)
+    give_rights(database, role)
     yield make_conninfo(database, user=role, password="for-tests")
     execute(database, f"DROP OWNED BY {role}")
     execute(server.dsn, f"DROP ROLE {role}")

@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from faultrig.postgres import own_postgres
@@ -752,6 +753,7 @@ def test_the_counters_balance_when_a_closed_runtime_is_used_again(start: Callabl
     identities_hold(runtime)
 
 
+@not_on_citus.triggers
 def test_a_batch_that_is_too_slow_as_a_whole_is_stored_in_parts(start: Callable[..., Runtime], database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(

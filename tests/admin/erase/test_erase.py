@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
-from logins import with_and_without_row_security
+from logins import give_rights, with_and_without_row_security
 from loopback import Endpoint
 from psycopg.conninfo import make_conninfo
 from servers import Server
@@ -31,7 +31,6 @@ from hermes_memory_pgvector.outbox.pending_writes import pending_writes
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store.schema.migrations import migrate
 
 NAMES = "entry history file question answer long task fact letter waiting counted elsewhere".split()  # noqa: SIM905
 CHAT, OTHER = "4917055512", "4917099999"
@@ -544,7 +543,7 @@ def test_the_role_of_agents_erases_only_with_the_dsn_of_the_administrator(
     role: str, run: Callable[..., Outcome], make_database: Callable[..., str], database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    migrate(database, runtime_role=role)
+    give_rights(database, role)
     with psycopg.connect(database) as connection:
         connection.execute("insert into memory_entries (target, content) values ('memory', 'the code is 1234')")
         connection.execute("delete from memory_entries")
