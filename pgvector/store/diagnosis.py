@@ -19,7 +19,7 @@ from .schema.preflight import first_line
 from .schema.verification import TABLES
 
 # With that of the owner, in which agents have no rights.
-_TABLES = (*TABLES, "memory_theme_grants")
+_TABLES = (*TABLES, "memory_theme_grants", "memory_entry_homes")
 DEAD_ROWS_MIN = 10_000
 # Statements of `erase`, which deletes from the history, and of `grants`: those of the tables' owner.
 _OF_OWNER = {"erase_history_rows", "erase_past", "list_grants", "add_grant", "remove_grant"}

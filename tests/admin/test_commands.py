@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -274,6 +275,7 @@ def test_status_of_a_database_without_tables_names_the_command(
     assert "hermes-pgvector migrate" in outcome.err
 
 
+@pytest.mark.on_citus
 def test_doctor_finds_nothing_broken_in_a_sound_installation(
     run: Callable[..., Outcome], tmp_path: Path, database: str
 ) -> None:
@@ -306,6 +308,7 @@ def test_doctor_names_the_rights_that_a_role_lacks(
     assert check["remedy"] == ADMINISTRATORS.format(role=role)
 
 
+@not_on_citus.bare_database
 def test_doctor_names_one_command_that_makes_a_bare_database_ready_for_the_role(
     run: Callable[..., Outcome], empty_database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,8 @@ from hermes_memory_pgvector.store import rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 
+pytestmark = pytest.mark.on_citus
+
 START = datetime(2026, 3, 4, tzinfo=UTC)
 OPS, ALL = Scope("ops", ("ops",)), Scope("ops", None)
 PERSON = "dm-telegram-0123456789abcdef"

@@ -26,6 +26,8 @@ from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.store.schema import migrations, verification
 from hermes_memory_pgvector.write.maintenance import Maintenance
 
+pytestmark = pytest.mark.on_citus
+
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 FILES = migrations.migration_files()
 # Tables that came with later files than the first three.

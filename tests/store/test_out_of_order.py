@@ -25,6 +25,8 @@ from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 
+pytestmark = pytest.mark.on_citus
+
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 _numbers = count(1)
 

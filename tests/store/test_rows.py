@@ -22,7 +22,7 @@ from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.rows import missing_turns
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.on_citus]
 
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
