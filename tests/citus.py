@@ -28,6 +28,8 @@ from hermes_memory_pgvector.store.queries import QUERIES, for_words
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(os.environ.get("HERMES_CITUS") or ROOT.parent / "shared" / "citus") / "cluster"
+# A daemon of a node may be on its way into the database.
+DROPS_MAX = 5
 
 
 class NoCluster(Exception):
@@ -111,7 +113,12 @@ def copy(nodes: Sequence[str], template: str, name: str) -> None:
 def drop(nodes: Sequence[str], name: str) -> None:
     """Drop a database on all nodes and end its connections."""
     _on_all(nodes, *_left_alone(name))
-    _on_all(nodes, f"drop database {name} with (force)")
+    for left in reversed(range(DROPS_MAX)):
+        try:
+            return _on_all(nodes, f"drop database if exists {name} with (force)")
+        except psycopg.errors.ObjectInUse:
+            if not left:
+                raise
 
 
 def _on_all(nodes: Sequence[str], *statements: str) -> None:

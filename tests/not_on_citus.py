@@ -14,3 +14,4 @@ shards = pytest.mark.not_on_citus("rows of the other themes are in other shards"
 messages = pytest.mark.not_on_citus("Citus passes on the whole text of a message, so settings are sent one by one")
 triggers = pytest.mark.not_on_citus("Citus refuses the trigger by which the test slows a table down")
 bare_database = pytest.mark.not_on_citus("databases of a cluster have their extensions before `migrate`")
+files = pytest.mark.not_on_citus("the test reads the files of one server")

@@ -18,7 +18,7 @@ from .queries import QUERIES, for_words
 from .schema.preflight import first_line
 from .schema.verification import TABLES
 
-# With that of the owner, in which agents have no rights.
+# With that of the owner, in which agents have no rights, and that of a cluster.
 _TABLES = (*TABLES, "memory_theme_grants", "memory_entry_homes")
 DEAD_ROWS_MIN = 10_000
 # Statements of `erase`, which deletes from the history, and of `grants`: those of the tables' owner.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -200,6 +201,7 @@ def fill(agent: Agent, theme: str, words: dict[str, str], dsn: str) -> None:
 
 @with_and_without_row_security
 @pytest.mark.each_version
+@not_on_citus.files
 def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     agent: Agent, run: Callable[..., Outcome], database: str, agents_database: str, server: Server, tmp_path: Path,
     values: dict[str, Any],
@@ -401,7 +403,9 @@ def test_an_erasure_that_was_killed_half_way_is_run_again(
     command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path / "one"), "erase"]
     with psycopg.connect(database) as blocking:
         # The command cannot get past this row.
-        blocking.execute("select from conversations where content = 'row number 1800' for update")
+        blocking.execute(
+            "select 1 from conversations where agent_identity = 'ops' and content = 'row number 1800' for update"
+        )
         process = subprocess.Popen([*command, "--theme", "ops", "--yes"], cwd="/", stdout=subprocess.DEVNULL)
         wait_for(lambda: sql(database, "select count(*) from conversations") == [(1000,)])
         process.kill()
@@ -435,6 +439,7 @@ def test_a_transaction_that_still_reads_the_rows_is_named_and_the_tables_are_not
     assert run_fast("--theme", "ops", "--yes", "--vacuum", "--json").code == 0
 
 
+@not_on_citus.files
 def test_a_role_that_owns_nothing_erases_and_says_what_an_administrator_has_to_do(
     run_fast: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,7 +502,9 @@ def test_what_is_said_while_a_theme_is_erased_is_kept(
     talking = acquire(Settings(dsn=database, embed_on_write=False), tmp_path / "two")  # type: ignore[arg-type]
     try:
         with psycopg.connect(database) as blocking:
-            blocking.execute("select from conversations where content = 'row number 1100' for update")
+            blocking.execute(
+                "select 1 from conversations where agent_identity = 'ops' and content = 'row number 1100' for update"
+            )
             process = subprocess.Popen([*command, "--theme", "ops", "--yes"], cwd="/", stdout=subprocess.DEVNULL)
             wait_for(lambda: sql(database, "select count(*) from conversations") == [(200,)])
             talking.accept(TurnTaken(theme="ops", session_id="s", user="It is said meanwhile", assistant=""))
