@@ -115,7 +115,8 @@ def drop(nodes: Sequence[str], name: str) -> None:
     _on_all(nodes, *_left_alone(name))
     for left in reversed(range(DROPS_MAX)):
         try:
-            return _on_all(nodes, f"drop database if exists {name} with (force)")
+            _on_all(nodes, f"drop database if exists {name} with (force)")
+            break
         except psycopg.errors.ObjectInUse:
             if not left:
                 raise

@@ -15,3 +15,4 @@ messages = pytest.mark.not_on_citus("Citus passes on the whole text of a message
 triggers = pytest.mark.not_on_citus("Citus refuses the trigger by which the test slows a table down")
 bare_database = pytest.mark.not_on_citus("databases of a cluster have their extensions before `migrate`")
 files = pytest.mark.not_on_citus("the test reads the files of one server")
+reembed = pytest.mark.not_on_citus("`reembed` does not work there")

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from loopback import Endpoint, vector
@@ -24,6 +25,8 @@ from hermes_memory_pgvector.store import second_column
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.schema.preflight import admin_connection
 from hermes_memory_pgvector.store.schema.verification import Origin
+
+pytestmark = not_on_citus.reembed
 
 DIMENSIONS = 64
 # Nearly equal: all have these words in common.

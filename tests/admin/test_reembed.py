@@ -15,6 +15,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from agents import Agent
@@ -28,6 +29,8 @@ from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import load
+
+pytestmark = not_on_citus.reembed
 
 SCHEMA = """
     select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) from pg_index i

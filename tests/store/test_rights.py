@@ -58,6 +58,7 @@ def past(dsn: str) -> list[tuple[Any, ...]]:
     return execute(dsn, "select agent_identity, content, how from memory_history order by id")
 
 
+@not_on_citus.two_roles
 def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, database: str, tmp_path: Path) -> None:
     common: dict[str, Any] = {"theme": "ops", "home": "A", "target": "memory"}
     trial, person = TRIAL.format(mark=uuid.uuid4().hex), "dm-person-0123456789abcdef"
