@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -77,6 +78,7 @@ def test_statements_that_would_fail_are_named_with_the_reason(run: Run, database
     assert found_by(run)["statements"]["verdict"] == "ok"
 
 
+@not_on_citus.triggers
 def test_the_canary_finds_what_no_plan_shows(run: Run, database: str) -> None:
     execute(
         database,

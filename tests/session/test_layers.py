@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +107,7 @@ def test_the_same_text_in_two_layers_is_one_hit(runtime: Runtime) -> None:
 
 
 @with_and_without_row_security
+@not_on_citus.per_theme
 def test_layers_add_no_statement_to_a_recall(
     runtime: Runtime, start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:

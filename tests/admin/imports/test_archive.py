@@ -36,10 +36,10 @@ CONTENT = {
     "turns": """select agent_identity, session_id, parent_session_id, role, content, ts, metadata, embedding::text,
       search from conversations order by 1, 2, 6, 5""",
     "pieces": """select c.content, p.piece, p.embedding::text from conversation_pieces p
-      join conversations c on c.id = p.row_id order by 1, 2""",
+      join conversations c on c.agent_identity = p.agent_identity and c.id = p.row_id order by 1, 2""",
     "facts": """select f.agent_identity, f.event_id, f.kind, f.target, f.scope, f.content, f.status, s.event_id,
       f.written_at, f.changed_at, f.used_at, f.uses, f.session_id, f.metadata, f.embedding::text, f.search
-      from facts f left join facts s on s.id = f.superseded_by order by 2""",
+      from facts f left join facts s on s.agent_identity = f.agent_identity and s.id = f.superseded_by order by 2""",
     "scopes": "select * from fact_scopes order by 1, 2",
     "edges": """select agent_identity, event_id, parent_session_id, child_session_id, task, result, at, metadata
       from memory_agent_edges order by 2""",
