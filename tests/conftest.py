@@ -34,7 +34,7 @@ for name in [name for name in os.environ if name == "COLUMNS" or name.startswith
 from citus import NoCluster  # noqa: E402
 from logins import granted_login  # noqa: E402
 from loopback import Endpoint  # noqa: E402
-from servers import CITUS, CONTAINERS, VERSIONS, WANTED, NoServer, Server, prepared, running  # noqa: E402
+from servers import CITUS, CONTAINERS, VERSIONS, WANTED, NoServer, Server, prepared, running, shared_cluster  # noqa: E402
 
 _prepared = pytest.StashKey[Path]()
 _cleanup = pytest.StashKey[ExitStack]()
@@ -47,6 +47,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         # So that the servers and their folders are removed then, too.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         _prepare(session.config)
+        session.config.stash[_cleanup].enter_context(shared_cluster())
 
 
 @pytest.hookimpl(optionalhook=True)
