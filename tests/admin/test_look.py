@@ -355,6 +355,6 @@ def test_hostile_text_reaches_no_terminal(
         done = command(*arguments, *columns)
         assert done.code == 0, done.err
         assert not set(done.shown) & set("\x1b\x07\r\u202e"), arguments
-    sql(database, "update conversations set agent_identity = 'ops'")
+    turn(database, f"{HOSTILE} said", theme="ops", session=f"s{HOSTILE}", parent_session_id=HOSTILE)
     sessions = command("sessions", "--theme", "ops", *columns)
     assert ("owned" in sessions.out, set(sessions.shown) & set("\x1b\x07\r\u202e")) == (True, set())
