@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -314,6 +315,7 @@ def test_rows_of_an_agent_that_knows_no_links_are_recalled_and_moved_by_the_next
     assert set(themes(database)) == {one.own(theme)[0]}
 
 
+@not_on_citus.per_theme
 def test_links_add_no_statement_to_a_recall(
     run: Run, open_home: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
