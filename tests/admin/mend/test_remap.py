@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector, started
@@ -202,6 +203,7 @@ def test_what_an_interrupted_command_left_is_read_and_moved(
         opened.close()
 
 
+@not_on_citus.triggers
 def test_one_that_is_killed_half_way_can_be_run_again(
     command: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
