@@ -151,6 +151,7 @@ def test_the_size_of_a_scope_decides_the_plan() -> None:
     assert vector_search.plan_of(Size(300, own_index=True, table_rows=4_500_000), 100) == vector_search.OWN
 
 
+@not_on_citus.plans
 def test_a_theme_of_a_very_large_table_is_compared_row_by_row_for_longer(
     ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
