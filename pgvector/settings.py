@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from .errors import SettingsError
 from .hosts import config as host_files
 from .hosts.config import ENV_PREFIX, config_file, env_values, read_config, section
+from .text import setting_values
 from .text.keep_rules import Rules
 from .text.setting_values import Days, Folder, Limits, Names, Readable, Texts, ThemesByTheme, http_url, reason, template
 
@@ -31,7 +32,7 @@ _QUERY = re.compile(r"\?[^'\s]*")
 class Settings(BaseModel):
     """All settings, validated. Units in names: `_s` seconds, `_max` a count, `_chars` characters, `_mb` MiB."""
 
-    # Every host imports this module, and building the validators takes longer than that: they are built on first use.
+    # Every host imports this module, and building the validators takes longer than that. `load` builds those it needs.
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, defer_build=True)
 
     dsn: SecretStr = Field(
@@ -139,15 +140,14 @@ class Settings(BaseModel):
     bulk_sync_on_init: bool = Field(True, description="Reconcile MEMORY.md and USER.md at start and session switch")
     sync_turns: bool = Field(True, description="Store conversation turns")
     write_contexts: Texts = Field(
-        default_factory=lambda: ["primary"],
+        ["primary"],
         description="Agent contexts whose turns are stored; of other contexts, only saved entries are stored",
     )
     keep: Rules = Field(
-        default_factory=list,
-        description="What is kept: all, owner, asked, or rules, the first of which that applies decides",
+        [], description="What is kept: all, owner, asked, or rules, the first of which that applies decides"
     )
     owner_accounts: Texts = Field(
-        default_factory=list,
+        [],
         description="Accounts of the owner, as platform:id, or a platform for all its users; terminals are the owner's",
     )
     pending_max: int = Field(200, ge=1, le=10_000, description="Most writes of agents that wait for approval")
@@ -236,7 +236,7 @@ class Settings(BaseModel):
         False, description="Session keys that look like phone numbers, mail addresses or user ids become keyed hashes"
     )
     bench_themes: Texts = Field(
-        default_factory=lambda: ["bench-*", "hermes-bench*"],
+        ["bench-*", "hermes-bench*"],
         description="Patterns of themes of benchmark traffic: they read no others, and no others read them",
     )
     cross_theme_recall: Readable = Field(
@@ -246,7 +246,7 @@ class Settings(BaseModel):
         {}, description="Themes that are always recalled beside the own one, as {theme or pattern: [themes]}"
     )
     also_write: ThemesByTheme = Field(
-        default_factory=dict, description="Themes that `remember` may name, as {theme or pattern: [themes]}"
+        {}, description="Themes that `remember` may name, as {theme or pattern: [themes]}"
     )
 
     @property
@@ -268,7 +268,7 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
     """
     given, origin = given_values(hermes_home, environ)
     try:
-        return Settings(**given)
+        return setting_values.checked(Settings, given)
     except ValidationError as error:
         raise SettingsError(_explain(error, given, origin)) from None
 

@@ -6,10 +6,12 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
+Model = TypeVar("Model", bound=BaseModel)
 PLACEHOLDER = re.compile(r"\{(project|profile|platform)\}")
 Themes: TypeAlias = Annotated[list[str], Field(max_length=20)]
 
@@ -32,6 +34,23 @@ def reason(problem: Mapping[str, Any]) -> str:
     said = str(problem["msg"]).removeprefix("Value error, ")
     form = _FORMS.get(str(problem["type"]))
     return f"{said}; as JSON, such as {form}" if form else said
+
+
+def checked(model: type[Model], given: Mapping[str, Any]) -> Model:
+    """A model with these values of its fields, the other ones with their defaults. Raises ValidationError.
+
+    Validators are built for the given fields alone: those of all settings take longer than a hook may.
+    """
+    values = _part_of(model, tuple(given))(**given)
+    return model.model_construct(**{name: getattr(values, name) for name in given})
+
+
+@lru_cache(maxsize=16)
+def _part_of(model: type[BaseModel], names: tuple[str, ...]) -> type[BaseModel]:
+    fields: dict[str, Any] = {
+        name: (field.annotation, field) for name, field in model.model_fields.items() if name in names
+    }
+    return create_model("Given", __config__=model.model_config | {"defer_build": False}, **fields)
 
 
 # Lists and mappings, which may be given as JSON text.
