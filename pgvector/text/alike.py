@@ -51,7 +51,10 @@ _PARTICLES = frozenset("はがをにでとも是为為는은가이")
 def comparable(text: str) -> str:
     """The words of a text without differences in case, width, spaces and punctuation; a text without words as it is."""
     folded = text if text.isascii() else _SIGN.sub(" ", compatible(text).casefold())
-    return b" ".join(folded.encode().translate(_PLAIN).split()).decode() or text
+    plain = folded.encode().translate(_PLAIN)
+    while b"  " in plain:  # faster than to split it: few signs stand together
+        plain = plain.replace(b"  ", b" ")
+    return plain.strip().decode() or text
 
 
 def shape(folded: str) -> frozenset[str]:
