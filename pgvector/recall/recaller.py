@@ -261,17 +261,12 @@ class Recaller:
         return rows
 
     def _size(self, connection: Connection, kind: Kind, scope: Scope) -> Size:
-        """The size of a scope, counted up to just above the limits of exact search, and cached."""
+        """The size of a scope, cached."""
         with self._lock:
             size = self._sizes.get((kind, scope))
         if size is None:
-            most = max(self._settings.exact_rows_max, self._settings.word_candidates_max)
-            size = retrieval.count(connection, kind, scope, most + 1)
-            if size.rows > self._settings.exact_rows_max and not size.own_index:
-                size = replace(size, table_rows=retrieval.table_rows(connection, kind))
-                limit = vector_search.exact_limit(self._settings.exact_rows_max, size.table_rows)
-                if size.rows > most and limit > most:
-                    size = replace(size, rows=retrieval.count(connection, kind, scope, limit + 1).rows)
+            settings = self._settings
+            size = vector_search.size_of(connection, kind, scope, settings.exact_rows_max, settings.word_candidates_max)
             with self._lock:
                 self._sizes[kind, scope] = size
         return size

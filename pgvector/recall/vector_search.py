@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import LiteralString
 
 from ..errors import Unavailable
@@ -70,6 +70,19 @@ def exact_limit(exact_rows_max: int, table_rows: int) -> int:
     proportion to their share of the table, so that the times are equal at the root of the product.
     """
     return int(exact_rows_max * max(1.0, math.sqrt(table_rows / TABLE_ROWS)))
+
+
+def size_of(connection: Connection, kind: Kind, scope: Scope, exact_rows_max: int, word_candidates_max: int) -> Size:
+    """The size of a scope, counted up to just above what is read whole and what is compared row by row."""
+    most = max(exact_rows_max, word_candidates_max)
+    size = retrieval.count(connection, kind, scope, most + 1)
+    if size.rows <= exact_rows_max or size.own_index:
+        return size
+    size = replace(size, table_rows=retrieval.table_rows(connection, kind))
+    limit = exact_limit(exact_rows_max, size.table_rows)
+    if limit <= most or size.rows <= most:
+        return size
+    return replace(size, rows=retrieval.count(connection, kind, scope, limit + 1).rows)
 
 
 def plan_of(size: Size, exact_rows_max: int) -> str:
