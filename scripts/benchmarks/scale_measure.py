@@ -122,7 +122,8 @@ def tune(dsn: str, rows_min: int) -> list[Figures]:
         for index in theme_index.plan(connection, rows_min=rows_min, indexes_max=24):
             with measured(dsn, f"tune {index.theme} of {index.rows:,} rows") as step:
                 theme_index.apply(connection, index)
-            row = connection.execute("select pg_relation_size(%s::text::regclass) as bytes", [index.name]).fetchone()
+            # None of an index that is dropped, because an earlier run did not finish it.
+            row = connection.execute("select pg_relation_size(to_regclass(%s)) as bytes", [index.name]).fetchone()
             built.append({**step, "rows": index.rows, "bytes": row and row["bytes"]})
     return built
 
