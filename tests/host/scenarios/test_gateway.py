@@ -23,7 +23,7 @@ SAVE_TREES = "Please save what we said about the apple trees"
 SAVE_DOUGH = "Please save what we said about the bread dough"
 SAVED_TREES = "It is saved: those trees get their cut in the second month."
 SAVED_DOUGH = "It is saved: that dough gets its rest over the night."
-ABOUT_BOTH = "When are the apple trees pruned, and how long rests the bread dough?"
+ABOUT_BOTH = "Tell me what we said about the apple trees and about the bread dough"
 TOLD_OF_BOTH = "I told you all that my notes of this have to say."
 
 
