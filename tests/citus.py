@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ from hermes_memory_pgvector.store.queries import QUERIES, for_words
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(os.environ.get("HERMES_CITUS") or ROOT.parent / "shared" / "citus") / "cluster"
 # A daemon of a node may be on its way into the database.
-DROPS_MAX = 5
+DROPS_MAX, JOINS_MAX = 5, 5
 
 
 class NoCluster(Exception):
@@ -99,10 +100,22 @@ def database(coordinator: str) -> Iterator[str]:
         for node in nodes:
             run(node, f"create database {name}")
             run(make_conninfo(node, dbname=name), "create extension citus", "create extension vector")
-        run(make_conninfo(nodes[0], dbname=name), *joined)
+        _joined(make_conninfo(nodes[0], dbname=name), joined)
         yield make_conninfo(nodes[0], dbname=name)
     finally:
         drop(nodes, name)
+
+
+def _joined(coordinator: str, statements: Sequence[str]) -> None:
+    """Add the nodes to a coordinator. While others do the same, a connection of Citus can fail."""
+    for left in reversed(range(JOINS_MAX)):
+        try:
+            run(coordinator, *statements)
+            return
+        except psycopg.errors.InternalError_:
+            if not left:
+                raise
+            time.sleep(1)
 
 
 def copy(nodes: Sequence[str], template: str, name: str) -> None:
@@ -120,6 +133,18 @@ def drop(nodes: Sequence[str], name: str) -> None:
         except psycopg.errors.ObjectInUse:
             if not left:
                 raise
+            for node in nodes:
+                _roll_back(node, name)
+
+
+def _roll_back(node: str, name: str) -> None:
+    """End the parts of transactions of several nodes that a killed process has left in a database."""
+    with psycopg.connect(node, autocommit=True) as connection:
+        found = connection.execute("select gid from pg_prepared_xacts where database = %s", [name]).fetchall()
+    if found:
+        run(node, f"alter database {name} allow_connections true")
+        run(make_conninfo(node, dbname=name), *(f"rollback prepared '{gid}'" for (gid,) in found))
+        run(node, *_left_alone(name))
 
 
 def _on_all(nodes: Sequence[str], *statements: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from psycopg import sql
@@ -334,6 +335,7 @@ def test_a_runtime_role_that_does_not_exist_is_named(empty_database: str) -> Non
         migrations.migrate(empty_database, runtime_role="nobody_here")
 
 
+@not_on_citus.bare_database
 def test_the_error_for_an_admin_without_superuser_names_what_to_ask_for(
     empty_database: str, role: Callable[..., str]
 ) -> None:
@@ -348,6 +350,7 @@ def test_the_error_for_an_admin_without_superuser_names_what_to_ask_for(
     assert migrations.migrate(as_role(empty_database, name)) == [file.stem for file in FILES]
 
 
+@not_on_citus.bare_database
 def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None:
     try:
         run(empty_database, "CREATE EXTENSION vector VERSION '0.7.4'")
@@ -361,6 +364,7 @@ def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None
         migrations.migrate(empty_database)
 
 
+@not_on_citus.bare_database
 def test_an_extension_outside_the_search_path_is_named(empty_database: str) -> None:
     run(empty_database, "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")
     with pytest.raises(SchemaNotApplied, match="search_path = public, extensions"):
@@ -379,6 +383,7 @@ def test_a_table_of_somebody_else_with_the_name_of_ours_is_left_alone(empty_data
     assert migrations.migrate(empty_database) == [file.stem for file in FILES[11:]]
 
 
+@not_on_citus.bare_database
 def test_the_manual_lists_everything_that_migrate_makes(empty_database: str) -> None:
     ours = """
         SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
