@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from ...errors import SettingsError
 from ..connection import entry_homes
 from ..connection.database import Connection
+from ..connection.distributed import is_distributed
 from ..queries import KINDS, QUERIES, Kind
 from ..schema.preflight import ADMINISTRATOR
 from . import marks
@@ -91,8 +92,15 @@ def versions(connection: Connection, kind: Kind, number: int, themes: tuple[str,
     name = {"entries": "versions_of_entry", "facts": "versions_of_fact"}.get(kind)
     if name is None:
         return (number,)
-    row = connection.execute(QUERIES[name], {"id": number, "themes": themes and list(themes)}).fetchone() or {"ids": ()}
-    return tuple(sorted({number, *row["ids"]}))
+    asked: list[list[str] | None] = [None if themes is None else list(themes)]
+    if kind == "facts" and is_distributed(connection):
+        found = connection.execute(QUERIES["themes_of_fact"], {"id": number, "themes": asked[0]}).fetchall()
+        asked = [[row["theme"]] for row in found]
+    ids = {number}
+    for each in asked:
+        row = connection.execute(QUERIES[name], {"id": number, "themes": each}).fetchone()
+        ids.update(row["ids"] if row else ())
+    return tuple(sorted(ids))
 
 
 def count(connection: Connection, selection: Selection) -> list[Group]:

@@ -329,6 +329,18 @@ def test_an_entry_is_erased_with_its_earlier_texts_and_the_others_stay(
     assert contents(database, "memory_entries") == {"Another entry, which stays"}
 
 
+def test_a_fact_is_erased_by_its_id_with_its_earlier_versions(run_fast: Callable[..., Outcome], database: str) -> None:
+    add = (
+        "insert into facts (agent_identity, kind, target, content, session_id, status, superseded_by) values"
+        " (%s, 'V', 'row.number', %s, 's', %s, %s) returning id"
+    )
+    ((newest,),) = sql(database, add, "ops", "7", "active", None)
+    sql(database, add, "ops", "6", "superseded", newest)
+    sql(database, add, "lab", "5", "active", None)
+    assert run_fast(str(newest), "--fact", "--yes", "--json").document["removed"] == {"facts": 2}
+    assert contents(database, "facts") == {"5"}
+
+
 def test_what_is_asked_for_is_all_that_is_erased(run_fast: Callable[..., Outcome], database: str) -> None:
     sql(database, ROWS, "ops", 100)
     sql(database, ROWS, "lab", 10)
