@@ -403,6 +403,7 @@ def test_an_edit_of_an_entry_that_has_expired_meanwhile_is_refused(memory: Memor
             history.update_seen(connection, update(asked, "mine"), seen)
 
 
+@not_on_citus.waits
 def test_a_replaced_entry_keeps_the_tags_that_it_gets_meanwhile(memory: Memory) -> None:
     memory.apply(Add(theme="ops", home="h", target="memory", content="the port is 5432", tags=("net",)))
     replaced = Replace(theme="ops", home="h", target="memory", content="the port is 5433", previous="the port is 5432")
