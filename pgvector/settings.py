@@ -118,10 +118,7 @@ class Settings(BaseModel):
     recall_budget_s: float = Field(5.0, ge=0.1, le=60, description="Longest time a recall tool may take")
     recall_chars_max: int = Field(20_000, ge=1000, le=200_000, description="Most characters in one tool answer")
     exact_rows_max: int = Field(
-        50_000,
-        ge=0,
-        le=1_000_000,
-        description="Themes up to this size are searched exactly; up to more above 500,000 rows",
+        50_000, ge=0, le=1_000_000, description="Themes up to this size are searched exactly, more in large tables"
     )
     word_candidates_max: int = Field(
         2000, ge=100, le=100_000, description="Smaller themes are read whole; of larger ones, so many rows for words"

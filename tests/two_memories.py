@@ -174,14 +174,14 @@ class Two:
         return shown
 
     def recall(self, kind: Any, query: str, scope: Scope, limit: int = 10, context: int = 0) -> int:
-        """Assert that both find the same hits; returns how many."""
+        """Assert that both find the same hits; returns how many texts these have."""
         request = RecallRequest(query=query, scope=scope, limit=limit, budget_s=20, context=context)
-        plain, cluster = (told(runtime.recall(kind, request)) for runtime in self.runtimes)
-        assert cluster == plain, (kind, query, scope)
-        return len(plain[0])
+        plain, cluster = (runtime.recall(kind, request) for runtime in self.runtimes)
+        assert told(cluster) == told(plain), (kind, query, scope)
+        return len(plain.texts)
 
     def recalls(self, events: Events) -> int:
-        """Ask both in one theme, in a session, in several themes and in all; returns how many hits they have found."""
+        """Ask both in one theme, in a session, in several themes and in all; returns how many texts they have found."""
         found, own = 0, events.themes[0]
         for theme in events.themes:
             query = events.words(3)
