@@ -13,13 +13,14 @@ from psycopg.rows import DictRow
 from pgvector import HalfVector
 
 from ..errors import BadEvent
-from ..model import Add, Metadata, Remove, Replace, Update, now
+from ..model import Add, Metadata, Remove, Replace, Update
 from ..text import tokenizer
 from ..text.masks import masked
 from ..text.times import NEVER
+from . import removals
 from .connection import entry_homes
 from .connection.database import Connection
-from .connection.distributed import form_of, is_distributed, noted
+from .connection.distributed import form_of
 from .queries import QUERIES
 
 Change: TypeAlias = Add | Update | Replace | Remove
@@ -108,15 +109,15 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
                 # An entry that the agent asks to remember is kept when its line is removed from the file.
                 _detach(connection, values)
             elif not event.from_file:
-                _delete_of_home(connection, "delete_entry_of_other_themes", values, others=True)
+                removals.delete_of_home(connection, "delete_entry_of_other_themes", values, others=True)
             _add(connection, values)
         case Replace() if event.previous != event.content and masked(event.previous) == masked(event.content):
             _change_masks(connection, event, values)
         case Replace():
-            kept = _remove(connection, event, values) or {}
+            kept = removals.remove(connection, event, values) or {}
             _add(connection, {**values, **kept})
         case Remove():
-            _remove(connection, event, values)
+            removals.remove(connection, event, values)
 
 
 def _values_of(event: Change, vector: HalfVector | None) -> dict[str, Any]:
@@ -211,60 +212,6 @@ def _kept(event: Add | Update, old: DictRow) -> dict[str, Any]:
     return kept
 
 
-def _remove(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> DictRow | None:
-    """Delete the row of the old entry; returns its theme, id, creation time, tags and future expiry, or None.
-
-    A tombstone keeps older adds of its home from storing it again: the processes of a home are not in step.
-    """
-    content = event.previous or _resolve(connection, event, values)
-    if not content:
-        return None
-    values = {**values, "content": content}
-    if isinstance(event, Remove) or event.content != content:
-        connection.execute(QUERIES["add_tombstone"], values)
-    gone_from_file = isinstance(event, Remove) and event.from_file
-    if gone_from_file and _delete_of_home(connection, "delete_entry_of_home", values):
-        return None
-    values["themes"] = entry_homes.themes(connection, event.home, event.target, [content], event.theme)
-    find = QUERIES[form_of(connection, "find_entry")]
-    while row := connection.execute(find, values).fetchone():
-        if gone := _delete(connection, "delete_found_entry", {**values, "theme": row["theme"], "id": row["id"]}):
-            entry_homes.forget(connection, [row["theme"]], [content], event.target)
-            expired = gone[0]["expires_at"] is not None and gone[0]["expires_at"] <= now()
-            return {**gone[0], "expires_at": None} if expired else gone[0]
-    return None
-
-
-def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> str:
-    """The whole text of the one entry that contains `old_text`; empty when none or several do.
-
-    Only rows of the event's home count, and rows of no home. If rows of the event's theme are found, only these count.
-    """
-    if not event.old_text:
-        return ""
-    surviving = [*event.surviving, *([event.content] if isinstance(event, Replace) else [])]
-    themes = entry_homes.themes(connection, event.home, event.target, None, event.theme)
-    parameters = {**values, "surviving": surviving, "themes": themes}
-    rows = connection.execute(QUERIES["entries_containing"], parameters).fetchall()
-    nearest = [row for row in rows if row["theme"] == event.theme] or rows
-    return str(nearest[0]["content"]) if len({row["content"] for row in nearest}) == 1 else ""
-
-
-def _delete_of_home(
-    connection: Connection, statement: str, values: Mapping[str, Any], *, others: bool = False
-) -> list[DictRow]:
-    """As `_delete`, of an entry of a home in all of its themes, or in `others` than that of the event."""
-    home, target, content = (values[name] for name in ("home", "target", "content"))
-    themes = entry_homes.themes(connection, home, target, [content])
-    if themes is not None:
-        themes = [theme for theme in themes if theme != values["theme"] or not others]
-    if themes == []:
-        return []
-    rows = _delete(connection, statement, {**values, "themes": themes})
-    entry_homes.forget(connection, [row["theme"] for row in rows], [content], target)
-    return rows
-
-
 def delete(
     connection: Connection,
     theme: str,
@@ -283,26 +230,11 @@ def delete(
     values = {
         "theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by
     }  # fmt: skip
-    rows = _delete(connection, "delete_entry", values)
+    rows = removals.delete_rows(connection, "delete_entry", values)
     if not rows:
         return None
     entry_homes.forget(connection, [theme], [rows[0]["content"]], rows[0]["target"])
     return Entry(**rows[0])
-
-
-def _delete(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[DictRow]:
-    """Run a statement that deletes entries, and return what it tells of them.
-
-    A trigger inserts them into the history, to which how, when and by which session they were deleted is added.
-    """
-    if is_distributed(connection):
-        told = {name: values[name] for name in ("how", "session_id", "replaced_by")} | {"gone_at": f"{values['at']}"}
-        with noted(connection, told):
-            return connection.execute(QUERIES[statement], values).fetchall()
-    rows = connection.execute(QUERIES[statement], values).fetchall()
-    for row in rows:
-        connection.execute(QUERIES["complete_history"], {**values, "theme": row["theme"], "id": row["id"]})
-    return rows
 
 
 def forget_trial(connection: Connection, theme: str, content: str) -> None:

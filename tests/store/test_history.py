@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -412,3 +413,26 @@ def test_an_event_replayed_after_an_undo_changes_nothing(memory: Memory) -> None
     assert memory.undo().code == 0
     memory.apply(first, second)
     assert memory.contents() == ["tea"]
+
+
+# --- of a home with several themes
+
+
+def test_changes_of_a_home_from_several_themes_leave_the_same_entries_in_whatever_order_they_come(
+    memory: Memory,
+) -> None:
+    wrong = {}
+    for number, order in enumerate(permutations(range(5))):
+        tea, coffee = f"tea {number}.", f"coffee {number}."
+        changes = [
+            add(tea, 1, theme="dev"),
+            remove(tea, 2, theme="dev"),
+            add(tea, 3, theme="ops"),
+            swap(tea, coffee, 4, theme="dev"),
+            add(tea, 5, theme="dev"),
+        ]
+        memory.apply(*(changes[place] for place in order))
+        found = memory.psql("select content from memory_entries where content in (%s, %s)", tea, coffee)
+        if sorted(found) != [(coffee,), (tea,)]:
+            wrong[order] = found
+    assert wrong == {}
