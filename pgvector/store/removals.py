@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from psycopg.rows import DictRow
@@ -46,18 +48,32 @@ def _delete_one(connection: Connection, values: Mapping[str, Any]) -> DictRow | 
 def _take_back(connection: Connection, values: Mapping[str, Any]) -> DictRow | None:
     """The row that is gone by a later change of the home, and was that of a change which comes late.
 
-    The later one takes the next row, as if they had come in their order. None without one.
+    The later one takes the next row, as if they had come in their order; that row, too, may be gone by a still later
+    change, which then takes the next one. None when no row is left for any of them.
     """
+    last = connection.execute(QUERIES["last_removal"], values).fetchone()
+    if last is None:
+        return None
     # The history has no index for this question, and is seldom asked.
-    if connection.execute(QUERIES["removed_later_in"], values).fetchone() is None:
-        return None
-    taken = connection.execute(QUERIES["removed_later"], values).fetchone()
-    if taken is None:
-        return None
-    later = {name: taken[name] for name in ("session_id", "at", "how", "replaced_by")}
-    if not _delete_one(connection, {**values, **later}):
-        return None
-    return {**{name: taken[name] for name in ("theme", "id", "created_at", "tags")}, "expires_at": None}
+    taken = connection.execute(QUERIES["removed_later"], {**values, "until": last["at"]}).fetchall()
+    chain = _later_changes(taken, values["at"])
+    for change in chain:
+        later = {name: change[name] for name in ("session_id", "at", "how", "replaced_by")}
+        if _delete_one(connection, {**values, **later}):
+            return {**{name: chain[0][name] for name in ("theme", "id", "created_at", "tags")}, "expires_at": None}
+    return None
+
+
+def _later_changes(taken: Sequence[DictRow], at: datetime) -> list[DictRow]:
+    """The rows from the one that was there at a time: each was there when the change that took the one before came.
+
+    Of several such rows, the one that was taken last. Each is taken later than the one before, so none comes twice.
+    """
+    chain: list[DictRow] = []
+    while there := [row for row in taken if row["updated_at"] <= at < row["at"]]:
+        chain.append(max(there, key=itemgetter("at")))
+        at = chain[-1]["at"]
+    return chain
 
 
 def _resolve(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> str:

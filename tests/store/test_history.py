@@ -436,3 +436,25 @@ def test_changes_of_a_home_from_several_themes_leave_the_same_entries_in_whateve
         if sorted(found) != [(coffee,), (tea,)]:
             wrong[order] = found
     assert wrong == {}
+
+
+def test_removals_of_a_home_that_come_latest_first_leave_no_entry(memory: Memory) -> None:
+    wrong = {}
+    for number, themes in enumerate(permutations(("dev", "ops", "web"))):
+        for order in permutations(range(3)):
+            tea = f"tea {number} {order}."
+            adds = [add(tea, 1 + 2 * place, theme=theme) for place, theme in enumerate(("dev", "ops", "web"))]
+            removals = [remove(tea, 2 + 2 * place, theme=theme) for place, theme in enumerate(themes)]
+            memory.apply(*adds, *(removals[place] for place in order))
+            if found := memory.psql("select agent_identity from memory_entries where content = %s", tea):
+                wrong[themes, order] = found
+    assert wrong == {}
+
+
+def test_a_late_removal_takes_no_row_for_one_that_a_tool_deleted(memory: Memory) -> None:
+    memory.apply(add("tea", 1, theme="dev"), add("tea", 5))
+    ((number,),) = memory.psql("select id from memory_entries where agent_identity = 'dev'")
+    with memory.database.transaction(10, 20) as connection:
+        assert entries.delete(connection, "dev", number, session_id="s", at=at(6))
+    memory.apply(remove("tea", 4), remove("tea", 2, theme="dev"), remove("tea", 7, theme="dev", home=""))
+    assert memory.contents() == ["tea"], "ops has saved it itself"
