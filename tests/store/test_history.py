@@ -458,3 +458,35 @@ def test_a_late_removal_takes_no_row_for_one_that_a_tool_deleted(memory: Memory)
         assert entries.delete(connection, "dev", number, session_id="s", at=at(6))
     memory.apply(remove("tea", 4), remove("tea", 2, theme="dev"), remove("tea", 7, theme="dev", home=""))
     assert memory.contents() == ["tea"], "ops has saved it itself"
+
+
+def of_file(content: str, seconds: float, **more: Any) -> Add:
+    """An entry that was found in the file, in the home's own theme."""
+    return add(content, seconds, from_file=True, metadata={"origin": "file"}, **more)
+
+
+def test_a_line_that_was_written_again_is_kept_in_whatever_order_its_changes_come(memory: Memory) -> None:
+    changes = {"add": add, "remove": remove, "file": of_file}
+    seconds, themes = {"add": 1, "remove": 2, "file": 3}, {"add": "dev", "remove": "dev", "file": "ops"}
+    left = {}
+    for order in permutations(changes):
+        tea = f"tea {order}."
+        memory.apply(*(changes[name](tea, seconds[name], theme=themes[name]) for name in order))
+        left[order] = len(memory.psql("select content from memory_entries where content = %s", tea))
+    assert set(left.values()) == {1}, left
+
+
+def test_a_line_that_the_file_has_had_again_is_stored_once(memory: Memory) -> None:
+    memory.apply(of_file("tea", 3), add("tea", 1, theme="dev"))
+    assert (memory.contents("dev"), memory.contents()) == ([], ["tea"])
+
+
+def test_a_line_of_the_file_renews_one_row_so_that_late_removals_take_the_others(memory: Memory) -> None:
+    memory.apply(add("tea", 1, theme="dev"), add("tea", 3, theme="web"), of_file("tea", 5))
+    memory.apply(remove("tea", 4, theme="web"), remove("tea", 2, theme="dev"))
+    assert memory.psql("select content, updated_at from memory_entries") == [("tea", at(5))]
+
+
+def test_an_older_line_of_the_file_keeps_no_replaced_entry_out_of_its_theme(memory: Memory) -> None:
+    memory.apply(of_file("tea", 1), add("coffee", 2, theme="dev"), swap("coffee", "tea", 3, theme="dev"))
+    assert memory.contents("dev") == ["tea"]
