@@ -30,8 +30,11 @@ home, theme, question = sys.argv[1:]
 provider = PgvectorMemoryProvider()
 provider.initialize("s1", hermes_home=home, platform="api_server", gateway_session_key=theme, agent_context="primary")
 provider._session.runtime.wait_ready(30)
-provider.prefetch(question)
-sys.stdout.write(provider.prefetch(question))
+# The bundled model may still be loading.
+until = time.monotonic() + 60
+while "degraded" in (block := provider.prefetch(question)) and time.monotonic() < until:
+    time.sleep(0.1)
+sys.stdout.write(block)
 provider.shutdown()
 """
 
