@@ -4,6 +4,9 @@ Scores are fused and not ranks, which would lose how much better the first row i
 the range of the vector search, a word score to what the question can reach: where no row holds much of the question,
 its words count little. The weighted sum of both is the score of a row.
 
+A paraphrase or a translation has none of the question's words, and some other row has one of them by chance. So a row
+whose cosine stands out from those of the other rows counts as if it held words that no row holds.
+
 Neighbours in the session help a row in two ways. A word that the row lacks and a neighbour has counts in part. Then a
 part of the neighbours' scores is added. Both parts halve with each step of distance, and are divided by how many times
 as long as a message the row is: a long text says by itself what it is about.
@@ -14,22 +17,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import Period
 from ..store.retrieval import Key, RelatedRows, ScannedRows
-from .word_search import WordMatches, times_as_long
+from .word_search import WordMatches, brevity, times_as_long
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VECTOR_WEIGHT = 0.17
+VECTOR_WEIGHT = 0.1
+# A row stands out completely when its cosine is so many standard deviations above that of the row with this rank, or of
+# the middle one of fewer than twice as many. It then counts as if it held this share of what no row holds.
+USUAL_RANK, OUTSTANDING_DEVIATIONS, OUTSTANDING_SHARE = 10, 4.0, 0.8
 NEIGHBOUR_SHARE = 0.17
 CONTEXT_SHARE = 0.45
 # Of the score of a row that is not of the period that the question names.
 OTHER_TIME_SHARE = 0.5
 STEPS = 3
+
+
+class Span(NamedTuple):
+    """The cosines that a vector search found: the `low`est and the `high`est.
+
+    A row begins to stand out from the others at `usual`, and does so completely at `outstanding`.
+    """
+
+    low: float
+    high: float
+    usual: float = math.inf
+    outstanding: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +120,55 @@ def candidates_of(rows: ScannedRows | RelatedRows, nearest: Mapping[Key, float],
     )
 
 
-def fuse(
-    found: Candidates, *, span: tuple[float, float] | None = None, period: Period | None = None
-) -> dict[Key, float]:
+def span_of(cosines: Sequence[float], rows: int) -> Span | None:
+    """The span of the highest `cosines` of a scope that has so many rows; None without any.
+
+    The standard deviation of the cosines of all rows is that of the normal distribution for which two of these cosines
+    are the quantiles of their ranks.
+    """
+    if not cosines:
+        return None
+    found = len(cosines)
+    rank = min(USUAL_RANK, (found + 1) // 2)
+    ordered = sorted(cosines, reverse=True)
+    high, usual, low = ordered[0], ordered[rank - 1], ordered[-1]
+    if usual == low:
+        return Span(low, high)
+    from statistics import NormalDist  # at the first recall, as numpy
+
+    expected = [NormalDist().inv_cdf(1 - (place - 0.5) / max(rows, found)) for place in (rank, found)]
+    deviation = (usual - low) / (expected[0] - expected[1])
+    return Span(low, high, usual, usual + OUTSTANDING_DEVIATIONS * deviation)
+
+
+def fuse(found: Candidates, *, span: Span | None = None, period: Period | None = None) -> dict[Key, float]:
     """The fused score of each candidate, best first; scores are in [0, 1].
 
-    `span` is the lowest and highest cosine that the vector search found, to which similarities are scaled; None takes
-    those of the candidates. Rows that are not of the `period` count less.
+    `span` is that of the cosines which the vector search found, to which similarities are scaled; None takes the lowest
+    and the highest of the candidates. Rows that are not of the `period` count less.
     """
+    import numpy as np
+
     # By distance: whether two rows so many places apart are as far apart in one session.
     joined = {away: found.positions[away:] - found.positions[:-away] == away for away in range(1, STEPS + 1)}
-    brevity = 1 / times_as_long(found.lengths, found.words)
-    by_words = _with_context(found.word_scores, joined, brevity).sum(axis=1)
-    by_vector = _scaled(found.similarities, span)
-    by_words /= max(by_words.max(initial=0.0), found.reachable) or 1.0
+    shortness = 1 / times_as_long(found.lengths, found.words)
+    by_words = _with_context(found.word_scores, joined, shortness).sum(axis=1)
+    reachable = max(by_words.max(initial=0.0), found.reachable) or 1.0
+    by_words /= reachable
+    cosines = found.similarities
+    span = span or Span(np.fmin.reduce(cosines, initial=math.inf), np.fmax.reduce(cosines, initial=-math.inf))
+    by_vector = _scaled(cosines, span.low, span.high)
+    if span.usual < span.outstanding:
+        # Of a long row, all that it holds: it is not found by chance.
+        held = (found.word_scores.sum(axis=1) / brevity(found.lengths, found.words)).max(initial=0.0) / reachable
+        added = OUTSTANDING_SHARE * max(0.0, 1 - held) * _scaled(cosines, span.usual, span.outstanding)
+        by_words += added * (1 - by_words)
     own = VECTOR_WEIGHT * by_vector + (1 - VECTOR_WEIGHT) * by_words
     total = own.copy()
     for away, together in joined.items():
         share = NEIGHBOUR_SHARE * _decay(away) * together
-        total[away:] += brevity[away:] * share * own[:-away]
-        total[:-away] += brevity[:-away] * share * own[away:]
+        total[away:] += shortness[away:] * share * own[:-away]
+        total[:-away] += shortness[:-away] * share * own[away:]
     if period and found.times is not None:
         during = (found.times >= period.since.timestamp()) & (found.times < period.until.timestamp())
         total[~during] *= OTHER_TIME_SHARE
@@ -137,7 +184,7 @@ def _decay(away: int) -> float:
 
 
 def _with_context(
-    own: NDArray[np.float64], joined: Mapping[int, NDArray[np.bool_]], brevity: NDArray[np.float64]
+    own: NDArray[np.float64], joined: Mapping[int, NDArray[np.bool_]], shortness: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The word scores of each row (rows × words), raised by those of its neighbours, less for a long row."""
     import numpy as np
@@ -145,19 +192,15 @@ def _with_context(
     scores = own.copy()
     for away, together in joined.items():
         share = CONTEXT_SHARE * _decay(away) * together
-        np.maximum(scores[away:], (share * brevity[away:])[:, np.newaxis] * own[:-away], out=scores[away:])
-        np.maximum(scores[:-away], (share * brevity[:-away])[:, np.newaxis] * own[away:], out=scores[:-away])
+        np.maximum(scores[away:], (share * shortness[away:])[:, np.newaxis] * own[:-away], out=scores[away:])
+        np.maximum(scores[:-away], (share * shortness[:-away])[:, np.newaxis] * own[away:], out=scores[:-away])
     return scores
 
 
-def _scaled(similarities: NDArray[np.float64], span: tuple[float, float] | None) -> NDArray[np.float64]:
-    """The similarities scaled to [0, 1] over the span; 0 for a row without one."""
+def _scaled(similarities: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
+    """The similarities scaled to [0, 1] from `low` to `high`; 0 for a row without one."""
     import numpy as np
 
-    low, high = span or (
-        np.fmin.reduce(similarities, initial=math.inf),
-        np.fmax.reduce(similarities, initial=-math.inf),
-    )
     scaled = (similarities - low) / (high - low) if low < high else similarities * 0 + 1
     clipped: NDArray[np.float64] = np.minimum(np.fmax(scaled, 0), 1)
     return clipped

@@ -36,7 +36,7 @@ from ..text import tokenizer
 from ..text.periods import period
 from . import vector_search
 from .deadline import EMBEDDING_SHARE, Deadline, ms_since
-from .fusion import Candidates, candidates_of, fuse
+from .fusion import Candidates, Span, candidates_of, fuse, span_of
 from .reranking import Recalling, RerankingRecaller
 from .selection import select
 from .servers import Servers
@@ -179,7 +179,7 @@ class Recaller:
         started = time.monotonic()
         rows, nearest, found = self._candidates(connection, question, whole=whole)
         legs_ms, searched = ms_since(started), time.monotonic()
-        hits = _hits(connection, question, nearest, found)
+        hits = _hits(connection, question, span_of([*nearest.found.values()], rows), found)
         explanation = Explanation(
             rows=rows,
             plan=nearest.plan,
@@ -278,10 +278,10 @@ def build(database: Database, embedder: Callable[[], Embedder | str], settings: 
     return RerankingRecaller(plain, settings) if settings.rerank_url else plain
 
 
-def _hits(connection: Connection, question: _Question, nearest: Nearest, found: Candidates) -> tuple[Hit, ...]:
+def _hits(connection: Connection, question: _Question, span: Span | None, found: Candidates) -> tuple[Hit, ...]:
     """The best of the candidates as hits, with the turns around them if the request wants these."""
-    kind, request, cosines = question.kind, question.request, nearest.found.values()
-    scores = fuse(found, span=(min(cosines), max(cosines)) if cosines else None, period=question.period)
+    kind, request = question.kind, question.request
+    scores = fuse(found, span=span, period=question.period)
     fetch = partial(retrieval.fetch, connection, kind)
     best = select(fetch, request, scores, found.before, grouped=kind != "facts")
     turns = request.context if kind == "turns" and best else 0

@@ -59,12 +59,16 @@ def bm25(
     shares |= dict.fromkeys(function_words(rows.words), FUNCTION_SHARE)
     weights *= [shares.get(word, 1.0) for word in rows.words]
     matching = np.flatnonzero(rows.held.any(axis=1))
-    brevity = (BM25_K1 + 1) / (1 + BM25_K1 * times_as_long(rows.lengths[matching], rows.words))
-    scores = brevity[:, np.newaxis] * (rows.held[matching] * weights)
+    scores = brevity(rows.lengths[matching], rows.words)[:, np.newaxis] * (rows.held[matching] * weights)
     # Not as a product of matrices, whose order of additions depends on the place of a row.
     best = np.lexsort((rows.ids[matching], -scores.sum(axis=1)))[:limit]
     keys = [rows.keys[place] for place in matching[best].tolist()]
     return WordMatches(keys, scores[best], rows.words, float(weights.sum()))
+
+
+def brevity(lengths: NDArray[np.int32], words: Sequence[str]) -> NDArray[np.float64]:
+    """By what BM25 multiplies the word scores of rows of these numbers of terms; 1 for a message, less for more."""
+    return (BM25_K1 + 1) / (1 + BM25_K1 * times_as_long(lengths, words))
 
 
 def times_as_long(lengths: NDArray[np.int32], words: Sequence[str]) -> NDArray[np.float64]:

@@ -35,6 +35,9 @@ CHANGES: dict[str, Sequence[Change]] = {
     "without word search (weight 1)": ((fusion, "VECTOR_WEIGHT", 1.0),),
     "vector weight 0.1 instead of 0.17": ((fusion, "VECTOR_WEIGHT", 0.1),),
     "vector weight 0.25": ((fusion, "VECTOR_WEIGHT", 0.25),),
+    "rows that stand out by their vectors count no more": ((fusion, "OUTSTANDING_SHARE", 0.0),),
+    "… as 0.2 of the question's words instead of 0.4": ((fusion, "OUTSTANDING_SHARE", 0.2),),
+    "… as 0.6": ((fusion, "OUTSTANDING_SHARE", 0.6),),
     "words that ask with their full weight": ((word_search, "QUESTION_SHARE", 1.0),),
     "function words with their full weight": ((word_search, "FUNCTION_SHARE", 1.0),),
     NO_CONTEXT: (),
@@ -178,7 +181,7 @@ def _found(case: Case, question: Question, stored: Stored, rows: ScannedRows, li
     nearest = nearest_of(rows, recaller.SEARCH_LIMIT)
     matches = word_search.bm25(rows, recaller.SEARCH_LIMIT, total=len(rows.keys))
     found = fusion.candidates_of(rows, nearest, matches)
-    scores = fusion.fuse(found, span=(min(nearest.values()), max(nearest.values())))
+    scores = fusion.fuse(found, span=fusion.span_of([*nearest.values()], len(rows.keys)))
     request = RecallRequest(
         query=question.text, scope=Scope(own=case.theme, themes=(case.theme,)), limit=limit, budget_s=1.0
     )

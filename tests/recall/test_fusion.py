@@ -16,18 +16,26 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Period
 from hermes_memory_pgvector.recall import fusion
-from hermes_memory_pgvector.recall.fusion import CONTEXT_SHARE, NEIGHBOUR_SHARE, STEPS, VECTOR_WEIGHT
-from hermes_memory_pgvector.recall.word_search import LENGTH, LENGTHS_MAX
+from hermes_memory_pgvector.recall.fusion import (
+    CONTEXT_SHARE,
+    NEIGHBOUR_SHARE,
+    OUTSTANDING_DEVIATIONS,
+    OUTSTANDING_SHARE,
+    STEPS,
+    USUAL_RANK,
+    VECTOR_WEIGHT,
+    Span,
+    span_of,
+)
+from hermes_memory_pgvector.recall.word_search import LENGTH, LENGTHS_MAX, brevity
 
 similarities = st.none() | st.floats(-1, 1)
 words = st.dictionaries(st.sampled_from("xyz"), st.floats(0, 50), max_size=3)
 MOST = 1 + 2 * NEIGHBOUR_SHARE * sum(1 / 2**step for step in range(STEPS))
 
 
-def fuse(
-    rows: Iterable[Candidate], span: tuple[float, float] | None = None, reachable: float = 0.0
-) -> dict[Any, float]:
-    return fusion.fuse(as_arrays(rows, reachable), span=span)
+def fuse(rows: Iterable[Candidate], span: tuple[float, ...] | None = None, reachable: float = 0.0) -> dict[Any, float]:
+    return fusion.fuse(as_arrays(rows, reachable), span=Span(*span) if span else None)
 
 
 @st.composite
@@ -43,11 +51,12 @@ def sessions(draw: st.DrawFn) -> list[Candidate]:
     return rows
 
 
-@given(sessions(), st.none() | st.tuples(st.floats(-1, 0.3), st.floats(0.3, 1)), st.floats(0, 200))
+@given(sessions(), st.none() | st.lists(st.floats(-1, 1), min_size=4, max_size=4).map(sorted), st.floats(0, 200))
 def test_scores_are_between_nothing_and_one_and_in_order(
-    rows: list[Candidate], span: tuple[float, float] | None, reachable: float
+    rows: list[Candidate], span: list[float] | None, reachable: float
 ) -> None:
-    scores = fuse(rows, span=span, reachable=reachable)
+    low, usual, high, outstanding = span or [0.0] * 4
+    scores = fuse(rows, span=(low, high, usual, outstanding) if span else None, reachable=reachable)
     assert set(scores) == {row.key for row in rows}
     assert all(0 <= score <= 1 for score in scores.values())
     assert all(first >= second for first, second in pairwise(scores.values()))
@@ -72,8 +81,8 @@ def test_a_row_that_gains_in_either_leg_does_not_fall(
     similarity, held = rows[chosen]
     more = Candidate(chosen, min(1.0, similarity + gain) if similarity is not None else None, held | {"new": gain})
     after = [more if row.key == chosen else row for row in before]
-    span = (-1.0, 1.0)
-    assert list(fuse(after, span=span)).index(chosen) <= list(fuse(before, span=span)).index(chosen)
+    for span in ((-1.0, 1.0), (-1.0, 1.0, 0.0, 0.8)):
+        assert list(fuse(after, span=span)).index(chosen) <= list(fuse(before, span=span)).index(chosen)
 
 
 def test_nothing_gives_nothing() -> None:
@@ -112,6 +121,62 @@ def test_a_row_with_all_the_words_comes_before_the_nearest_and_one_with_a_weak_w
     nearest, worded = Candidate("nearest", 0.9), Candidate("worded", 0.5, {"office": 10.0})
     assert list(fuse([nearest, worded], reachable=10.0)) == ["worded", "nearest"]
     assert list(fuse([nearest, worded], reachable=100.0)) == ["nearest", "worded"]
+
+
+def test_a_row_that_stands_out_comes_before_one_with_some_words_and_after_one_with_all() -> None:
+    def order(held: float, outstanding: float = 0.6) -> list[str]:
+        rows = [Candidate("nearest", 0.6), Candidate("worded", 0.3, {"office": held})]
+        return list(fuse(rows, span=(0.1, 0.6, 0.2, outstanding), reachable=10.0))
+
+    assert order(3.0) == ["nearest", "worded"]
+    assert order(10.0) == ["worded", "nearest"]
+    # The others are nearly as near.
+    assert order(3.0, outstanding=3.0) == ["worded", "nearest"]
+
+
+def test_what_stands_out_counts_as_a_share_of_the_words_that_no_row_holds() -> None:
+    held = {"x": 4.0}
+    scores = fuse([Candidate("a", 0.6), Candidate("b", 0.2, held)], span=(0.2, 0.6, 0.2, 0.6), reachable=10.0)
+    words = (1 - VECTOR_WEIGHT) / MOST
+    assert scores["a"] == pytest.approx(VECTOR_WEIGHT / MOST + words * OUTSTANDING_SHARE * 0.6)
+    assert scores["b"] == pytest.approx(words * 0.4)
+
+
+def test_a_long_row_that_holds_all_the_words_leaves_nothing_to_what_stands_out() -> None:
+    rows = [Candidate("nearest", 0.6), Candidate("long", 0.3, {"x": 3.0}, length=90 * LENGTH)]
+    weight = 3.0 / brevity(np.array([90 * LENGTH]), ["x"])[0]
+    scores = fuse(rows, span=(0.3, 0.6, 0.3, 0.6), reachable=weight)
+    assert list(scores) == ["long", "nearest"]
+    assert scores["nearest"] == pytest.approx(VECTOR_WEIGHT / MOST)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=200), st.integers(1, 10_000))
+def test_the_span_holds_all_cosines_and_what_is_usual_is_below_what_stands_out(cosines: list[float], rows: int) -> None:
+    span = span_of(cosines, rows)
+    assert span is not None
+    assert (span.low, span.high) == (min(cosines), max(cosines))
+    assert span.low <= span.usual <= span.outstanding
+    assert sum(cosine > span.usual for cosine in cosines) < USUAL_RANK or span.usual > span.high
+
+
+@pytest.mark.parametrize("rows", [40, 300, 2000, 100_000])
+def test_the_deviation_is_that_of_all_rows_though_only_the_nearest_are_known(rows: int) -> None:
+    chance = np.random.default_rng(7)
+    found = []
+    for _ in range(20):
+        cosines = np.sort(chance.normal(0.2, 0.08, rows))[::-1][:100]
+        span = span_of(cosines.tolist(), rows)
+        assert span is not None
+        found.append((span.outstanding - span.usual) / OUTSTANDING_DEVIATIONS)
+    assert np.median(found) == pytest.approx(0.08, rel=0.15)
+
+
+def test_of_equal_cosines_none_stands_out() -> None:
+    assert span_of([], 0) is None
+    for cosines in ([0.4], [0.4, 0.3], [0.4] * 50):
+        span = span_of(cosines, 50)
+        assert span is not None
+        assert not any(span.usual < cosine < math.inf for cosine in cosines)
 
 
 @given(st.floats(0.1, 50), st.floats(1, 100))

@@ -11,7 +11,7 @@ from candidates import Candidate, as_arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.recall.fusion import candidates_of, fuse
+from hermes_memory_pgvector.recall.fusion import Span, candidates_of, fuse
 from hermes_memory_pgvector.recall.vector_search import nearest_of
 from hermes_memory_pgvector.recall.word_search import (
     BM25_K1,
@@ -151,11 +151,11 @@ def test_what_is_found_is_fused_with_its_neighbours_in_the_session(rows: list[Ro
                 row.key, near.get(row.key, row.cosine), words.get(row.key, {}), previous, row.length
             )
             beside_found.append((row, previous))
-    wanted = pytest.approx(fuse(as_arrays(family.values(), matches.reachable), span=(0, 1)))
+    wanted = pytest.approx(fuse(as_arrays(family.values(), matches.reachable), span=Span(0, 1)))
     near[("a", 99)] = 1.0  # a row that is gone
-    assert fuse(candidates_of(scan_of(rows), near, matches), span=(0, 1)) == wanted
+    assert fuse(candidates_of(scan_of(rows), near, matches), span=Span(0, 1)) == wanted
     # Found by two searches and then read with their neighbours, they are the same.
-    assert fuse(candidates_of(related(beside_found), near, matches), span=(0, 1)) == wanted
+    assert fuse(candidates_of(related(beside_found), near, matches), span=Span(0, 1)) == wanted
 
 
 def test_function_words_of_the_questions_language_count_little_and_limit_what_it_can_reach() -> None:
