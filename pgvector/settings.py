@@ -102,6 +102,7 @@ class Settings(BaseModel):
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
     prefetch_chars_max: int = Field(2000, ge=200, le=20_000, description="Most characters put before a turn")
     prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
+    prefetch_outside: bool = Field(True, description="Ambient recall shows what tools, agents and imports brought, too")
     prefetch_shown_max: int = Field(
         500, ge=0, le=10_000, description="Texts in a context that are not put before a turn again; 0 repeats them"
     )
@@ -160,9 +161,7 @@ class Settings(BaseModel):
     )
     content_chars_max: int = Field(200_000, ge=1000, le=1_000_000, description="Longer texts are cut and marked")
 
-    facts_text_chars_max: int = Field(
-        400, ge=20, le=1000, description="Longest text of a fact; a longer one is refused"
-    )
+    facts_text_chars_max: int = Field(400, ge=20, le=1000, description="Longest fact; a longer one is refused")
     facts_chars_max: int = Field(
         10_000, ge=2000, le=1_000_000, description="Characters of active facts of a theme that count as 100 %"
     )

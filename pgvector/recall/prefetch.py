@@ -195,9 +195,14 @@ class Prefetch:
         return relevant(hits, self._floor(), best)
 
     def _may_be_shown(self, hit: Hit) -> bool:
-        from .quarantine import suspicions
+        from ..text.provenance import is_outside
+        from .quarantine import is_released, suspicions
 
-        return not (self._settings.hide_suspicious and suspicions(hit))
+        settings = self._settings
+        if settings.hide_suspicious and suspicions(hit):
+            return False
+        outside = is_outside(hit.role, hit.metadata) and not is_released(hit.content, hit.metadata)
+        return settings.prefetch_outside or not outside
 
     def before_compression(self, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
         """The saved memories that matter to a conversation which is about to be compressed; empty when none do.

@@ -163,6 +163,10 @@ def test_what_was_read_from_outside_is_told_from_what_the_agent_says(
     hermes.ask("When does that ferry sail, and which day is it today?")
     assert '"source": "tools"' in model.requests[-1].results[0]
     assert ", from tools] The leaflet says" in model.requests[-1].recalled[0]
+    hermes.set(prefetch_outside=False)
+    hermes.ask("When does that ferry sail, and when does the bus leave?")
+    assert "The leaflet says" not in "".join(model.requests[-1].recalled)
+    assert said in model.requests[-1].recalled[0]
     assert hermes.complaints() == []
 
 
