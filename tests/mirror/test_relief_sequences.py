@@ -198,6 +198,8 @@ def test_no_line_is_lost_in_any_sequence(database: str, tmp_path: Path) -> None:
     play(database, tmp_path / "home", sequences=12, steps=25)
 
 
+# On a cluster a step takes several times as long.
+@pytest.mark.timeout(1500)
 @pytest.mark.slow
 def test_no_line_is_lost_in_long_sequences(database: str, tmp_path: Path) -> None:
     play(database, tmp_path / "home", sequences=150, steps=50)
