@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import not_on_citus
 import pytest
 from starlette.testclient import TestClient
 
@@ -67,6 +68,7 @@ def scan_seconds(site: Site) -> float:
     return time.monotonic() - started
 
 
+@not_on_citus.filling
 @pytest.mark.slow
 def test_no_page_takes_much_longer_than_reading_all_texts(site: Site) -> None:
     fill(site, ROWS)
