@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VECTOR_WEIGHT = 0.1
+VECTOR_WEIGHT = 0.17
 # A row stands out completely when its cosine is so many standard deviations above that of the row with this rank, or of
-# the middle one of fewer than twice as many. It then counts as if it held this share of what no row holds.
+# the middle one of fewer than twice as many. It then counts as if it held this share of what no row holds; one half as
+# far above counts as if it held a quarter of that.
 USUAL_RANK, OUTSTANDING_DEVIATIONS, OUTSTANDING_SHARE = 10, 4.0, 0.8
 NEIGHBOUR_SHARE = 0.17
 CONTEXT_SHARE = 0.45
@@ -161,7 +162,7 @@ def fuse(found: Candidates, *, span: Span | None = None, period: Period | None =
     if span.usual < span.outstanding:
         # Of a long row, all that it holds: it is not found by chance.
         held = (found.word_scores.sum(axis=1) / brevity(found.lengths, found.words)).max(initial=0.0) / reachable
-        added = OUTSTANDING_SHARE * max(0.0, 1 - held) * _scaled(cosines, span.usual, span.outstanding)
+        added = OUTSTANDING_SHARE * max(0.0, 1 - held) * _scaled(cosines, span.usual, span.outstanding) ** 2
         by_words += added * (1 - by_words)
     own = VECTOR_WEIGHT * by_vector + (1 - VECTOR_WEIGHT) * by_words
     total = own.copy()

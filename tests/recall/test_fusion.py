@@ -125,21 +125,23 @@ def test_a_row_with_all_the_words_comes_before_the_nearest_and_one_with_a_weak_w
 
 def test_a_row_that_stands_out_comes_before_one_with_some_words_and_after_one_with_all() -> None:
     def order(held: float, outstanding: float = 0.6) -> list[str]:
-        rows = [Candidate("nearest", 0.6), Candidate("worded", 0.3, {"office": held})]
+        rows = [Candidate("nearest", 0.6), Candidate("worded", 0.5, {"office": held})]
         return list(fuse(rows, span=(0.1, 0.6, 0.2, outstanding), reachable=10.0))
 
-    assert order(3.0) == ["nearest", "worded"]
+    assert order(2.0) == ["nearest", "worded"]
     assert order(10.0) == ["worded", "nearest"]
     # The others are nearly as near.
-    assert order(3.0, outstanding=3.0) == ["worded", "nearest"]
+    assert order(2.0, outstanding=3.0) == ["worded", "nearest"]
 
 
 def test_what_stands_out_counts_as_a_share_of_the_words_that_no_row_holds() -> None:
-    held = {"x": 4.0}
-    scores = fuse([Candidate("a", 0.6), Candidate("b", 0.2, held)], span=(0.2, 0.6, 0.2, 0.6), reachable=10.0)
+    rows = [Candidate("a", 0.6), Candidate("b", 0.2, {"x": 4.0}), Candidate("c", 0.4)]
+    scores = fuse(rows, span=(0.2, 0.6, 0.2, 0.6), reachable=10.0)
     words = (1 - VECTOR_WEIGHT) / MOST
     assert scores["a"] == pytest.approx(VECTOR_WEIGHT / MOST + words * OUTSTANDING_SHARE * 0.6)
     assert scores["b"] == pytest.approx(words * 0.4)
+    # Half as far above what is usual, it gets a quarter.
+    assert scores["c"] == pytest.approx(VECTOR_WEIGHT / MOST / 2 + words * OUTSTANDING_SHARE * 0.6 / 4)
 
 
 def test_a_long_row_that_holds_all_the_words_leaves_nothing_to_what_stands_out() -> None:
