@@ -234,13 +234,14 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """One question: at most `limit` hits within `budget_s` seconds, each with `context` turns before and after it."""
+    """At most `limit` hits in `budget_s` seconds, with `context` turns around each; `outside`: rows from there, too."""
 
     query: str
     scope: Scope
     limit: int
     budget_s: float
     context: int = 0
+    outside: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

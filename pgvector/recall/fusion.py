@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VECTOR_WEIGHT = 0.17
-# A row stands out completely when its cosine is so many standard deviations above that of the row with this rank, or of
-# the middle one of fewer than twice as many. It then counts as if it held this share of what no row holds; one half as
-# far above counts as if it held a quarter of that.
+# A row stands out completely when its cosine is so many standard deviations above that of the row with this rank. It
+# then counts as if it held this share of what no row holds; one half as far above counts as if it held a quarter of it.
 USUAL_RANK, OUTSTANDING_DEVIATIONS, OUTSTANDING_SHARE = 10, 4.0, 0.8
+# Of fewer rows, one stands out by chance. Cosines of a model differ by more than this; those of equal texts may not.
+OUTSTANDING_ROWS_MIN, DEVIATION_MIN = 40, 0.01
 NEIGHBOUR_SHARE = 0.17
 CONTEXT_SHARE = 0.45
 # Of the score of a row that is not of the period that the question names.
@@ -125,20 +126,20 @@ def span_of(cosines: Sequence[float], rows: int) -> Span | None:
     """The span of the highest `cosines` of a scope that has so many rows; None without any.
 
     The standard deviation of the cosines of all rows is that of the normal distribution for which two of these cosines
-    are the quantiles of their ranks.
+    are the quantiles of their ranks. With fewer than OUTSTANDING_ROWS_MIN cosines no row stands out.
     """
     if not cosines:
         return None
     found = len(cosines)
-    rank = min(USUAL_RANK, (found + 1) // 2)
     ordered = sorted(cosines, reverse=True)
-    high, usual, low = ordered[0], ordered[rank - 1], ordered[-1]
-    if usual == low:
+    high, low = ordered[0], ordered[-1]
+    if found < OUTSTANDING_ROWS_MIN:
         return Span(low, high)
     from statistics import NormalDist  # at the first recall, as numpy
 
-    expected = [NormalDist().inv_cdf(1 - (place - 0.5) / max(rows, found)) for place in (rank, found)]
-    deviation = (usual - low) / (expected[0] - expected[1])
+    usual = ordered[USUAL_RANK - 1]
+    expected = [NormalDist().inv_cdf(1 - (rank - 0.5) / max(rows, found)) for rank in (USUAL_RANK, found)]
+    deviation = max(DEVIATION_MIN, (usual - low) / (expected[0] - expected[1]))
     return Span(low, high, usual, usual + OUTSTANDING_DEVIATIONS * deviation)
 
 

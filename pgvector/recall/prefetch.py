@@ -161,7 +161,13 @@ class Prefetch:
         limit = settings.prefetch_limit
         more = min(context.shown.memories, REPEATED_SHARE_MAX * limit)
         kinds: tuple[Kind, ...] = ("entries", "turns") if settings.prefetch_turns else ("entries",)
-        request = RecallRequest(query=query, scope=scope, limit=2 * limit + more, budget_s=due.left_s)
+        request = RecallRequest(
+            query=query,
+            scope=scope,
+            limit=2 * limit + more,
+            budget_s=due.left_s,
+            outside=settings.prefetch_outside,
+        )
         recalls = list(self._recall(kinds, request))
         related = self._related(recalls, asked)
         others = (scope.themes or ())[1:]
@@ -195,14 +201,9 @@ class Prefetch:
         return relevant(hits, self._floor(), best)
 
     def _may_be_shown(self, hit: Hit) -> bool:
-        from ..text.provenance import is_outside
-        from .quarantine import is_released, suspicions
+        from .quarantine import suspicions
 
-        settings = self._settings
-        if settings.hide_suspicious and suspicions(hit):
-            return False
-        outside = is_outside(hit.role, hit.metadata) and not is_released(hit.content, hit.metadata)
-        return settings.prefetch_outside or not outside
+        return not (self._settings.hide_suspicious and suspicions(hit))
 
     def before_compression(self, theme: str, messages: Sequence[Mapping[str, Any]]) -> str:
         """The saved memories that matter to a conversation which is about to be compressed; empty when none do.
@@ -222,6 +223,7 @@ class Prefetch:
             scope=Scope(theme, themes),
             limit=settings.prefetch_limit,
             budget_s=settings.prefetch_budget_s,
+            outside=settings.prefetch_outside,
         )
         [recall] = self._recall(("entries",), request)
         floor = self._floor()

@@ -1,4 +1,4 @@
-"""Rows that look like an attack, and are recalled only once an operator has released them. Pure.
+"""Rows that are held back until an operator has released them: what looks like an attack, or is from outside. Pure.
 
 A release is in the metadata of a row, as the digest of the text that was released: another text is not released, and
 exports, imports and renamed themes keep it. Hosts import this at their start, so the detectors are imported by a look.
@@ -22,6 +22,13 @@ def mark_of(content: str) -> str:
 def is_released(content: str, metadata: Metadata) -> bool:
     """Whether an operator has released a row with this text."""
     return RELEASED in metadata and metadata[RELEASED] == mark_of(content)
+
+
+def is_outside(role: str, content: str, metadata: Metadata) -> bool:
+    """Whether a row is from outside, and no operator has released it."""
+    from ..text import provenance
+
+    return provenance.is_outside(role, metadata) and not is_released(content, metadata)
 
 
 def suspicions(hit: Hit) -> tuple[str, ...]:

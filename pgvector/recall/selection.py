@@ -10,6 +10,7 @@ from ..model import RecallRequest
 from ..store.retrieval import Key, Row
 from ..text.alike import comparable
 from .grouping import Families, Found, acknowledges, newest_first
+from .quarantine import is_outside
 
 FETCHED_MIN = 20
 # Among so many of the best rows newer and older ones are looked for.
@@ -92,13 +93,13 @@ class _Chosen:
     def _fetch(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
         if wanted := [key for key in keys if key not in self._read]:
             self._read.update(wanted)
-            scope = self.request.scope
             rows = fetch(wanted)
-            self._rows.update(
-                (key, rows[key])
-                for key in wanted
-                if key in rows and scope.holds(rows[key].at, rows[key].session_id, rows[key].role)
-            )
+            self._rows.update((key, rows[key]) for key in wanted if key in rows and self._is_wanted(rows[key]))
+
+    def _is_wanted(self, row: Row) -> bool:
+        request = self.request
+        outside = not request.outside and is_outside(row.role or "", row.content, row.metadata or {})
+        return request.scope.holds(row.at, row.session_id, row.role) and not outside
 
     def _is_receipt(self, key: Key) -> bool:
         row = self._rows.get(key) if key in self.before else None

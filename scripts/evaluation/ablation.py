@@ -31,13 +31,13 @@ Change = tuple[ModuleType, str, float]
 NO_CONTEXT = "turns embedded without the turn before"
 CHANGES: dict[str, Sequence[Change]] = {
     "everything": (),
-    "without vector search (weight 0)": ((fusion, "VECTOR_WEIGHT", 0.0),),
+    "without vector search (weight 0)": ((fusion, "VECTOR_WEIGHT", 0.0), (fusion, "OUTSTANDING_SHARE", 0.0)),
     "without word search (weight 1)": ((fusion, "VECTOR_WEIGHT", 1.0),),
     "vector weight 0.1 instead of 0.17": ((fusion, "VECTOR_WEIGHT", 0.1),),
     "vector weight 0.25": ((fusion, "VECTOR_WEIGHT", 0.25),),
     "rows that stand out by their vectors count no more": ((fusion, "OUTSTANDING_SHARE", 0.0),),
-    "… as 0.2 of the question's words instead of 0.4": ((fusion, "OUTSTANDING_SHARE", 0.2),),
-    "… as 0.6": ((fusion, "OUTSTANDING_SHARE", 0.6),),
+    "… count as 0.4 of what no row holds instead of 0.8": ((fusion, "OUTSTANDING_SHARE", 0.4),),
+    "… stand out from 3 deviations on instead of 4": ((fusion, "OUTSTANDING_DEVIATIONS", 3.0),),
     "words that ask with their full weight": ((word_search, "QUESTION_SHARE", 1.0),),
     "function words with their full weight": ((word_search, "FUNCTION_SHARE", 1.0),),
     NO_CONTEXT: (),

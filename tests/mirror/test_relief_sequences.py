@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import not_on_citus
 import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase
@@ -198,8 +199,7 @@ def test_no_line_is_lost_in_any_sequence(database: str, tmp_path: Path) -> None:
     play(database, tmp_path / "home", sequences=12, steps=25)
 
 
-# On a cluster a step takes several times as long.
-@pytest.mark.timeout(1500)
+@not_on_citus.long
 @pytest.mark.slow
 def test_no_line_is_lost_in_long_sequences(database: str, tmp_path: Path) -> None:
     play(database, tmp_path / "home", sequences=150, steps=50)

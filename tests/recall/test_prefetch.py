@@ -71,17 +71,18 @@ def test_what_a_person_may_tell_the_assistant_a_page_may_not(tmp_path: Path) -> 
         assert [hit.id for hit in prefetch.before_turn("ops", "which language?", "s").hits] == shown
 
 
-def test_what_came_from_outside_can_be_kept_from_turns(tmp_path: Path) -> None:
-    said = replace(HIT, content="The ferry sails at nine.", role="user")
-    read = replace(said, id=2, role="assistant", metadata={"tools": ["web_extract"]})
-    told = replace(said, id=3, metadata={"delegated_to": "child"})
-    brought = replace(said, id=4, metadata={"origin": "import"})
-    released = replace(read, id=5, metadata={**read.metadata, "released": mark_of(read.content)})
-    for outside, shown in ((True, [1, 2, 3, 4, 5]), (False, [1, 5])):
-        found = [Recall((said, read, told, brought, released))]
-        settings = Settings(prefetch_outside=outside)
-        prefetch = Prefetch(settings, lambda *_, found=found: found, lambda: None, lambda: False, tmp_path)
-        assert [hit.id for hit in prefetch.before_turn("ops", "when does it sail?", "s").hits] == shown
+def test_rows_from_outside_are_asked_for_as_the_setting_says(tmp_path: Path) -> None:
+    for outside in (True, False):
+        asked: list[RecallRequest] = []
+
+        def recall(kinds: Sequence[Kind], request: RecallRequest, asked: list[RecallRequest] = asked) -> list[Recall]:
+            asked.append(request)
+            return [Recall() for _ in kinds]
+
+        prefetch = Prefetch(Settings(prefetch_outside=outside), recall, lambda: 0.2, lambda: False, tmp_path)
+        prefetch.before_turn("ops", "when does it sail?", "s")
+        prefetch.before_compression("ops", [{"role": "user", "content": "When does it sail?"}])
+        assert [request.outside for request in asked] == [outside, outside]
 
 
 def test_without_a_floor_or_vectors_everything_stays() -> None:

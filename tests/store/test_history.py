@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 import uuid
@@ -490,3 +491,56 @@ def test_a_line_of_the_file_renews_one_row_so_that_late_removals_take_the_others
 def test_an_older_line_of_the_file_keeps_no_replaced_entry_out_of_its_theme(memory: Memory) -> None:
     memory.apply(of_file("tea", 1), add("coffee", 2, theme="dev"), swap("coffee", "tea", 3, theme="dev"))
     assert memory.contents("dev") == ["tea"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("dev", 2, False), ("ops", 7, True), ("ops", 3, True), ("ops", 6, False), "dev 4"),
+        (("ops", 2, False), ("dev", 10, False), ("ops", 3, True), ("ops", 11, True), "dev 6"),
+    ],
+)
+def test_an_entry_is_not_stored_beside_a_newer_one_of_the_home(memory: Memory, changes: tuple[Any, ...]) -> None:
+    *adds, removal = changes
+    for theme, seconds, by_file in adds:
+        memory.apply(of_file("tea", seconds) if by_file else add("tea", seconds, theme=theme))
+    theme, _, seconds = removal.partition(" ")
+    memory.apply(remove("tea", float(seconds), theme=theme))
+    assert memory.psql("select count(*) from memory_entries") == [(1,)]
+
+
+def changes_of_a_file(chance: random.Random, texts: list[str]) -> tuple[list[Event], set[str]]:
+    """Changes of a file in their order, reported by hooks or found in the file, and its lines in the end."""
+    file: set[str] = set()
+    events: list[Event] = []
+    for seconds in range(0, 2 * chance.randint(3, 6), 2):
+        theme, found = chance.choice(("dev", "ops", "web")), chance.random() < 0.3
+        text, other = chance.sample(texts, 2)
+        if text not in file:
+            events.append(of_file(text, seconds) if found else add(text, seconds, theme=theme))
+            file.add(text)
+        elif other not in file and chance.random() < 0.4:
+            events.append(swap(text, other, seconds, theme=theme))
+            file ^= {text, other}
+        else:
+            events.append(remove(text, seconds, from_file=True) if found else remove(text, seconds, theme=theme))
+            file.discard(text)
+        if chance.random() < 0.3:
+            # A pass over the file tells of it, too.
+            events.append(of_file(text, seconds + 1) if text in file else remove(text, seconds + 1, from_file=True))
+    return events, file
+
+
+@pytest.mark.parametrize("histories", [50, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(1500)])])
+def test_changes_of_a_file_leave_its_lines_in_whatever_order_they_are_stored(memory: Memory, histories: int) -> None:
+    chance = random.Random(11)
+    wrong = []
+    for number in range(histories):
+        texts = [f"tea {number}.", f"coffee {number}."]
+        events, file = changes_of_a_file(chance, texts)
+        chance.shuffle(events)
+        memory.apply(*events)
+        rows = memory.psql("select content from memory_entries where content = any (%s)", texts)
+        if sorted(content for (content,) in rows) != sorted(file):
+            wrong.append((events, file, rows))
+    assert wrong == []

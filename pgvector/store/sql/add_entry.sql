@@ -1,7 +1,7 @@
 -- An entry that was removed after this add was accepted stays removed, whichever theme of the home removed it: the themes
--- of a home share its files and its clock. An entry that was read from a file is stored once per home, and so is one that
--- was read from a file after this add. When the home has the entry already, the time of one row becomes that of this add,
--- so that an older remove that is applied later leaves it. Such a remove may still take the other rows.
+-- of a home share its files and its clock. An entry that was read from a file is stored once per home, and no entry is
+-- stored beside a newer one of the home. When the home has the entry already, the time of its newest row becomes that of
+-- this add, so that an older remove that is applied later leaves it. Such a remove may still take the other rows.
 with held as (
   update memory_entries
   set updated_at = greatest(updated_at, %(at)s)
@@ -10,9 +10,9 @@ with held as (
       where e.home = %(home)s and e.home <> '' and e.target = %(target)s and content_key(e.content) = content_key(%(content)s)
         and (%(themes)s::text[] is null or e.agent_identity = any (%(themes)s::text[]))
         and case when e.agent_identity = %(theme)s or %(from_file)s then true
-                 else e.metadata ->> 'origin' = 'file' and e.updated_at > %(at)s end
+                 else e.updated_at > %(at)s end
         and (e.expires_at is null or e.expires_at > now())
-      order by e.agent_identity = %(theme)s desc, e.updated_at desc
+      order by e.updated_at desc, e.agent_identity = %(theme)s desc
       limit 1)
   returning 1
 )
