@@ -46,15 +46,15 @@ def _delete_one(connection: Connection, values: Mapping[str, Any]) -> DictRow | 
 
 
 def _take_back(connection: Connection, values: Mapping[str, Any]) -> DictRow | None:
-    """The row that is gone by a later change of the home, and was that of a change which comes late.
+    """The row that a change which is stored late would have taken; None when no row is left for it.
 
-    The later one takes the next row, as if they had come in their order; that row, too, may be gone by a still later
-    change, which then takes the next one. None when no row is left for any of them.
+    A removal at 2 is stored after one at 4, which took the row that was there at 2: the former gets that row, and the
+    latter takes the next one. That one may be gone by a removal at 6, which then takes the next one, and so on.
     """
     last = connection.execute(QUERIES["last_removal"], values).fetchone()
     if last is None:
         return None
-    # The history has no index for this question, and is seldom asked.
+    # No index serves this query. It runs only for a removal that is stored late.
     taken = connection.execute(QUERIES["removed_later"], {**values, "until": last["at"]}).fetchall()
     chain = _later_changes(taken, values["at"])
     for change in chain:
