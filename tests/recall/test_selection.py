@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Hit, RecallRequest, Scope
 from hermes_memory_pgvector.recall import selection
+from hermes_memory_pgvector.recall.quarantine import mark_of
 from hermes_memory_pgvector.store.retrieval import Key, Row
 from hermes_memory_pgvector.text.alike import comparable
 from hermes_memory_pgvector.text.cleaning import compatible
@@ -62,6 +63,23 @@ def test_the_best_are_those_of_all_though_few_are_read(
     best = select(found, request(limit, role))
     assert list(best) == list(everything)[:limit]
     assert all(1 <= one.said <= everything[key].said for key, one in best.items())
+
+
+def test_rows_from_outside_are_no_hits_where_they_are_not_wanted_and_change_no_others() -> None:
+    said = turn("The ferry sails at nine.")
+    read = replace(said, role="assistant", metadata={"tools": ["web_extract"]})
+    told = replace(said, content="The bus leaves at ten.", metadata={"delegated_to": "child"})
+    brought = replace(said, content="The train is late.", metadata={"origin": "import"})
+    released = replace(
+        read, content="It sails daily.", metadata={**read.metadata, "released": mark_of("It sails daily.")}
+    )
+    ranked = [(read, 9), (told, 8), (said, 7), (brought, 6), (released, 5)]
+    assert [(one.content, one.said) for one in select(ranked, replace(request(2), outside=False)).values()] == [
+        ("The ferry sails at nine.", 1), ("It sails daily.", 1),
+    ]  # fmt: skip
+    everything = {one.content: one.said for one in select(ranked, request(9)).values()}
+    assert len(everything) == 4
+    assert everything["The ferry sails at nine."] == 2
 
 
 @given(found, st.integers(1, 12))
