@@ -20,5 +20,5 @@ per_theme = pytest.mark.not_on_citus("there several themes are asked one after t
 workers = pytest.mark.not_on_citus("`doctor` does not see dead rows and statistics of the workers")
 effects = pytest.mark.not_on_citus("there other checks of `doctor` notice the fault, too")
 waits = pytest.mark.not_on_citus("the test waits for a lock to be seen, which is at a worker there")
-filling = pytest.mark.not_on_citus("the test switches an index off while it fills a table: shards keep theirs")
+all_shards = pytest.mark.not_on_citus("pages about all themes ask every shard there, which takes longer than a scan")
 long = pytest.mark.not_on_citus("its thousands of steps take half an hour there; a shorter test runs there")

@@ -68,7 +68,7 @@ def scan_seconds(site: Site) -> float:
     return time.monotonic() - started
 
 
-@not_on_citus.filling
+@not_on_citus.all_shards
 @pytest.mark.slow
 def test_no_page_takes_much_longer_than_reading_all_texts(site: Site) -> None:
     fill(site, ROWS)
