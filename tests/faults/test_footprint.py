@@ -121,6 +121,9 @@ def test_no_connection_is_held_while_embedding(
     runtime = start(embed_wait_s=5, embed_timeout_s=10)
     assert runtime.accept(turn(0))
     assert runtime.writer.flush(20)
+    # What a process does once, after its first answer of the embedder, uses a connection, too.
+    wait_for(lambda: runtime.compatibility.floor is not None)
+    wait_for(lambda: not any(ours(database, state) for state in ("%transaction%", "active") * 5))
     with endpoint.hanging():
         asked = endpoint.waiting
         assert runtime.accept(turn(1))
