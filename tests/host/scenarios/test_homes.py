@@ -63,7 +63,7 @@ def test_a_named_profile_has_a_memory_of_its_own(hermes: Hermes, model: ModelEnd
     work = hermes.named("work")
     work.ask(PROMPT)
     assert "5433" not in model.requests[-1].user
-    work.ask("Which of these databases was it that we talked about?")
+    work.ask("Which staging database was it, and on which port does it listen?")
     assert PROMPT in model.requests[-1].recalled[0]
     assert {turn.theme for turn in rows.turns() if turn.content == PROMPT} == {"work"}
     assert rows.entries(theme="work") == []
