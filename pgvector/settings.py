@@ -102,9 +102,7 @@ class Settings(BaseModel):
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
     prefetch_chars_max: int = Field(2000, ge=200, le=20_000, description="Most characters put before a turn")
     prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
-    prefetch_outside: bool = Field(
-        True, description="Rows from tools, child agents and imports come before a turn, too"
-    )
+    prefetch_outside: bool = Field(True, description="Rows from tools, child agents and imports come before turns, too")
     prefetch_shown_max: int = Field(
         500, ge=0, le=10_000, description="Texts in a context that are not put before a turn again; 0 repeats them"
     )
