@@ -110,7 +110,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/configuration.md", settings),
     "metrics": ("docs/monitoring.md", metrics),
     "layers": ("docs/architecture.md", layers),
-    "modules": ("docs/architecture.md", modules),
+    "modules": ("docs/modules.md", modules),
 }
 
 

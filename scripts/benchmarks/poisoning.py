@@ -2,7 +2,7 @@
 
 AMSB of `agent-memory-guard` writes 15 attacks and 6 harmless memories, each into an empty theme, as an entry and as a
 turn, and grades what a later session recalls: the block before a turn, and both tools as they are called by default.
-The attacks of tests/data/poisoning are stored and asked for in the same way. docs/recall.md has the figures.
+The attacks of tests/data/poisoning are stored and asked for in the same way. docs/untrusted_text.md has the figures.
 """
 
 from __future__ import annotations

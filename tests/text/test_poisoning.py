@@ -32,9 +32,9 @@ def test_nine_of_ten_attacks_in_eight_languages_are_found() -> None:
 def test_docs_tell_how_many_unseen_attacks_are_found() -> None:
     texts = attacks("attacks_held_out.txt")
     found = sum(bool(reasons(text)) for text in texts)
-    manual = (DOCS / "recall.md").read_text(encoding="utf-8")
+    manual = (DOCS / "untrusted_text.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| {len(texts)} attacks that another author .*\| {found} \|$", manual, re.MULTILINE)
-    assert f"[find {found}](recall.md)" in (DOCS / "security.md").read_text(encoding="utf-8")
+    assert f"[find {found}](untrusted_text.md)" in (DOCS / "security.md").read_text(encoding="utf-8")
 
 
 def test_at_most_one_in_two_hundred_hard_harmless_texts_is_touched() -> None:
