@@ -58,12 +58,14 @@ class Reconciler:
             with self._home.snapshot(CHANGE_WAIT_S) as snapshot:
                 before = snapshot.entries[event.target]
                 # A later change of the home has a later time, in all its processes.
-                event = replace(self._with_previous(event, before), at=self._next_time(snapshot))
+                event = replace(self._with_previous(event, before), at=self._next_time(snapshot.last))
                 after = {**snapshot.entries, event.target: apply_change(before, event)}
                 return self._submit(snapshot, after, _events_of(event, stored=stored))
         except OSError:
-            # Submitted without the snapshot. If it was accepted already, its id is in the ledger.
-            event = self._with_previous(event, ())
+            # Submitted without the snapshot. If it was accepted already, its id is in the ledger. It is dated after the
+            # wait, in which another may have found the entry in the file.
+            event = replace(self._with_previous(event, ()), at=self._next_time(NEVER))
+            self._last = event.at
             return all(map(self._accept, _events_of(event, stored=stored)))
 
     def reconcile(self, theme: str, session_id: str) -> None:
@@ -126,14 +128,14 @@ class Reconciler:
         snapshot.write(before, pending)
         return False
 
-    def _next_time(self, snapshot: Snapshot) -> datetime:
-        """The time now, or a microsecond after the last change of the home when that is later.
+    def _next_time(self, last: datetime) -> datetime:
+        """The time now, or a microsecond after the last change of the home, as the snapshot has it, when that is later.
 
         After a clock was ahead, even by years, the following changes are dated ahead too, and the log says so: an entry
         that seems older than its own removal would be lost.
         """
         # When the file is lost, this process still dates its next change after those it has seen.
-        last = self._last = max(self._last, snapshot.last)
+        last = self._last = max(self._last, last)
         clock = now()
         before, self._ahead = self._ahead, last - clock > AHEAD_MAX
         if self._ahead and not before:
@@ -155,7 +157,7 @@ class Reconciler:
         added, removed = diff(forms.values(), (*known, *map(forms.__getitem__, off_record)))
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
-            "at": self._next_time(snapshot),
+            "at": self._next_time(snapshot.last),
         }  # fmt: skip
         added = [entry for entry in added if self._keeps(entry)]
         changes: list[Event] = []

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
-from hermes_memory_pgvector.model import now
+from hermes_memory_pgvector.model import Add, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
@@ -279,9 +280,8 @@ def test_entries_written_while_the_files_are_reconciled_stay_in_their_theme(
     assert sorted(stored) == sorted(("billing", entry) for entry in entries)
 
 
-def test_hooks_work_while_the_snapshot_stays_locked(
-    runtime: Runtime, talk: Callable[..., Conversation], database: str
-) -> None:
+@contextmanager
+def locked_snapshot(runtime: Runtime) -> Iterator[None]:
     inside, release_it = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -293,13 +293,34 @@ def test_hooks_work_while_the_snapshot_stays_locked(
     holder.start()
     assert inside.wait(5)
     try:
-        talk().change_entry("add", "memory", "written all the same", {})
-        assert runtime.writer.flush(10)
+        yield
     finally:
         release_it.set()
         holder.join()
+
+
+def test_hooks_work_while_the_snapshot_stays_locked(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    with locked_snapshot(runtime):
+        talk().change_entry("add", "memory", "written all the same", {})
+        assert runtime.writer.flush(10)
     with psycopg.connect(database) as connection:
         assert connection.execute("select content from memory_entries").fetchall() == [("written all the same",)]
+
+
+def test_an_entry_that_another_finds_while_its_hook_waits_for_the_snapshot_is_in_the_theme_of_the_hook(
+    runtime: Runtime, database: str
+) -> None:
+    hooks = Add(theme="billing", home=runtime.home.id, target="memory", content="the invoices are in ledger-3")
+    (runtime.home.path / "memories" / "MEMORY.md").write_text(hooks.content)
+    runtime.files.reconcile("default", "s")
+    with locked_snapshot(runtime):
+        assert runtime.files.change(hooks)
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        stored = connection.execute("select agent_identity, content from memory_entries").fetchall()
+    assert stored == [("billing", hooks.content)]
 
 
 def test_no_event_is_lost_while_the_database_is_read_only(
