@@ -75,6 +75,9 @@ def health(connection: Connection) -> Health:
     """The health of the server, as far as this role may see it."""
     values = {"tables": list(_TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
     row = connection.execute(QUERIES["server_health"], values).fetchone() or {}
+    if is_distributed(connection):
+        of_shards = connection.execute(QUERIES["shard_health_citus"], values).fetchone() or {}
+        row |= {name: sorted({*row[name], *tables}) for name, tables in of_shards.items()}
     return Health(**{name: _frozen(value) for name, value in row.items()})
 
 
