@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -16,7 +17,8 @@ def titles(dsn: str, *processes: int) -> dict[str, str]:
     found = {f"activity {pid}": f"{name} {query}" for pid, name, query in activity}
     for pid in (*(row[0] for row in activity), *processes):
         for title in (Path(f"/proc/{pid}/cmdline"), *Path(f"/proc/{pid}/task").glob("*/comm")):
-            if title.exists():
+            # The process, or its thread, may end meanwhile.
+            with suppress(FileNotFoundError, ProcessLookupError):
                 found[str(title)] = title.read_bytes().decode(errors="replace")
     return found
 

@@ -96,9 +96,10 @@ def test_many_processes_share_few_connections_and_leave_no_settings_on_them(
 
 
 def servers(connection: psycopg.Connection[Any]) -> int:
+    """The connections to the database besides this one and those that the nodes of a cluster hold to each other."""
     row = connection.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
-        "and backend_type = 'client backend'"
+        "and backend_type = 'client backend' and application_name not like 'citus_internal%'"
     ).fetchone()
     return int(row[0]) if row else 0
 
