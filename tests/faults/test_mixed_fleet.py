@@ -333,9 +333,10 @@ def wait_for_links(fleet: Fleet, *, linked: bool) -> None:
     query = {"query": "What is kept by owner-tablet in the harbour?", "limit": 50}
 
     def knows(agent: Speaker) -> bool:
-        hits = json.dumps(agent.process.tool(agent.session("phone"), "recall_conversation", **query)["hits"])
-        # An answer that is degraded may have no hits at all.
-        return "owner-tablet in" in hits if linked else "owner-phone in" in hits and "owner-tablet in" not in hits
+        hits = agent.process.tool(agent.session("phone"), "recall_conversation", **query)["hits"]
+        # So many texts are cut, and an answer that is degraded may have no hits at all.
+        owners = {hit["session_id"].rpartition("-")[2] for hit in hits}
+        return "tablet" in owners if linked else "phone" in owners and "tablet" not in owners
 
     for (_, release), agent in fleet.agents.items():
         if release == "new":
