@@ -65,7 +65,7 @@ class Reconciler:
             # Submitted without the snapshot. If it was accepted already, its id is in the ledger. It is dated after the
             # wait, in which another may have found the entry in the file.
             event = replace(self._with_previous(event, ()), at=self._next_time(NEVER))
-            self._last = event.at
+            self._last = max(self._last, event.at)
             return all(map(self._accept, _events_of(event, stored=stored)))
 
     def reconcile(self, theme: str, session_id: str) -> None:
