@@ -54,19 +54,19 @@ class Reconciler:
             # First of all: this process may end while it waits for the snapshot.
             self._off_record.change(_marks(event.target, parse(event.content)), marked=not stored)
         event = in_form(event, self._home.stored_form())
+        events: list[Event] | None = None
         try:
             with self._home.snapshot(CHANGE_WAIT_S) as snapshot:
                 before = snapshot.entries[event.target]
                 # A later change of the home has a later time, in all its processes.
-                event = replace(self._with_previous(event, before), at=self._next_time(snapshot.last))
+                event = replace(self._with_previous(event, before), at=self._next_time(snapshot))
                 after = {**snapshot.entries, event.target: apply_change(before, event)}
-                return self._submit(snapshot, after, _events_of(event, stored=stored))
+                events = _events_of(event, stored=stored)
+                return self._submit(snapshot, after, events)
         except OSError:
-            # Submitted without the snapshot. If it was accepted already, its id is in the ledger. It is dated after the
-            # wait, in which another may have found the entry in the file.
-            event = replace(self._with_previous(event, ()), at=self._next_time(NEVER))
-            self._last = max(self._last, event.at)
-            return all(map(self._accept, _events_of(event, stored=stored)))
+            # Submitted without the snapshot. What was accepted already is in the ledger by its id.
+            events = events or _events_of(self._with_previous(self._after_wait(event), ()), stored=stored)
+            return all(map(self._accept, events))
 
     def reconcile(self, theme: str, session_id: str) -> None:
         """Compare the files with their snapshot, and submit the differences as events of the home's own theme.
@@ -78,6 +78,8 @@ class Reconciler:
             with self._home.snapshot(RECONCILE_WAIT_S) as snapshot:
                 # Read before the files: a marked entry that is not in its file then was removed from it.
                 marked = self._off_record.names()
+                # Before the files are read: a hook that waits in vain for the lock dates its entry after the wait.
+                at = self._next_time(snapshot)
                 # Read under the lock, so that no hook changes file and snapshot in between.
                 read = {target: self._home.lines(target) for target in TARGETS if used[target]}
                 found = {target: lines for target, lines in read.items() if lines is not None}
@@ -86,7 +88,7 @@ class Reconciler:
                 events = [
                     event
                     for target, stored in forms.items()
-                    for event in self._difference_events(snapshot, theme, session_id, target, stored)
+                    for event in self._difference_events(snapshot, theme, session_id, at, target, stored)
                 ]
                 after = {target: tuple(dict.fromkeys(stored.values())) for target, stored in forms.items()}
                 if self._submit(snapshot, {**snapshot.entries, **after}, events):
@@ -128,14 +130,14 @@ class Reconciler:
         snapshot.write(before, pending)
         return False
 
-    def _next_time(self, last: datetime) -> datetime:
-        """The time now, or a microsecond after the last change of the home, as the snapshot has it, when that is later.
+    def _next_time(self, snapshot: Snapshot) -> datetime:
+        """The time now, or a microsecond after the last change of the home when that is later.
 
         After a clock was ahead, even by years, the following changes are dated ahead too, and the log says so: an entry
         that seems older than its own removal would be lost.
         """
         # When the file is lost, this process still dates its next change after those it has seen.
-        last = self._last = max(self._last, last)
+        last = self._last = max(self._last, snapshot.last)
         clock = now()
         before, self._ahead = self._ahead, last - clock > AHEAD_MAX
         if self._ahead and not before:
@@ -148,16 +150,16 @@ class Reconciler:
         return max(clock, last + timedelta(microseconds=1))
 
     def _difference_events(
-        self, snapshot: Snapshot, theme: str, session_id: str, target: Target, forms: Mapping[str, str]
+        self, snapshot: Snapshot, theme: str, session_id: str, at: datetime, target: Target, forms: Mapping[str, str]
     ) -> list[Event]:
-        """The events for a file; `forms` are its entries, each with what is stored of it."""
+        """The events for a file, with the time `at`; `forms` are its entries, each with what is stored of it."""
         # The snapshot may lack entries that were written off the record, or have them without masks.
         off_record = self.off_record(target, forms)
         known = (entry for entry in snapshot.entries[target] if same_but_masked(entry, off_record) is None)
         added, removed = diff(forms.values(), (*known, *map(forms.__getitem__, off_record)))
         common: dict[str, Any] = {
             "theme": theme, "home": self._home.id, "session_id": session_id, "target": target, "metadata": ORIGIN,
-            "at": self._next_time(snapshot.last),
+            "at": at,
         }  # fmt: skip
         added = [entry for entry in added if self._keeps(entry)]
         changes: list[Event] = []
@@ -169,6 +171,16 @@ class Reconciler:
             else:
                 changes.append(Remove(previous=entry, from_file=True, **common))
         return changes + [Add(content=entry, from_file=True, **common) for entry in added]
+
+    def _after_wait(self, event: Add | Replace | Remove) -> Add | Replace | Remove:
+        """The event with the time now, if it is an add whose entry is still in the file.
+
+        Another may have found the entry there meanwhile, and its theme is that of the hook.
+        """
+        present = set(map(self._home.stored_form(), self._home.lines(event.target) or ()))
+        if not isinstance(event, Add) or not present.issuperset(parse(event.content)):
+            return event
+        return replace(event, at=max(now(), self._last + timedelta(microseconds=1)))
 
     def _with_previous(self, event: Add | Replace | Remove, before: tuple[str, ...]) -> Add | Replace | Remove:
         """A replace or remove with its whole old entry, or with the entries of the file when that is not known."""

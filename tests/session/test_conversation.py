@@ -19,7 +19,7 @@ from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
-from hermes_memory_pgvector.model import Add, now
+from hermes_memory_pgvector.model import Add, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
@@ -321,6 +321,18 @@ def test_an_entry_that_another_finds_while_its_hook_waits_for_the_snapshot_is_in
     with psycopg.connect(database) as connection:
         stored = connection.execute("select agent_identity, content from memory_entries").fetchall()
     assert stored == [("billing", hooks.content)]
+
+
+def test_an_entry_that_is_removed_while_its_hook_waits_for_the_snapshot_stays_removed(
+    runtime: Runtime, database: str
+) -> None:
+    added = Add(theme="billing", home=runtime.home.id, target="memory", content="the invoices are in ledger-3")
+    assert runtime.files.change(Remove(theme="billing", home=runtime.home.id, target="memory", previous=added.content))
+    with locked_snapshot(runtime):
+        assert runtime.files.change(added)
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select content from memory_entries").fetchall() == []
 
 
 def test_no_event_is_lost_while_the_database_is_read_only(

@@ -1,4 +1,4 @@
--- The distributed tables whose shards together have more dead rows than live ones, and those of which a shard has no
+-- The distributed tables of which a shard has more dead rows than live ones, and those of which a shard has rows and no
 -- statistics. The workers know, not the coordinator.
 with shards as (
   select name, result::json as told
@@ -9,10 +9,11 @@ with shards as (
         select 1 from pg_stats where pg_stats.schemaname = shard.schemaname and tablename = relname))
       from pg_stat_user_tables shard where relid = '%%1$s'::regclass $command$)
   where success
-), tables as (
-  select name, sum((told ->> 0)::bigint) as dead, sum((told ->> 1)::bigint) as live,
-         bool_or((told ->> 2)::bigint > %(counted_bytes)s and told ->> 3 = 'false') as uncounted
-  from shards group by name
+), counted as (
+  select name, (told ->> 0)::bigint as dead, (told ->> 1)::bigint as live, (told ->> 2)::bigint as bytes,
+         (told ->> 3)::boolean as has_statistics
+  from shards
 )
-select array(select name from tables where dead > %(dead_rows)s and dead > live order by name) as bloated,
-       array(select name from tables where uncounted order by name) as uncounted
+select array(select distinct name from counted where dead > %(dead_rows)s and dead > live) as bloated,
+       array(select distinct name from counted where live > 0 and bytes > %(counted_bytes)s and not has_statistics)
+         as uncounted
