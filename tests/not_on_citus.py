@@ -17,6 +17,7 @@ bare_database = pytest.mark.not_on_citus("databases of a cluster have their exte
 files = pytest.mark.not_on_citus("the test reads the files of one server")
 reembed = pytest.mark.not_on_citus("`reembed` does not work there")
 per_theme = pytest.mark.not_on_citus("there several themes are asked one after the other")
+workers = pytest.mark.not_on_citus("`doctor` does not see dead rows and statistics of the workers")
 effects = pytest.mark.not_on_citus("there other checks of `doctor` notice the fault, too")
 waits = pytest.mark.not_on_citus("the test waits for a lock to be seen, which is at a worker there")
 all_shards = pytest.mark.not_on_citus("pages about all themes ask every shard there, which takes longer than a scan")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ DEAD_ROWS_MIN = 10_000
 # Statements of `erase`, which deletes from the history, and of `grants`: those of the tables' owner.
 _OF_OWNER = {"erase_history_rows", "erase_past", "list_grants", "add_grant", "remove_grant"}
 COUNTED_BYTES_MIN = 1 << 20
-_BOUNDS = {"tables": list(_TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
 LOCK_S_MAX = 1.0
 _UNEXPLAINED = re.compile("could not create distributed plan|no value found for parameter")
 _PARAMETER = re.compile(r"%\((\w+)\)[sbt]")
@@ -74,17 +73,9 @@ class Locked(PgvectorError):
 
 def health(connection: Connection) -> Health:
     """The health of the server, as far as this role may see it."""
-    row = connection.execute(QUERIES["server_health"], _BOUNDS).fetchone() or {}
+    values = {"tables": list(_TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
+    row = connection.execute(QUERIES["server_health"], values).fetchone() or {}
     return Health(**{name: _frozen(value) for name, value in row.items()})
-
-
-def with_shards(connection: Connection, found: Health) -> Health:
-    """The health with the tables of which the workers of a cluster tell; that of one server as it is."""
-    if not is_distributed(connection):
-        return found
-    (row,) = connection.execute(QUERIES["shard_health_citus"], _BOUNDS).fetchall()
-    bloated, uncounted = (tuple(sorted({*getattr(found, name), *row[name]})) for name in ("bloated", "uncounted"))
-    return replace(found, bloated=bloated, uncounted=uncounted)
 
 
 def _frozen(value: Any) -> Any:

@@ -267,6 +267,8 @@ NOT_ON_CITUS = {
     "missing trigger": not_on_citus.triggers,
     "disabled triggers": not_on_citus.triggers,
     "trigger of somebody else, which refuses writes": not_on_citus.triggers,
+    "more dead rows than live ones": not_on_citus.workers,
+    "no statistics": not_on_citus.workers,
     "read-only database": not_on_citus.effects,
     "read-only role": not_on_citus.effects,
     "superuser as the agents' role": not_on_citus.effects,

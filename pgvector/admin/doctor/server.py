@@ -13,7 +13,7 @@ from ...session.themes import trial_theme
 from ...settings import Settings
 from ...store import pruning
 from ...store.connection.database import Database
-from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health, with_shards
+from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health
 from ...store.schema import row_security
 from ...store.schema.preflight import migrate_command
 from ...store.schema.verification import LATEST, SchemaState
@@ -35,7 +35,6 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
         with database.connection(settings.connect_timeout_s) as connection:
             database.verify(connection)
             asked, found, answered = now(), health(connection), now()
-            found = with_shards(connection, found)
             themes = pruning.themes(connection)
             # The disk of a private server is looked at as a disk of this host.
             owned = database.server is not None
