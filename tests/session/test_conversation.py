@@ -274,7 +274,7 @@ def test_entries_written_while_the_files_are_reconciled_stay_in_their_theme(
         for other in others:
             other.join()
     runtime.files.reconcile("default", "s")
-    assert runtime.writer.flush(60)
+    assert runtime.writer.flush(20)
     with psycopg.connect(database) as connection:
         stored = connection.execute("select agent_identity, content from memory_entries").fetchall()
     assert sorted(stored) == sorted(("billing", entry) for entry in entries)

@@ -159,7 +159,7 @@ def test_no_statement_tells_of_rows_of_other_themes(worlds: Worlds) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_no_statement_of_many_tells_of_rows_of_other_themes(worlds: Worlds) -> None:
     fuzz(worlds, 10_000)
 
