@@ -14,6 +14,7 @@ Metadata: TypeAlias = Mapping[str, Any]
 
 TARGETS: tuple[Target, ...] = ("memory", "user")
 FILES: Mapping[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+Outside: TypeAlias = Literal["all", "local", "none"]
 FactKind: TypeAlias = Literal["C", "D", "V", "?", "done", "obs"]  # constraint, decision, value, open question, …
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 FACT_TARGET_CHARS_MAX, FACT_SCOPE_CHARS_MAX = 200, 100
@@ -234,14 +235,14 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """At most `limit` hits in `budget_s` seconds, with `context` turns around each; `outside`: rows from there, too."""
+    """At most `limit` hits in `budget_s` s, with `context` turns around each, of sources that `outside` allows."""
 
     query: str
     scope: Scope
     limit: int
     budget_s: float
     context: int = 0
-    outside: bool = True
+    outside: Outside = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +255,8 @@ class Hit:
     `target` is set for entries and facts, `role` and `session_id` for turns; `metadata` of a fact have its kind, scope,
     content and status under `fact`. `said` counts the found rows with the same text, `alike` more that differ in
     figures or a word and are left out. `side` is the other side of its turn, if found. `newer` is the row that
-    supersedes it, as id and time. `context` are the turns around it, in order, if asked for. `tags` and `expires_at`
-    are those of entries.
+    supersedes it, as id and time. `withheld` is the source of its answer, if that is left out for it; a `pointer` was
+    found by the answer alone. `context` are the turns around it, if asked for. `tags`, `expires_at`: those of entries.
     """
 
     id: int
@@ -275,6 +276,8 @@ class Hit:
     alike: int = 0
     side: Hit | None = None
     newer: tuple[int, datetime] | None = None
+    withheld: str = ""
+    pointer: bool = False
     context: tuple[Hit, ...] = ()
     tags: tuple[str, ...] = ()
     expires_at: datetime | None = None
@@ -304,10 +307,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The hits, best first. `degraded` are the reasons why the answer may be worse than usual; empty when it is not.
-
-    `period` is what the question says about time: rows of other times count less.
-    """
+    """The hits, best first; why they may be worse than usual; and which time counts more, as the question says."""
 
     hits: tuple[Hit, ...] = ()
     degraded: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from .errors import SettingsError
 from .hosts import config as host_files
 from .hosts.config import ENV_PREFIX, config_file, env_values, read_config, section
+from .model import Outside
 from .text import setting_values
 from .text.keep_rules import Rules
 from .text.setting_values import Days, Folder, Limits, Names, Readable, Texts, ThemesByTheme, http_url, reason, template
@@ -102,7 +103,7 @@ class Settings(BaseModel):
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
     prefetch_chars_max: int = Field(2000, ge=200, le=20_000, description="Most characters put before a turn")
     prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
-    prefetch_outside: bool = Field(True, description="Rows from tools, child agents and imports come before turns, too")
+    prefetch_outside: Outside = Field("local", description="Rows from tools before turns; local: not of third parties")
     prefetch_shown_max: int = Field(
         500, ge=0, le=10_000, description="Texts in a context that are not put before a turn again; 0 repeats them"
     )

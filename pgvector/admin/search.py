@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from ..errors import BadArgument
+from ..hosts.provenance import OUTSIDE, source_of
 from ..model import Hit, Recall, RecallRequest
 from ..recall.quarantine import suspicions
 from ..session.themes import aliased, allowed
@@ -18,7 +19,6 @@ from ..settings import Settings, load
 from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..text import times
-from ..text.provenance import OUTSIDE, source_of
 from ..text.sanitize import safe_line
 from ..text.tags import normalised as normalised_tags
 from ..text.theme_names import DEFAULT_THEME, normalise

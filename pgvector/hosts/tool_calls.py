@@ -1,13 +1,19 @@
-"""The tools by whose results an answer was made, as the host's transcript tells. Pure."""
+"""The tools by whose results an answer was made, as the host's transcript tells. Pure.
+
+A tool of this memory counts as such a tool when it found a text of third parties, because the answer may repeat it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import runtime_messages
-from .transcript import text_of
+from .provenance import LOCAL_TOOLS, REMOTE
+from .transcript import is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
 # Of so many answers of a transcript the tools are told: metadata is bounded.
@@ -17,9 +23,14 @@ ANSWERS_MAX = 100
 OWN = frozenset({
     "memory", "recall_memory", "recall_conversation", "list_memories", "remember", "update", "forget", "memory_write",
     "memory_search", "memory_tick", "memory_status", "memory_reflect", "memory_export", "memory_purge",
-    "memory_optimize", "session_search", "todo", "todo_list", "clarify", "write_file", "patch", "text_to_speech",
+    "memory_optimize", "todo", "todo_list", "clarify", "write_file", "patch", "text_to_speech",
     "image_generate", "cronjob", "cronjob_manage", "skills_list", "close_terminal", "send_message",
 })  # fmt: skip
+# The tools of this memory that answer with texts of many sources.
+RECALLING = frozenset({"recall_memory", "recall_conversation", "list_memories"})
+# In the place of tools that a compression took from the transcript. It counts as third parties.
+COMPRESSED = "(compressed)"
+_REMOTE_HIT = re.compile("|".join(f'"source": "{source}"' for source in sorted(REMOTE)))
 
 
 def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> dict[str, Any]:
@@ -29,49 +40,97 @@ def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> dict[s
 
 
 def tools_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[str]:
-    """The tools of a turn whose results may come from outside, in their order.
+    """The tools of a turn whose results may come from outside, at most TOOLS_MAX: first those of third parties.
 
-    It is the last turn of the transcript with this question, or without one the last turn.
+    It is the last turn of the transcript with this question, or without one the last turn. COMPRESSED stands for tools
+    that a compression may have taken from the transcript while the turn was running.
     """
     turn: list[Mapping[str, Any]] = []
     last: list[Mapping[str, Any]] | None = None
-    for message in reversed(messages[-MESSAGES_MAX:]):
-        if not _begins_turn(message):
-            turn.append(message)
-        elif message.get("content") == question:
-            return _outside(reversed(turn))
-        else:
+    recent = messages[-MESSAGES_MAX:]
+    for place, message in zip(range(len(recent) - 1, -1, -1), reversed(recent), strict=True):
+        turn.append(message)
+        if _begins_turn(message):
+            if place and _is_summary(recent[place - 1]):
+                turn.append(recent[place - 1])
+            if message.get("content") == question:
+                return _Told.of(turn)
             last, turn = last or turn, []
-    return _outside(reversed(last or turn))
+    return _Told.of(last or turn)
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The tools from outside by whose results the newest ANSWERS_MAX of such answers were made, by the answers."""
     found: dict[str, list[str]] = {}
-    turn: list[Mapping[str, Any]] = []
+    told, before = _Told(), None
     for message in messages:
         if _begins_turn(message):
-            turn.clear()
-        turn.append(message)
-        if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := _outside(turn)):
+            told = _Told()
+            if before and _is_summary(before):
+                told.add(before)
+        told.add(message)
+        before = message
+        if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := told.tools()):
             found[text_of(message.get("content"))] = tools
     return dict(list(found.items())[-ANSWERS_MAX:])
 
 
+@dataclass(slots=True)
+class _Told:
+    """What messages of a turn tell of its tools: their names, and whether one of this memory found a remote hit."""
+
+    names: dict[str, None] = field(default_factory=dict)
+    recalls: set[str] = field(default_factory=set)
+    repeats: bool = False
+
+    @classmethod
+    def of(cls, turn: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The tools of a turn, of which the last message is the first here."""
+        told = cls()
+        for message in reversed(turn):
+            told.add(message)
+        return told.tools()
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        if _is_summary(message):
+            self.names[COMPRESSED] = None
+        for name, number in _calls(message.get("tool_calls")):
+            self.names[name] = None
+            if name in RECALLING:
+                self.recalls.add(number)
+        if self.recalls and message.get("role") == "tool" and str(message.get("tool_call_id") or "") in self.recalls:
+            self.repeats = self.repeats or bool(_REMOTE_HIT.search(text_of(message.get("content"))))
+
+    def tools(self) -> list[str]:
+        wanted = (name for name in self.names if name not in OWN or (self.repeats and name in RECALLING))
+        return sorted((name[:NAME_CHARS_MAX] for name in wanted), key=LOCAL_TOOLS.__contains__)[:TOOLS_MAX]
+
+
 def _begins_turn(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "user" and not runtime_messages.is_inserted(text_of(message.get("content")))
+    if message.get("role") != "user":
+        return False
+    text = text_of(message.get("content"))
+    return not runtime_messages.is_inserted(text) and (not _is_summary(message) or bool(kept_with_summary(text)))
 
 
-def _outside(turn: Iterable[Mapping[str, Any]]) -> list[str]:
-    calls = (name for message in turn for name in _names(message.get("tool_calls")))
-    return [name[:NAME_CHARS_MAX] for name in dict.fromkeys(calls) if name not in OWN][:TOOLS_MAX]
+def _is_summary(message: Mapping[str, Any]) -> bool:
+    """Whether a compression put the message in the place of others."""
+    if message.get("role") == "tool":
+        return False
+    text = text_of(message.get("content"))
+    return is_summary(message, text) or runtime_messages.is_left_by_compression(text)
 
 
-def _names(calls: Any) -> list[str]:
-    """The names of the tools of a message's calls, which the host's record has as JSON."""
+def _calls(calls: Any) -> list[tuple[str, str]]:
+    """Name and id of each call of a message, which the host's record has as JSON."""
     try:
         calls = json.loads(calls) if isinstance(calls, str) else calls
     except (ValueError, RecursionError):
         return []
-    functions = [call.get("function") for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
-    return [str(function["name"]) for function in functions if isinstance(function, Mapping) and function.get("name")]
+    called = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    named = [(call.get("function"), str(call.get("id") or "")) for call in called]
+    return [
+        (str(function["name"]), number)
+        for function, number in named
+        if isinstance(function, Mapping) and function.get("name")
+    ]

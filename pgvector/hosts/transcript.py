@@ -48,7 +48,7 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     by_host: set[int] = set()
     for message in messages:
         role, text = message.get("role"), text_of(message.get("content"))
-        if _is_summary(message, text) or runtime_messages.is_left_by_compression(text):
+        if is_summary(message, text) or runtime_messages.is_left_by_compression(text):
             # Of an answer that was kept, the question is in the summary.
             text = kept_with_summary(text) if role == "user" else ""
         if role == "user" and not runtime_messages.is_inserted(text):
@@ -77,9 +77,7 @@ def finished(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def is_compressed(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the host's record of a session has messages that were compressed, or a summary in place of them."""
-    return any(
-        message.get("compacted") or _is_summary(message, text_of(message.get("content"))) for message in messages
-    )
+    return any(message.get("compacted") or is_summary(message, text_of(message.get("content"))) for message in messages)
 
 
 def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -120,6 +118,6 @@ def _is_answer(text: str) -> bool:
     return bool(text.strip()) and not text.lstrip().startswith(INTERRUPTED)
 
 
-def _is_summary(message: Mapping[str, Any], text: str) -> bool:
+def is_summary(message: Mapping[str, Any], text: str) -> bool:
     """Whether the host put the message in place of compressed turns, which were stored when they were said."""
     return bool(message.get("_compressed_summary")) or SUMMARY.match(text) is not None

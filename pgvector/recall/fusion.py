@@ -33,6 +33,8 @@ VECTOR_WEIGHT = 0.17
 USUAL_RANK, OUTSTANDING_DEVIATIONS, OUTSTANDING_SHARE = 10, 4.0, 0.8
 # Of fewer rows, one stands out by chance. Cosines of a model differ by more than this; those of equal texts may not.
 OUTSTANDING_ROWS_MIN, DEVIATION_MIN = 40, 0.01
+# Cosines are of half precision. A quotient by a smaller distance could overflow.
+EQUAL_BELOW = 1e-9
 NEIGHBOUR_SHARE = 0.17
 CONTEXT_SHARE = 0.45
 # Of the score of a row that is not of the period that the question names.
@@ -203,6 +205,6 @@ def _scaled(similarities: NDArray[np.float64], low: float, high: float) -> NDArr
     """The similarities scaled to [0, 1] from `low` to `high`; 0 for a row without one."""
     import numpy as np
 
-    scaled = (similarities - low) / (high - low) if low < high else similarities * 0 + 1
+    scaled = (similarities - low) / (high - low) if high - low > EQUAL_BELOW else similarities * 0 + 1
     clipped: NDArray[np.float64] = np.minimum(np.fmax(scaled, 0), 1)
     return clipped

@@ -36,7 +36,8 @@ class Found:
     """A row that becomes a hit. `said` rows have its text, `alike` more are near-equal to it and left out.
 
     `newer` is the row that supersedes it, `side` the other side of its turn, if that was found, too. `receipt` is the
-    answer without content that was found for it.
+    answer that was found for it and is not shown: without content, or left out for its source, which is `withheld`.
+    A `pointer` was found by such an answer alone.
     """
 
     key: Key
@@ -46,6 +47,8 @@ class Found:
     newer: Row | None = None
     side: tuple[Key, Row] | None = None
     receipt: Key | None = None
+    withheld: str = ""
+    pointer: bool = False
 
 
 @dataclass(slots=True)

@@ -75,6 +75,10 @@ class Prefetch:
         """Whether the settings want memories before a turn."""
         return self._settings.prefetch_limit > 0 and self._settings.recall_mode != "tools"
 
+    @property
+    def _has_tools(self) -> bool:
+        return self._settings.recall_mode != "context"
+
     def begin(self, theme: str | None, session_id: str) -> None:
         """Note that a conversation begins. Its session may have turns of others, whose beginning was the same."""
         if theme is not None and SHARED_SESSION.fullmatch(session_id):
@@ -113,7 +117,7 @@ class Prefetch:
         facts = "" if facts == context.shown.facts else facts
         room -= len(f"{facts}\n\n") if facts else 0
         recall = self._before_turn(theme, query, session_id, context, due, room) if self.enabled else Recall()
-        memories = block(recall, chars_max=room, query=query, own=own)
+        memories = block(recall, chars_max=room, query=query, own=own, tools=self._has_tools)
         return "\n\n".join(filter(None, (facts, memories))), len(recall.hits)
 
     def before_turn(self, theme: str, query: str, session_id: str, by_client: bool = False) -> Recall:
@@ -188,16 +192,17 @@ class Prefetch:
     def _related(self, recalls: Sequence[Recall], asked: str) -> list[Hit]:
         """The hits of a recall that are related to the question, without the same question in an earlier turn.
 
-        That tells nothing, and is more similar than any answer.
+        That tells nothing, and is more similar than any answer, unless it says where its answer is.
         """
         from ..text.alike import comparable
 
         hits: list[Hit] = []
         best: list[Hit] = []
         for recall in recalls:
-            found = [hit for hit in recall.texts if hit.role != "user" or comparable(hit.content) != asked]
-            hits += found
-            best += found[: 2 * self._settings.prefetch_limit]
+            repeated = {id(hit) for hit in recall.texts if hit.role == "user" and comparable(hit.content) == asked}
+            hits += [hit for hit in recall.texts if id(hit) not in repeated or (hit.withheld and self._has_tools)]
+            own = [hit for hit in recall.texts if id(hit) not in repeated and not hit.pointer]
+            best += own[: 2 * self._settings.prefetch_limit]
         return relevant(hits, self._floor(), best)
 
     def _may_be_shown(self, hit: Hit) -> bool:
@@ -241,7 +246,7 @@ def relevant(hits: Sequence[Hit], floor: float | None, best: Sequence[Hit] | Non
 
     The similarity of a hit has to be above the floor and at least half way from there to the highest of the `best`: in
     a small theme every row is among the nearest, and some models give all texts a similarity above any floor. A hit
-    that has a word of the question with a digit in it needs neither.
+    that has a word of the question with a digit in it needs neither. Pointers are last.
     """
     nearest = max(
         (hit.similarity for hit in (hits if best is None else best) if hit.similarity is not None), default=0.0
@@ -250,7 +255,7 @@ def relevant(hits: Sequence[Hit], floor: float | None, best: Sequence[Hit] | Non
     kept = [
         hit for hit in hits if least is None or hit.similarity is None or hit.similarity >= least or _shares_name(hit)
     ]
-    return sorted(kept, key=lambda hit: -hit.score)
+    return sorted(kept, key=lambda hit: (hit.pointer, -hit.score))
 
 
 def _shares_name(hit: Hit) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..model import Hit, Metadata
+from ..model import Hit, Metadata, Outside
 
 RELEASED = "released"
 MARK_CHARS = 32
@@ -24,11 +24,11 @@ def is_released(content: str, metadata: Metadata) -> bool:
     return RELEASED in metadata and metadata[RELEASED] == mark_of(content)
 
 
-def is_outside(role: str, content: str, metadata: Metadata) -> bool:
-    """Whether a row is from outside, and no operator has released it."""
-    from ..text import provenance
+def is_kept_back(role: str, content: str, metadata: Metadata, outside: Outside) -> bool:
+    """Whether `outside` does not allow rows of this source, and no operator has released this one."""
+    from ..hosts import provenance
 
-    return provenance.is_outside(role, metadata) and not is_released(content, metadata)
+    return not provenance.is_trusted(role, metadata, outside) and not is_released(content, metadata)
 
 
 def suspicions(hit: Hit) -> tuple[str, ...]:
@@ -38,6 +38,7 @@ def suspicions(hit: Hit) -> tuple[str, ...]:
 
 def reasons(role: str, content: str, metadata: Metadata) -> tuple[str, ...]:
     """Why a row looks like an attack, whether or not it is released."""
-    from ..text import provenance, suspicion
+    from ..hosts import provenance
+    from ..text import suspicion
 
     return suspicion.reasons(content, outside=provenance.is_outside(role, metadata))

@@ -303,18 +303,12 @@ def _hits(connection: Connection, question: _Question, span: Span | None, found:
         )  # fmt: skip
 
     # A row that was moved before others has the score of the best of them.
-    own = [max(scores[one.key], scores[one.receipt or one.key]) for one in best]
+    own = [0.0 if one.pointer else max(scores[one.key], scores[one.receipt or one.key]) for one in best]
     lifted = list(accumulate(reversed(own), max))[::-1]
-    return tuple(
-        hit(
-            one.key,
-            one.row,
-            one.receipt,
-            score=score,
-            said=one.said,
-            alike=one.alike,
-            side=hit(*one.side, score=scores[one.side[0]]) if one.side else None,
-            newer=(one.newer.id, one.newer.at.astimezone(UTC)) if one.newer else None,
-        )
-        for one, score in zip(best, lifted, strict=True)
-    )
+    made: list[Hit] = []
+    for one, score in zip(best, lifted, strict=True):
+        side = hit(*one.side, score=scores[one.side[0]]) if one.side else None
+        newer = (one.newer.id, one.newer.at.astimezone(UTC)) if one.newer else None
+        marks = {"said": one.said, "alike": one.alike, "withheld": one.withheld, "pointer": one.pointer}
+        made.append(hit(one.key, one.row, one.receipt, score=score, side=side, newer=newer, **marks))
+    return tuple(made)

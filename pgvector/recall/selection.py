@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from types import MappingProxyType
 
+from ..hosts.provenance import source_of
 from ..model import RecallRequest
 from ..store.retrieval import Key, Row
 from ..text.alike import comparable
 from .grouping import Families, Found, acknowledges, newest_first
-from .quarantine import is_outside
+from .quarantine import is_kept_back
 
 FETCHED_MIN = 20
 # Among so many of the best rows newer and older ones are looked for.
 NEWEST_AMONG = 20
 # So many rows are read at most to find what differs in a flood.
 FLOOD_FETCHED_MAX = 200
+POINTERS_MAX = 2
+# The time between the two sides of a turn, which keeps them in order.
+SIDES_APART = timedelta(microseconds=1)
 # Of the score of one side of a turn: the other one below it is a hit of its own.
 SIDE_SHARE = 0.5
 
@@ -34,6 +39,8 @@ def select(
     `fetch` returns those of the rows that still exist; it is asked for few at a time. A row can lie outside the scope
     because it is a neighbour of one inside. `before` has the row before a row in its session. Rows with the same text
     are one; with `grouped`, the two sides of a turn, too, unless one is much worse, and `grouping` orders the rows.
+    For an answer that is left out for its source the question says so. Behind the rows stand up to POINTERS_MAX
+    questions that were found by such answers only.
     """
     chosen, keys = _Chosen(request, scores, before, grouped), list(scores)
     step = max(FETCHED_MIN, 2 * request.limit)
@@ -41,19 +48,23 @@ def select(
     for start in range(0, len(keys), step):
         chosen.add(fetch, keys[start : start + step])
         best = chosen.best()
-        if len(best) >= request.limit and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
+        enough = sum(not one.pointer for one in best) >= request.limit
+        if enough and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
             break
     if not grouped:
         return best[: request.limit]
+    pointers = [one for one in best if one.pointer][:POINTERS_MAX]
+    best = [one for one in best if not one.pointer]
     newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit), *best[NEWEST_AMONG:]]
-    return chosen.families.counted(newest[: request.limit])
+    return [*chosen.families.counted(newest[: request.limit]), *pointers]
 
 
 @dataclass(slots=True)
 class _Chosen:
     """The rows that were read and are in scope, by their folded texts, in their order.
 
-    `_texts` has their folded texts by key, `_turns` that of a row for the row that may be the other side of its turn.
+    `_texts` has their folded texts by key, `_turns` that of a row for the row that may be the other side of its turn,
+    `_withheld` the rows that are left out for their sources.
     """
 
     request: RecallRequest
@@ -62,6 +73,7 @@ class _Chosen:
     grouped: bool
     families: Families = field(default_factory=Families)
     _rows: dict[Key, Row] = field(default_factory=dict)
+    _withheld: dict[Key, Row] = field(default_factory=dict)
     _read: set[Key] = field(default_factory=set)
     _placed: set[Key] = field(default_factory=set)
     _found: dict[str, Found] = field(default_factory=dict)
@@ -73,18 +85,18 @@ class _Chosen:
         self._after = {first: then for then, first in self.before.items()} if self.grouped else {}
 
     def add(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
-        """Read these rows, and the questions of those that only say that something was heard."""
+        """Read these rows, and the questions of those that give their places to them."""
         self._fetch(fetch, keys)
-        receipts = [key for key in keys if self._is_receipt(key)] if self.grouped else []
-        self._fetch(fetch, [self.before[key] for key in receipts])
-        questions = {key: self._question(key) for key in receipts}
+        yielding = [key for key in keys if self._yields(key)] if self.grouped else []
+        self._fetch(fetch, [self.before[key] for key in yielding])
+        questions = {key: self._question(key) for key in yielding}
         for key in keys:
             asked = questions.get(key, key)
             if asked not in self._placed:
                 self._placed.add(asked)
                 self._place(asked, key if asked != key else None)
             elif asked != key and (text := self._texts.get(asked)) is not None:
-                self._found[text] = replace(self._found[text], receipt=self._found[text].receipt or key)
+                self._found[text] = self._with_receipt(self._found[text], key)
 
     def best(self) -> list[Found]:
         """The rows so far, floods behind others."""
@@ -93,22 +105,34 @@ class _Chosen:
     def _fetch(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
         if wanted := [key for key in keys if key not in self._read]:
             self._read.update(wanted)
-            rows = fetch(wanted)
-            self._rows.update((key, rows[key]) for key in wanted if key in rows and self._is_wanted(rows[key]))
+            for key, row in fetch(wanted).items():
+                role, metadata = row.role or "", row.metadata or {}
+                if not self.request.scope.holds(row.at, row.session_id, row.role):
+                    continue
+                if self.request.outside != "all" and is_kept_back(role, row.content, metadata, self.request.outside):
+                    self._withheld[key] = row
+                else:
+                    self._rows[key] = row
 
-    def _is_wanted(self, row: Row) -> bool:
-        request = self.request
-        outside = not request.outside and is_outside(row.role or "", row.content, row.metadata or {})
-        return request.scope.holds(row.at, row.session_id, row.role) and not outside
-
-    def _is_receipt(self, key: Key) -> bool:
-        row = self._rows.get(key) if key in self.before else None
-        return row is not None and row.role == "assistant" and acknowledges(row.content)
+    def _yields(self, key: Key) -> bool:
+        """Whether a row gives its place to the one that it answers: it says nothing, or is left out for its source."""
+        row = self._rows.get(key)
+        says_nothing = row is not None and row.role == "assistant" and acknowledges(row.content)
+        return key in self.before and (says_nothing or key in self._withheld)
 
     def _question(self, key: Key) -> Key:
-        """The row that a receipt answers; itself where that is not in scope."""
-        asked = self._rows.get(self.before[key])
-        return self.before[key] if asked and asked.role == "user" else key
+        """The row that such a row answers; itself where that is not in scope."""
+        asked, withheld = self._rows.get(self.before[key]), self._withheld.get(key)
+        # The row before an answer may be of another turn, of which nothing else was stored.
+        if asked is None or asked.role != "user" or (withheld is not None and withheld.at - asked.at > SIDES_APART):
+            return key
+        return self.before[key]
+
+    def _with_receipt(self, found: Found, receipt: Key | None) -> Found:
+        """A row that was also found by this answer, if by any."""
+        row = self._withheld.get(receipt) if receipt else None
+        source = source_of(row.role or "", row.metadata or {}) if row else ""
+        return replace(found, receipt=found.receipt or receipt, withheld=found.withheld or source)
 
     def _is_side(self, key: Key, first: Found) -> bool:
         close = self.scores[key] >= SIDE_SHARE * self.scores[first.key]
@@ -120,11 +144,13 @@ class _Chosen:
             return
         text = comparable(row.content)
         if text in self._found:
-            self._found[text] = replace(self._found[text], said=self._found[text].said + 1)
+            known = self._with_receipt(self._found[text], receipt)
+            self._found[text] = replace(known, said=known.said + 1, pointer=known.pointer and receipt in self._withheld)
+            self._texts[key] = text
         elif (turn := self._turns.get(key)) is not None and self._is_side(key, self._found[turn]):
             self._found[turn] = replace(self._found[turn], side=(key, row))
         else:
-            self._found[text] = Found(key, row, receipt=receipt)
+            self._found[text] = self._with_receipt(Found(key, row, pointer=receipt in self._withheld), receipt)
             self._texts[key] = text
             if self.grouped:
                 self.families.add(key, text)

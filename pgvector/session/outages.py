@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -58,6 +59,8 @@ class Outages:
         self._lock = threading.Lock()
         self.parts: Mapping[Part, Callable[[], Condition]] = {}
         self._since: dict[Part, datetime] = {}
+        # Whether this process has noticed an outage. It may be unable to write that down.
+        self._noted = False
         # The end of the last outage of the database, and how many turns of each session were stored late.
         self._ended: datetime | None = None
         self._late: LRUCache[str, int] = LRUCache(SESSIONS_MAX)
@@ -66,6 +69,9 @@ class Outages:
         """What this session has to be told now; each notice is returned once."""
         session, conditions = f"{theme}:{session_id}", {part: condition() for part, condition in self.parts.items()}
         with self._lock:
+            self._noted = self._noted or any(condition.problem for condition in conditions.values())
+            if not self._noted and not os.path.exists(self._folder):
+                return []
             found = [self._notice(part, condition, session) for part, condition in conditions.items()]
         return [notice for notice in found if notice]
 

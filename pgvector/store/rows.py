@@ -120,7 +120,7 @@ def _columns(turns: Sequence[Turn]) -> dict[str, list[Any]]:
         "parents": [turn.parent_session_id for turn, _, _ in rows],
         "roles": [passage.role for _, _, passage in rows],
         "contents": [passage.content for _, _, passage in rows],
-        # Both sides of a turn have its time; a microsecond keeps them in order.
+        # Both sides of a turn have its time; a microsecond keeps them in order. Recall knows them by it.
         "times": [turn.at + timedelta(microseconds=index) for turn, index, _ in rows],
         "embeddings": [half(passage.vector) for _, _, passage in rows],
         "words": [tokenizer.document(passage.content) for _, _, passage in rows],

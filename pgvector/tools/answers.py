@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..hosts.provenance import source_of
 from ..model import TARGETS, Add, Hit, Period, Recall, Update
 from ..recall.quarantine import suspicions
 from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
 from ..text import times
-from ..text.provenance import source_of
 from ..text.sanitize import cut_at_word, safe_line, visible
 from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
 
@@ -173,6 +173,8 @@ def _add_context(answer: dict[str, Any], hits: Sequence[Hit], chars_max: int) ->
         shown = []
         for neighbour in hit.context:
             turn = {"role": safe_line(neighbour.role, 20), "time": times.utc_text(neighbour.at), "content": ""}
+            source = safe_line(source_of(neighbour.role, neighbour.metadata), 20)
+            turn |= {"source": source} if source != neighbour.role else {}
             share = room // waiting - _size(turn) - len(', "context": [], ')
             waiting -= 1
             turn["content"] = _cut_escaped(visible(neighbour.content[:chars_max]).strip(), max(0, share))

@@ -180,17 +180,25 @@ class Agent:
         return {"seconds": time.monotonic() - began, "cpu_s": time.process_time() - cpu_began}
 
     def ask(
-        self, theme: str, questions: list[str], callers: int, seconds: float, how: str = "tool", per_s: float = 0.0
+        self,
+        theme: str,
+        questions: list[str],
+        callers: int,
+        seconds: float,
+        how: str = "tool",
+        per_s: float = 0.0,
+        seed: int = 0,
     ) -> dict[str, Any]:
         """Ask the questions in turns from so many threads, each with a session of its own, for some seconds.
 
         `how` is "tool", "all" (the tool, over all themes) or "ambient" (before a turn). With `per_s` the questions
-        arrive at this mean rate, at random times, and the time of an answer counts from the arrival.
+        arrive at this mean rate, at random times of this `seed`, and the time of an answer counts from the arrival.
         """
         for number in range(callers):
             if (theme, number) not in self._askers:
                 self._askers[theme, number] = self._provider(f"asker-{number}", theme)
-        asked = Asked(how, questions, [self._askers[theme, number] for number in range(callers)], per_s)
+        providers = [self._askers[theme, number] for number in range(callers)]
+        asked = Asked(how, questions, providers, per_s, random.Random(seed))
         asked.ask_first()
         return asked.run(seconds)
 
@@ -252,9 +260,11 @@ class Agent:
 class Asked:
     """Questions that threads of this process ask, each with a provider of its own."""
 
-    def __init__(self, how: str, questions: list[str], providers: list[Any], per_s: float) -> None:
+    def __init__(
+        self, how: str, questions: list[str], providers: list[Any], per_s: float, chance: random.Random
+    ) -> None:
         self._how, self._questions, self._providers = how, questions, providers
-        self._chance, self._per_s = random.Random(7), per_s
+        self._chance, self._per_s = chance, per_s
         self._lock = threading.Lock()
         self._number, self._next_at = 0, 0.0
         self._took_ms: list[float] = []

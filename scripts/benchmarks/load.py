@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import sys
 import tempfile
@@ -46,6 +47,10 @@ POOL_MAX = Settings.model_fields["pool_max"].default
 LACKING = {"search": "words", "embedding": "vectors"}
 UNHEALED_SHARE, BEGIN_S_MAX = 0.85, 60.0
 BURST_TURNS = 300
+# A million rows of 768 numbers with their indexes take 6 GB.
+SHARED_MB_MAX = 5000
+# In a shorter time the slowest percent of random arrivals is a burst or two.
+ARRIVALS_S_MIN = 20.0
 SETTINGS = {
     "ours": {"embed_model": "m", "embed_api": "openai", "heal_interval_s": 1},
     "peer": {"embed_model": "m", "embed_protocol": "openai", "bulk_sync_on_init": False},
@@ -66,10 +71,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all measurements share: the questions, and the seconds of each measurement."""
+    """What all measurements share: the questions, the seconds of each measurement, and the run."""
 
     questions: list[str]
     seconds: float
+    run: int = 0
 
     def ask(
         self, subject: Subject, theme: str, processes: int = 1, callers: int = 1, how: str = "tool", per_s: float = 0.0
@@ -81,9 +87,11 @@ class Bench:
             for number, agent in enumerate(agents):
                 first = number * len(self.questions) // processes
                 asked = self.questions[first:] + self.questions[:first]
+                seconds = max(self.seconds, ARRIVALS_S_MIN) if per_s else self.seconds
                 agent.begin(
-                    "ask", theme=theme, questions=asked, callers=callers, seconds=self.seconds, how=how, per_s=per_s
-                )
+                    "ask", theme=theme, questions=asked, callers=callers, seconds=seconds, how=how, per_s=per_s,
+                    seed=self.run,
+                )  # fmt: skip
             answers = [agent.end() for agent in agents]
             cpu_ms = server_cpu_ms(subject.dsn) - cpu_ms
         times = [ms for each in answers for ms in each["ms"]]
@@ -123,7 +131,18 @@ def ambient(bench: Bench, subject: Subject) -> dict[str, Figures]:
         found["ambient, the same beside a burst"] = bench.ask(subject, "medium", 1, MANY, "ambient", rate)
     for figures in list(found.values())[2:]:
         figures["p99_share_of_idle_p50"] = figures["p99_ms"] / idle["p50_ms"]
+        figures["ideal_share"] = 1000 * _ideal_p99_s(rate, bench) / idle["p50_ms"]
     return found
+
+
+def _ideal_p99_s(rate: float, bench: Bench) -> float:
+    """The 99th percentile at these arrivals of one queue whose every recall takes the same time, 1 / (2 × rate)."""
+    chance, at, free_at, took = random.Random(bench.run), 0.0, 0.0, []
+    while at < max(bench.seconds, ARRIVALS_S_MIN):
+        free_at = max(at, free_at) + 0.5 / rate
+        took.append(free_at - at)
+        at += chance.expovariate(rate)
+    return float(np.percentile(took, 99))
 
 
 def healing(bench: Bench, subject: Subject) -> dict[str, Figures]:
@@ -214,12 +233,13 @@ def arguments() -> argparse.Namespace:
 
 def measure(given: argparse.Namespace, subjects: list[Subject]) -> dict[str, Any]:
     """Median, worst and runs of each figure, by package and measurement."""
-    bench = Bench([phrase(number + 1000) for number in range(QUESTIONS)], given.seconds)
+    questions = [phrase(number + 1000) for number in range(QUESTIONS)]
     runs: dict[str, dict[str, list[Figures]]] = {subject.name: {} for subject in subjects}
     for subject in subjects:
         # The first second of a process has no vectors of questions yet.
-        bench.ask(subject, "smaller", PROCESSES, 1)
+        Bench(questions, given.seconds).ask(subject, "smaller", PROCESSES, 1)
     for number in range(given.runs):
+        bench = Bench(questions, given.seconds, number)
         for part in given.parts or PARTS:
             if part in ONCE and number:
                 continue
@@ -273,11 +293,13 @@ def show(results: dict[str, Any]) -> None:
 def main() -> None:
     given = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are stopped
-    megabytes = max(512, given.rows * 6 // 1000)
+    megabytes = min(max(512, given.rows * 6 // 1000), SHARED_MB_MAX)
     options = {**UNSYNCED, "shared_buffers": f"{megabytes}MB", "maintenance_work_mem": f"{megabytes}MB"}
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="hermes-pgvector-bench-")))
-        server = ending.enter_context(throwaway_postgres((megabytes << 20) * 2, **options, max_connections="1000"))
+        server = ending.enter_context(
+            throwaway_postgres(_in_memory(given.rows, megabytes), **options, max_connections="1000")
+        )
         found = corpus(given.rows, DIMENSIONS, given.vectors, ROOT / ".cache" / "bench_vectors.npz")
         fill(server.dsn, found)
         np.save(folder / "questions.npy", found.questions.astype(np.float32))
@@ -293,6 +315,11 @@ def main() -> None:
     if given.json:
         about = {"rows": given.rows, "runs": given.runs, "seconds": given.seconds, "cores": os.cpu_count()}
         Path(given.json).write_text(json.dumps({**about, "results": results, "goals": goals(results)}, indent=1) + "\n")
+
+
+def _in_memory(rows: int, megabytes: int) -> int:
+    """The bytes of RAM for the files of the server; none where its buffers do not hold all rows."""
+    return (megabytes << 20) * 2 if rows <= megabytes * 1000 // 6 else 0
 
 
 def _packages(venv: Path | None, dsn: str) -> Iterator[tuple[str, str, str]]:

@@ -16,7 +16,7 @@ BENCH = "bench"
 
 def server_cpu_ms(dsn: str) -> float:
     """CPU milliseconds of all processes of a local server so far; 0 for a remote one."""
-    with psycopg.connect(dsn) as connection:
+    with psycopg.connect(dsn, application_name=BENCH) as connection:
         [server, *others] = server_processes(connection) or [0]
         ticks = sum(sum(map(int, _stat(process)[11:13])) for process in others)
         # Those of connections that have ended.

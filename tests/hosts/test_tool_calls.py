@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.hosts.tool_calls import ANSWERS_MAX, OWN, TOOLS_MAX, tools_by_answer, tools_of_turn
+from hermes_memory_pgvector.hosts.provenance import LOCAL_TOOLS, REMOTE, source_of
+from hermes_memory_pgvector.hosts.tool_calls import (
+    ANSWERS_MAX,
+    COMPRESSED,
+    OWN,
+    TOOLS_MAX,
+    tools_by_answer,
+    tools_of_turn,
+)
+from hermes_memory_pgvector.model import Hit, Recall
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.tools.answers import of_recall
 from hermes_memory_pgvector.tools.schemas import every_schema
 
 
@@ -17,7 +29,8 @@ def user(text: str) -> dict[str, Any]:
 
 
 def calls(*names: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": name}} for name in names]}
+    called = [{"id": f"call-{name}", "function": {"name": name}} for name in names]
+    return {"role": "assistant", "content": "", "tool_calls": called}
 
 
 def answer(text: str) -> dict[str, Any]:
@@ -47,6 +60,72 @@ def test_the_tools_of_each_answer_are_told() -> None:
     ]
     expected = {"one": ["web_search"], "three": ["mcp_mail_read"]}
     assert tools_by_answer(TRANSCRIPT) == tools_by_answer(recorded) == expected
+
+
+def hit(text: str, **more: Any) -> Hit:
+    return Hit(id=1, theme="t", content=text, at=datetime(2026, 5, 1, tzinfo=UTC), session_id="s", **more)
+
+
+def found(tool: str, *hits: Hit) -> dict[str, Any]:
+    """The result of a tool of this memory."""
+    content = json.dumps(of_recall(Recall(hits), query="q", scope="", chars_max=2000), ensure_ascii=False)
+    return {"role": "tool", "tool_call_id": f"call-{tool}", "content": content}
+
+
+FROM: dict[str, dict[str, Any]] = {
+    "third parties": {"role": "assistant", "metadata": {"tools": ["web_extract"]}},
+    "agent": {"role": "assistant", "metadata": {"delegated_to": "x"}},
+    "tools": {"role": "assistant", "metadata": {"tools": ["terminal"]}},
+    "user": {"role": "user", "content": '"source": "third parties"'},
+}
+
+
+@pytest.mark.parametrize("source", FROM)
+@pytest.mark.parametrize("place", ["hit", "side", "context"])
+def test_an_answer_that_may_repeat_third_parties_has_their_source(source: str, place: str) -> None:
+    one = replace(hit("Tides are late."), **FROM[source])
+    shown = {
+        "hit": one,
+        "side": hit("what of tides?", role="user", side=one),
+        "context": hit("what of tides?", role="user", context=(one,)),
+    }[place]
+    recalled = found("recall_conversation", shown)
+    turn = [user("q"), calls("recall_conversation"), recalled, answer("a")]
+    tools = ["recall_conversation"] if source in REMOTE else []
+    assert tools_of_turn(turn, "q") == tools
+    assert tools_by_answer(turn) == ({"a": tools} if tools else {})
+    assert tools_of_turn([*turn, user("r"), answer("b")], "r") == []
+    # The result of another tool tells nothing of this memory.
+    assert (
+        tools_of_turn([user("q"), calls("recall_memory", "todo"), {**recalled, "tool_call_id": "call-todo"}], "q") == []
+    )
+
+
+SUMMARY = user("[CONTEXT COMPACTION] A page was read.")
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        [user("q"), calls("read_file"), RESULT, SUMMARY, calls("web_extract"), RESULT, answer("a")],
+        [user("q"), calls("web_extract"), RESULT, SUMMARY, calls("read_file"), RESULT, answer("a")],
+        [SUMMARY, user("q"), calls("read_file"), RESULT, answer("a")],
+        [SUMMARY, user("q"), answer("a")],
+    ],
+)
+def test_what_a_compression_may_have_taken_from_a_running_turn_counts_as_third_parties(turn: list[Any]) -> None:
+    told = tools_of_turn([user("before"), answer("b"), *turn], "q")
+    assert tools_by_answer([user("before"), answer("b"), *turn])["a"] == told
+    assert COMPRESSED in told
+    assert source_of("assistant", {"tools": told}) == "third parties"
+    assert tools_of_turn([*turn, user("r"), calls("read_file"), RESULT, answer("c")], "r") == ["read_file"]
+
+
+def test_tools_of_third_parties_are_told_first() -> None:
+    names = ["terminal", "read_file", "search_files", *LOCAL_TOOLS, "web_search"]
+    told = tools_of_turn([user("q"), calls(*names), RESULT, answer("a")], "q")
+    assert told[:4] == ["web_search", *names[:3]]
+    assert len(told) == TOOLS_MAX
 
 
 def test_what_is_told_is_bounded() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from candidates import Candidate, as_arrays
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.model import Period
@@ -52,6 +52,7 @@ def sessions(draw: st.DrawFn) -> list[Candidate]:
 
 
 @given(sessions(), st.none() | st.lists(st.floats(-1, 1), min_size=4, max_size=4).map(sorted), st.floats(0, 200))
+@example([Candidate(1, 1.0, {}, None)], [0.0, 0.0, 0.0, 2.2250738585e-313], 0.0)
 def test_scores_are_between_nothing_and_one_and_in_order(
     rows: list[Candidate], span: list[float] | None, reachable: float
 ) -> None:

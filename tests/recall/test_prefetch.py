@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.embedding.calibration import noise_floor
-from hermes_memory_pgvector.model import Hit, Recall, RecallRequest
+from hermes_memory_pgvector.model import Hit, Outside, Recall, RecallRequest
 from hermes_memory_pgvector.recall.deadline import DATABASE_AWAY_S_MAX
 from hermes_memory_pgvector.recall.prefetch import Prefetch, relevant
 from hermes_memory_pgvector.recall.quarantine import mark_of
@@ -72,7 +73,7 @@ def test_what_a_person_may_tell_the_assistant_a_page_may_not(tmp_path: Path) -> 
 
 
 def test_rows_from_outside_are_asked_for_as_the_setting_says(tmp_path: Path) -> None:
-    for outside in (True, False):
+    for outside in get_args(Outside):
         asked: list[RecallRequest] = []
 
         def recall(kinds: Sequence[Kind], request: RecallRequest, asked: list[RecallRequest] = asked) -> list[Recall]:
@@ -83,6 +84,19 @@ def test_rows_from_outside_are_asked_for_as_the_setting_says(tmp_path: Path) -> 
         prefetch.before_turn("ops", "when does it sail?", "s")
         prefetch.before_compression("ops", [{"role": "user", "content": "When does it sail?"}])
         assert [request.outside for request in asked] == [outside, outside]
+
+
+def test_a_pointer_silences_nothing_and_stands_last(tmp_path: Path) -> None:
+    question = "What is new with the harbour project?"
+    own = replace(HIT, content="The crane is delayed until June", similarity=0.62, score=0.4)
+    same = replace(HIT, id=2, content=question, role="user", similarity=1.0, score=0.9, withheld="third parties")
+    other = replace(same, id=3, content="Could you check the page?", similarity=0.97, score=0.9, pointer=True)
+    plain = replace(same, id=4, withheld="")
+    for mode, shown in (("hybrid", [2, 1, 3]), ("context", [1, 3])):
+        found = [Recall((plain, same, other, own))]
+        settings = Settings(recall_mode=mode)
+        prefetch = Prefetch(settings, lambda *_, found=found: found, lambda: 0.35, lambda: False, tmp_path)
+        assert [hit.id for hit in prefetch.before_turn("ops", question, "s").hits] == shown
 
 
 def test_without_a_floor_or_vectors_everything_stays() -> None:

@@ -26,6 +26,13 @@ def test_the_block_names_the_theme_of_each_hit_when_there_are_several() -> None:
     assert "- [2026-11-21, memory, theme red] b" in shown
 
 
+def test_a_question_says_that_its_answer_is_left_out_and_which_tool_to_ask() -> None:
+    asked = hit("When does it sail?", target="", role="user", session_id="s", withheld="third parties")
+    for tools, finder in ((True, ": ask recall_conversation"), (False, "")):
+        shown = render.block(Recall((asked,)), chars_max=500, tools=tools)
+        assert f"- [2026-11-21, user in session s, answered from third parties{finder}] When does it sail?" in shown
+
+
 def test_no_hits_no_block() -> None:
     assert render.block(Recall((), ("Postgres is down",)), chars_max=500) == ""
     assert render.block(Recall((hit("\u200b \n"),)), chars_max=500) == ""

@@ -4,13 +4,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.model import Hit, RecallRequest, Scope
+from hermes_memory_pgvector.model import Hit, Outside, RecallRequest, Scope
 from hermes_memory_pgvector.recall import selection
+from hermes_memory_pgvector.recall.grouping import Found
 from hermes_memory_pgvector.recall.quarantine import mark_of
 from hermes_memory_pgvector.store.retrieval import Key, Row
 from hermes_memory_pgvector.text.alike import comparable
@@ -171,6 +173,88 @@ def test_a_row_that_was_found_by_its_receipt_names_it() -> None:
     for scores in ({receipt: 0.9, asked: 0.1}, {asked: 0.9, receipt: 0.8}):
         best = selection.select(lambda keys: {key: stored[key] for key in keys}, request(5), scores, {receipt: asked})
         assert [(one.key, one.receipt, one.side) for one in best] == [(asked, receipt, None)]
+
+
+SIDE = timedelta(microseconds=1)
+ASKED, READ, AGAIN, REREAD, RAIN = (("t", number) for number in range(5))
+
+
+def of_pages(tool: str = "web_extract") -> dict[Key, Row]:
+    """A question that was asked twice and answered from a page, and a row that nobody asked for."""
+    told, later = {"tools": [tool]}, NOON + timedelta(days=1)
+    return {
+        ASKED: Row("t", 0, "when does it sail?", None, NOON, "user", "s", ""),
+        READ: Row("t", 1, "at nine, says the page", told, NOON + SIDE, "assistant", "s", ""),
+        AGAIN: Row("t", 2, "When does it sail?", None, later, "user", "r", ""),
+        REREAD: Row("t", 3, "at ten, says the page", told, later + SIDE, "assistant", "r", ""),
+        RAIN: Row("t", 4, "it rains", None, NOON, "user", "s", ""),
+    }
+
+
+def selected(
+    stored: dict[Key, Row], scores: dict[Key, float], outside: Outside = "local", limit: int = 5
+) -> list[Found]:
+    ranked = dict(sorted(scores.items(), key=lambda one: -one[1]))
+    before = {READ: ASKED, REREAD: AGAIN}
+    return selection.select(
+        lambda keys: {key: stored[key] for key in keys}, replace(request(limit), outside=outside), ranked, before
+    )
+
+
+@pytest.mark.parametrize("outside", get_args(Outside))
+@pytest.mark.parametrize(("tool", "source"), [("web_extract", "third parties"), ("read_file", "tools")])
+def test_the_question_of_an_answer_that_is_left_out_for_its_source_says_so(
+    outside: Outside, tool: str, source: str
+) -> None:
+    left_out = outside == "none" or (outside == "local" and tool == "web_extract")
+    for of_questions in (0.1, 0.95):
+        scores = {READ: 0.9, REREAD: 0.8, RAIN: 0.5, ASKED: of_questions, AGAIN: of_questions}
+        best = selected(of_pages(tool), scores, outside)
+        shown = [(one.row.content, one.said, one.withheld, one.pointer) for one in best]
+        if left_out:
+            asked, rain = ("when does it sail?", 2, source, of_questions < 0.5), ("it rains", 1, "", False)
+            assert shown == ([rain, asked] if of_questions < 0.5 else [asked, rain])
+        else:
+            answers = {one.side[1].content for one in best if one.side} | {one.row.content for one in best}
+            assert answers >= {"at nine, says the page", "at ten, says the page"}
+            assert not any(one.withheld or one.pointer for one in best)
+    alone = selection.select(lambda keys: {READ: of_pages(tool)[READ]}, replace(request(5), outside=outside), {READ: 1})
+    assert [one.row.content for one in alone] == ([] if left_out else ["at nine, says the page"])
+
+
+@pytest.mark.parametrize(
+    "scores", [(0.9, 0.8, 0.7), (0.9, 0.7, 0.8), (0.7, 0.9, 0.8), (0.8, 0.7, 0.9), (0.7, 0.8, 0.9)]
+)
+def test_an_answer_that_is_left_out_is_told_wherever_its_question_stands(scores: tuple[float, ...]) -> None:
+    stored = of_pages()
+    stored[REREAD] = stored[REREAD]._replace(content="at ten, I think")
+    [one, *_] = selected(stored, dict(zip((ASKED, AGAIN, READ), scores, strict=True)))
+    assert (one.said, one.withheld, one.receipt, one.pointer) == (2, "third parties", READ, False)
+
+
+def test_a_question_of_another_turn_is_not_named() -> None:
+    stored = of_pages()
+    stored[READ] = stored[READ]._replace(at=NOON + timedelta(minutes=1))
+    assert selected(stored, {READ: 0.9, RAIN: 0.5, ASKED: 0.4})[-1].withheld == ""
+    assert [one.row.content for one in selected(stored, {READ: 0.9, RAIN: 0.5})] == ["it rains"]
+
+
+def test_questions_that_were_found_by_their_answers_take_no_places_of_others() -> None:
+    asked = {
+        ("t", 2 * n): Row("t", 2 * n, f"question {n} of many?", None, NOON, "user", f"s{n}", "") for n in range(40)
+    }
+    read = {
+        ("t", 2 * n + 1): Row("t", 2 * n + 1, f"page {n}", {"tools": ["web"]}, NOON, "assistant", f"s{n}", "")
+        for n in range(40)
+    }
+    own = Row("t", 99, "it rains", None, NOON, "user", "s", "")
+    stored = {**asked, **read, ("t", 99): own}
+    scores = {**{key: 0.9 - number / 1000 for number, key in enumerate(read)}, ("t", 99): 0.5}
+    before = {("t", 2 * n + 1): ("t", 2 * n) for n in range(40)}
+    best = selection.select(
+        lambda keys: {key: stored[key] for key in keys}, replace(request(3), outside="local"), scores, before
+    )
+    assert [one.row.content for one in best] == ["it rains", "question 0 of many?", "question 1 of many?"]
 
 
 def test_equal_answers_without_content_are_told_apart_by_what_they_answer() -> None:

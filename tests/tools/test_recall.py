@@ -69,18 +69,48 @@ def contents(answer: dict[str, Any]) -> set[str]:
     return {hit["content"] for hit in answer["hits"]}
 
 
-def test_answers_made_with_tools_take_no_place_before_a_turn_where_the_setting_says_so(start: Any) -> None:
-    runtime = start(prefetch_outside=False, prefetch_budget_s=7, min_similarity=-1)
+@pytest.mark.parametrize(
+    ("outside", "tool", "shown"),
+    [
+        ("all", "web_extract", True),
+        ("local", "terminal", True),
+        ("local", "web_extract", False),
+        ("none", "terminal", False),
+    ],
+)
+def test_answers_made_with_tools_take_places_before_a_turn_as_the_setting_says(
+    start: Any, outside: str, tool: str, shown: bool
+) -> None:
+    runtime = start(prefetch_outside=outside, prefetch_budget_s=7, min_similarity=-1)
     own = "the green kelp is sold on Fridays"
     keep(runtime, own)
     for number in range(30):
-        answer = f"page {number} says that green kelp is sold by no shop"
-        told = TurnTaken(theme="ops", session_id="s", user="", assistant=answer, metadata={"tools": ["web_extract"]})
+        asked, answer = f"What does page {number} say?", f"page {number} says that green kelp is sold by no shop"
+        told = TurnTaken(theme="ops", session_id="s", user=asked, assistant=answer, metadata={"tools": [tool]})
         assert runtime.accept(told)
     assert "page" in str(use(runtime, "recall_conversation", query="green kelp is sold"))
     before_turn, _ = runtime.prefetch.text_before_turn("ops", "where is green kelp sold?", "new")
-    assert own in before_turn
-    assert "page" not in before_turn
+    assert ("says that green kelp" in before_turn) is shown
+    assert shown or own in before_turn
+    assert shown or before_turn.count("answered from") == 2
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "context"])
+def test_an_answer_of_a_page_is_pointed_at_before_a_turn(start: Any, mode: str) -> None:
+    runtime = start(prefetch_budget_s=7, recall_mode=mode)
+    asked, answer = "When does the ferry to Rapperswil sail?", "The page says that it sails at nine, from pier two."
+    told = TurnTaken(theme="ops", session_id="s", user=asked, assistant=answer, metadata={"tools": ["web_extract"]})
+    assert runtime.accept(told)
+    for question in (asked, "Does that ferry sail from pier two?"):
+        shown, count = runtime.prefetch.text_before_turn("ops", question, "new")
+        if mode == "context" and question == asked:
+            assert (shown, count) == ("", 0)
+            continue
+        assert count == 1
+        assert asked in shown
+        assert "answered from third parties" in shown
+        assert ("recall_conversation" in shown) == (mode == "hybrid")
+        assert "nine" not in shown
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ...errors import BadArgument
 from ...hosts import state_db
+from ...hosts.provenance import described
 from ...mirror.home import Home
 from ...settings import Settings, load
 from ...store import entries
@@ -19,7 +20,6 @@ from ...store.connection.database import Connection
 from ...store.history import Past, past_entries
 from ...store.listing import Details, Filter, Listed, Neighbour, details, listed, neighbours, themes_with_turn
 from ...store.queries import Kind
-from ...text.provenance import described
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, labels, local_time, rows_table
 from ..database import connection, theme_named

@@ -12,12 +12,12 @@ from typing import Any
 from rich.text import Text
 
 from ...errors import BadArgument, Refused
+from ...hosts.provenance import described, source_of
 from ...recall.quarantine import is_released, mark_of, reasons
 from ...store import entries, listing, pruning
 from ...store.connection.database import Connection
 from ...store.listing import Filter, Listed
 from ...store.queries import QUERIES, Kind
-from ...text.provenance import described, source_of
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, local_time, rows_table
 from ..database import theme_named

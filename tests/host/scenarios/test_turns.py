@@ -140,7 +140,8 @@ def test_a_delegation_is_kept_and_the_parent_finds_it(hermes: Hermes, model: Mod
     model.says(Call("recall_conversation", {"query": "herons at the pond"}), "Seventeen of them.")
     hermes.ask("How many herons were there at the pond behind the mill?")
     assert "seventeen herons" in model.requests[-1].results[0]
-    assert "seventeen herons" in model.requests[-1].recalled[0]
+    assert f"answered from agent: ask recall_conversation] {goal}" in model.requests[-1].recalled[0]
+    assert result not in model.requests[-1].recalled[0]
 
 
 def test_what_was_read_from_outside_is_told_from_what_the_agent_says(
@@ -163,10 +164,38 @@ def test_what_was_read_from_outside_is_told_from_what_the_agent_says(
     hermes.ask("When does that ferry sail, and which day is it today?")
     assert '"source": "tools"' in model.requests[-1].results[0]
     assert ", from tools] The leaflet says" in model.requests[-1].recalled[0]
-    hermes.set(prefetch_outside=False)
+    hermes.set(prefetch_outside="none")
     hermes.ask("When does that ferry sail, and when does the bus leave?")
     assert "The leaflet says" not in "".join(model.requests[-1].recalled)
     assert said in model.requests[-1].recalled[0]
+    assert hermes.complaints() == []
+
+
+def test_an_answer_of_third_parties_is_pointed_at_before_a_turn_and_found_by_a_tool(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
+) -> None:
+    off = [name for name in TOOLSETS_OFF if name != "code_execution"]
+    hermes = make_hermes({"agent": {"disabled_toolsets": off}})
+    asked, read = "Is the clock museum open on Mondays, by its page?", "The page says that it is closed on Mondays."
+    model.says(Call("execute_code", {"code": "print('closed on Mondays')"}), read)
+    hermes.ask(asked)
+    assert "closed on Mondays" in model.requests[-1].results[0]
+    rows.wait(lambda rows: any(turn.content == read for turn in rows.turns()))
+    again, pointer = "On which days is that clock museum closed?", ": ask recall_conversation] "
+    repeated = "It was closed on Mondays, as I found."
+    model.says(Call("recall_conversation", {"query": "clock museum"}), repeated)
+    hermes.ask(again)
+    assert f"answered from third parties{pointer}{asked}" in model.requests[-1].recalled[0]
+    assert read not in model.requests[-1].recalled[0]
+    assert read in model.requests[-1].results[0]
+    rows.wait(lambda rows: any(turn.content == repeated for turn in rows.turns()))
+    assert [turn.metadata.get("tools") for turn in rows.turns() if turn.content == repeated] == [
+        ["recall_conversation"]
+    ]
+    hermes.set(prefetch_outside="all")
+    hermes.ask("Can we go to the clock museum on a Monday?")
+    assert read in model.requests[-1].recalled[0]
+    assert pointer not in model.requests[-1].recalled[0]
     assert hermes.complaints() == []
 
 
