@@ -201,7 +201,7 @@ class Prefetch:
         for recall in recalls:
             repeated = {id(hit) for hit in recall.texts if hit.role == "user" and comparable(hit.content) == asked}
             hits += [hit for hit in recall.texts if id(hit) not in repeated or (hit.withheld and self._has_tools)]
-            own = [hit for hit in recall.texts if id(hit) not in repeated and not hit.pointer]
+            own = [hit for hit in recall.texts if id(hit) not in repeated and not hit.withheld]
             best += own[: 2 * self._settings.prefetch_limit]
         return relevant(hits, self._floor(), best)
 

@@ -302,8 +302,9 @@ def _hits(connection: Connection, question: _Question, span: Span | None, found:
             tags=tuple(row.tags or ()), expires_at=row.expires_at and row.expires_at.astimezone(UTC), **more,
         )  # fmt: skip
 
-    # A row that was moved before others has the score of the best of them.
-    own = [0.0 if one.pointer else max(scores[one.key], scores[one.receipt or one.key]) for one in best]
+    # A row that was moved before others has the score of the best of them. What is not shown raises none.
+    raised = [one.receipt if one.receipt and not one.withheld else one.key for one in best]
+    own = [0.0 if one.pointer else max(scores[one.key], scores[key]) for one, key in zip(best, raised, strict=True)]
     lifted = list(accumulate(reversed(own), max))[::-1]
     made: list[Hit] = []
     for one, score in zip(best, lifted, strict=True):

@@ -39,8 +39,8 @@ def select(
     `fetch` returns those of the rows that still exist; it is asked for few at a time. A row can lie outside the scope
     because it is a neighbour of one inside. `before` has the row before a row in its session. Rows with the same text
     are one; with `grouped`, the two sides of a turn, too, unless one is much worse, and `grouping` orders the rows.
-    For an answer that is left out for its source the question says so. Behind the rows stand up to POINTERS_MAX
-    questions that were found by such answers only.
+    A question whose answer is left out for its source says so. Behind the rows stand up to POINTERS_MAX questions that
+    are none of them, of such answers that were found.
     """
     chosen, keys = _Chosen(request, scores, before, grouped), list(scores)
     step = max(FETCHED_MIN, 2 * request.limit)
@@ -48,15 +48,12 @@ def select(
     for start in range(0, len(keys), step):
         chosen.add(fetch, keys[start : start + step])
         best = chosen.best()
-        enough = sum(not one.pointer for one in best) >= request.limit
-        if enough and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
+        if len(best) >= request.limit and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
             break
     if not grouped:
         return best[: request.limit]
-    pointers = [one for one in best if one.pointer][:POINTERS_MAX]
-    best = [one for one in best if not one.pointer]
     newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit), *best[NEWEST_AMONG:]]
-    return [*chosen.families.counted(newest[: request.limit]), *pointers]
+    return chosen.with_questions(chosen.families.counted(newest[: request.limit]))
 
 
 @dataclass(slots=True)
@@ -64,7 +61,8 @@ class _Chosen:
     """The rows that were read and are in scope, by their folded texts, in their order.
 
     `_texts` has their folded texts by key, `_turns` that of a row for the row that may be the other side of its turn,
-    `_withheld` the rows that are left out for their sources.
+    `_withheld` the rows that are left out for their sources, `_asked` the questions of these, each with the answer that
+    was found first, by their folded texts.
     """
 
     request: RecallRequest
@@ -74,6 +72,7 @@ class _Chosen:
     families: Families = field(default_factory=Families)
     _rows: dict[Key, Row] = field(default_factory=dict)
     _withheld: dict[Key, Row] = field(default_factory=dict)
+    _asked: dict[str, Found] = field(default_factory=dict)
     _read: set[Key] = field(default_factory=set)
     _placed: set[Key] = field(default_factory=set)
     _found: dict[str, Found] = field(default_factory=dict)
@@ -85,18 +84,21 @@ class _Chosen:
         self._after = {first: then for then, first in self.before.items()} if self.grouped else {}
 
     def add(self, fetch: Callable[[Sequence[Key]], Mapping[Key, Row]], keys: Sequence[Key]) -> None:
-        """Read these rows, and the questions of those that give their places to them."""
+        """Read these rows, and the questions of those that are left out or only say that something was heard."""
         self._fetch(fetch, keys)
-        yielding = [key for key in keys if self._yields(key)] if self.grouped else []
-        self._fetch(fetch, [self.before[key] for key in yielding])
-        questions = {key: self._question(key) for key in yielding}
+        receipts = [key for key in keys if self._is_receipt(key)] if self.grouped else []
+        withheld = [key for key in keys if key in self._withheld and key in self.before] if self.grouped else []
+        self._fetch(fetch, [self.before[key] for key in (*receipts, *withheld)])
+        for key in withheld:
+            self._note_question(key)
+        questions = {key: self._question(key) for key in receipts}
         for key in keys:
             asked = questions.get(key, key)
             if asked not in self._placed:
                 self._placed.add(asked)
                 self._place(asked, key if asked != key else None)
             elif asked != key and (text := self._texts.get(asked)) is not None:
-                self._found[text] = self._with_receipt(self._found[text], key)
+                self._found[text] = replace(self._found[text], receipt=self._found[text].receipt or key)
 
     def best(self) -> list[Found]:
         """The rows so far, floods behind others."""
@@ -114,25 +116,34 @@ class _Chosen:
                 else:
                     self._rows[key] = row
 
-    def _yields(self, key: Key) -> bool:
-        """Whether a row gives its place to the one that it answers: it says nothing, or is left out for its source."""
-        row = self._rows.get(key)
-        says_nothing = row is not None and row.role == "assistant" and acknowledges(row.content)
-        return key in self.before and (says_nothing or key in self._withheld)
+    def with_questions(self, shown: Sequence[Found]) -> list[Found]:
+        """The rows that are shown, those whose answer is left out marked, and the first of the other questions."""
+        texts = [comparable(one.row.content) for one in shown]
+        marked = [
+            replace(one, withheld=asked.withheld, receipt=one.receipt or asked.receipt)
+            if (asked := self._asked.get(text))
+            else one
+            for text, one in zip(texts, shown, strict=True)
+        ]
+        return marked + [one for text, one in self._asked.items() if text not in texts][:POINTERS_MAX]
+
+    def _note_question(self, answer: Key) -> None:
+        """Note the question of an answer that is left out. The row before it may be of another turn."""
+        row, key = self._withheld[answer], self.before[answer]
+        asked = self._rows.get(key)
+        if asked is not None and asked.role == "user" and row.at - asked.at <= SIDES_APART:
+            source = source_of(row.role or "", row.metadata or {})
+            found = Found(key, asked, receipt=answer, withheld=source, pointer=True)
+            self._asked.setdefault(comparable(asked.content), found)
+
+    def _is_receipt(self, key: Key) -> bool:
+        row = self._rows.get(key) if key in self.before else None
+        return row is not None and row.role == "assistant" and acknowledges(row.content)
 
     def _question(self, key: Key) -> Key:
-        """The row that such a row answers; itself where that is not in scope."""
-        asked, withheld = self._rows.get(self.before[key]), self._withheld.get(key)
-        # The row before an answer may be of another turn, of which nothing else was stored.
-        if asked is None or asked.role != "user" or (withheld is not None and withheld.at - asked.at > SIDES_APART):
-            return key
-        return self.before[key]
-
-    def _with_receipt(self, found: Found, receipt: Key | None) -> Found:
-        """A row that was also found by this answer, if by any."""
-        row = self._withheld.get(receipt) if receipt else None
-        source = source_of(row.role or "", row.metadata or {}) if row else ""
-        return replace(found, receipt=found.receipt or receipt, withheld=found.withheld or source)
+        """The row that a receipt answers; itself where that is not in scope."""
+        asked = self._rows.get(self.before[key])
+        return self.before[key] if asked and asked.role == "user" else key
 
     def _is_side(self, key: Key, first: Found) -> bool:
         close = self.scores[key] >= SIDE_SHARE * self.scores[first.key]
@@ -144,13 +155,11 @@ class _Chosen:
             return
         text = comparable(row.content)
         if text in self._found:
-            known = self._with_receipt(self._found[text], receipt)
-            self._found[text] = replace(known, said=known.said + 1, pointer=known.pointer and receipt in self._withheld)
-            self._texts[key] = text
+            self._found[text] = replace(self._found[text], said=self._found[text].said + 1)
         elif (turn := self._turns.get(key)) is not None and self._is_side(key, self._found[turn]):
             self._found[turn] = replace(self._found[turn], side=(key, row))
         else:
-            self._found[text] = self._with_receipt(Found(key, row, pointer=receipt in self._withheld), receipt)
+            self._found[text] = Found(key, row, receipt=receipt)
             self._texts[key] = text
             if self.grouped:
                 self.families.add(key, text)

@@ -212,8 +212,13 @@ def test_the_question_of_an_answer_that_is_left_out_for_its_source_says_so(
         best = selected(of_pages(tool), scores, outside)
         shown = [(one.row.content, one.said, one.withheld, one.pointer) for one in best]
         if left_out:
-            asked, rain = ("when does it sail?", 2, source, of_questions < 0.5), ("it rains", 1, "", False)
+            asked, rain = ("when does it sail?", 2, source, False), ("it rains", 1, "", False)
             assert shown == ([rain, asked] if of_questions < 0.5 else [asked, rain])
+            [first] = selected(of_pages(tool), scores, outside, limit=1)[:1]
+            assert [one.pointer for one in selected(of_pages(tool), scores, outside, limit=1)] == (
+                [False, True] if of_questions < 0.5 else [False]
+            )
+            assert first.row.content == shown[0][0]
         else:
             answers = {one.side[1].content for one in best if one.side} | {one.row.content for one in best}
             assert answers >= {"at nine, says the page", "at ten, says the page"}

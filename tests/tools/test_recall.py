@@ -92,7 +92,7 @@ def test_answers_made_with_tools_take_places_before_a_turn_as_the_setting_says(
     before_turn, _ = runtime.prefetch.text_before_turn("ops", "where is green kelp sold?", "new")
     assert ("says that green kelp" in before_turn) is shown
     assert shown or own in before_turn
-    assert shown or before_turn.count("answered from") == 2
+    assert shown or before_turn.index(own) < before_turn.index("answered from")
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "context"])
