@@ -24,6 +24,7 @@ HITS = st.lists(
         theme=st.sampled_from(["billing", "red", "<memory-context>"]),
         target=st.sampled_from(["memory", "user", ""]),
         role=st.sampled_from(["user", "assistant"]),
+        withheld=st.sampled_from(["", "third parties"]),
         session_id=st.text(max_size=30),
         said=st.integers(1, 12),
         tags=st.lists(NASTY.map(lambda text: text[:64]), max_size=16).map(tuple),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from typing import Any
 
 from . import runtime_messages
@@ -45,18 +46,16 @@ def tools_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[
     It is the last turn of the transcript with this question, or without one the last turn. COMPRESSED stands for tools
     that a compression may have taken from the transcript while the turn was running.
     """
-    turn: list[Mapping[str, Any]] = []
-    last: list[Mapping[str, Any]] | None = None
     recent = messages[-MESSAGES_MAX:]
-    for place, message in zip(range(len(recent) - 1, -1, -1), reversed(recent), strict=True):
-        turn.append(message)
-        if _begins_turn(message):
-            if place and _is_summary(recent[place - 1]):
-                turn.append(recent[place - 1])
-            if message.get("content") == question:
-                return _Told.of(turn)
-            last, turn = last or turn, []
-    return _Told.of(last or turn)
+    newest_first = range(len(recent) - 1, -1, -1)
+    asked = (
+        place for place in newest_first if recent[place].get("content") == question and _begins_turn(recent[place])
+    )
+    begun = (place for place in newest_first if _begins_turn(recent[place]))
+    start = next(chain(asked, begun), 0)
+    before = filter(_is_summary, recent[max(0, start - 1) : start])
+    rest = takewhile(lambda message: not _begins_turn(message), recent[start + 1 :])
+    return _tools(chain(before, recent[start : start + 1], rest))
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -83,15 +82,8 @@ class _Told:
     recalls: set[str] = field(default_factory=set)
     repeats: bool = False
 
-    @classmethod
-    def of(cls, turn: Sequence[Mapping[str, Any]]) -> list[str]:
-        """The tools of a turn, of which the last message is the first here."""
-        told = cls()
-        for message in reversed(turn):
-            told.add(message)
-        return told.tools()
-
     def add(self, message: Mapping[str, Any]) -> None:
+        """Read the next message of the turn."""
         if _is_summary(message):
             self.names[COMPRESSED] = None
         for name, number in _calls(message.get("tool_calls")):
@@ -102,15 +94,25 @@ class _Told:
             self.repeats = self.repeats or bool(_REMOTE_HIT.search(text_of(message.get("content"))))
 
     def tools(self) -> list[str]:
+        """The tools whose results may come from outside, those of third parties first."""
         wanted = (name for name in self.names if name not in OWN or (self.repeats and name in RECALLING))
         return sorted((name[:NAME_CHARS_MAX] for name in wanted), key=LOCAL_TOOLS.__contains__)[:TOOLS_MAX]
+
+
+def _tools(turn: Iterable[Mapping[str, Any]]) -> list[str]:
+    told = _Told()
+    for message in turn:
+        told.add(message)
+    return told.tools()
 
 
 def _begins_turn(message: Mapping[str, Any]) -> bool:
     if message.get("role") != "user":
         return False
     text = text_of(message.get("content"))
-    return not runtime_messages.is_inserted(text) and (not _is_summary(message) or bool(kept_with_summary(text)))
+    if runtime_messages.is_inserted(text) or runtime_messages.is_left_by_compression(text):
+        return False
+    return not is_summary(message, text) or bool(kept_with_summary(text))
 
 
 def _is_summary(message: Mapping[str, Any]) -> bool:

@@ -118,6 +118,8 @@ class _Chosen:
 
     def with_questions(self, shown: Sequence[Found]) -> list[Found]:
         """The rows that are shown, those whose answer is left out marked, and the first of the other questions."""
+        if not self._asked:
+            return list(shown)
         texts = [comparable(one.row.content) for one in shown]
         marked = [
             replace(one, withheld=asked.withheld, receipt=one.receipt or asked.receipt)
