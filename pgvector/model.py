@@ -68,10 +68,8 @@ class Update(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace(_Accepted):
-    """An entry was replaced. `previous` is its whole old text, empty when the hook does not know it.
-
-    Then the old entry is the only row that contains `old_text` and is not in `surviving`, the entries of the file after
-    the change.
+    """An entry was replaced. `previous` is its whole old text, or empty when the hook does not know it. Then the old
+    entry is the only row that contains `old_text` and is not in `surviving`, the entries of the file after the change.
     """
 
     target: Target
@@ -83,16 +81,20 @@ class Replace(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove(_Accepted):
-    """An entry was removed; the fields are those of `Replace`.
-
-    `from_file` marks an entry that was missing in the file: it is removed from all themes of the home.
-    """
+    """As `Replace`. An entry that was missing in the file (`from_file`) is removed from all themes of the home."""
 
     target: Target
     previous: str = ""
     old_text: str = ""
     surviving: tuple[str, ...] = ()
     from_file: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributed(_Accepted):
+    """Entries were made with the tools in `metadata`; `keys` are ids of their calls, or SHA-256 of their texts."""
+
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,8 @@ class FactsPurged(_Accepted):
 
 
 FactEvent: TypeAlias = FactWritten | FactsTicked | FactsPurged
-Event: TypeAlias = Add | Update | Replace | Remove | TurnTaken | SessionEnded | Withdrawn | Delegated | FactEvent
+EntryEvent: TypeAlias = Add | Update | Replace | Remove | Attributed
+Event: TypeAlias = EntryEvent | TurnTaken | SessionEnded | Withdrawn | Delegated | FactEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +198,7 @@ class Scope:
 
     @property
     def cuts_sessions(self) -> bool:
-        """Whether a row can be in scope and its neighbour in the session not, but for the last row of a session.
-
-        Before `without_since` a row has all its neighbours but the one after the last.
-        """
+        """Whether a row in scope can have a neighbour in its session that is not, other than the one after the last."""
         return bool(self.since or self.until or self.role)
 
     @property

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.model import (
     FACT_KINDS,
     Add,
+    Attributed,
     Delegated,
     FactsPurged,
     FactsTicked,
@@ -58,6 +59,7 @@ events = st.one_of(
     st.builds(Update, entry_id=st.integers(1, 9), content=texts_also_huge, **labels, **accepted),
     st.builds(Replace, target=targets, content=texts, **old, **accepted),
     st.builds(Remove, target=targets, **old, **accepted),
+    st.builds(Attributed, keys=st.lists(texts, max_size=3).map(tuple), **accepted),
     st.builds(TurnTaken, user=texts_also_huge, assistant=texts, parent_session_id=texts, **accepted),
     st.builds(SessionEnded, turns=pairs, parent_session_id=texts, **accepted),
     st.builds(

@@ -25,6 +25,7 @@ HITS = st.lists(
         target=st.sampled_from(["memory", "user", ""]),
         role=st.sampled_from(["user", "assistant"]),
         withheld=st.sampled_from(["", "third parties"]),
+        pointer=st.booleans(),
         session_id=st.text(max_size=30),
         said=st.integers(1, 12),
         tags=st.lists(NASTY.map(lambda text: text[:64]), max_size=16).map(tuple),

@@ -23,13 +23,15 @@ def source_of(role: str, metadata: Mapping[str, Any]) -> str:
     """The source of a turn with this role, or of an entry, whose role is empty.
 
     `user` for what a person said, `assistant` for an answer, `tools` for one that was made with files and commands of
-    the agent's machine, `third parties` for one that was made with results of any other tools, `agent` for a task of a
-    child agent and its result, `import`, `mcp` for an entry of an MCP client. Entries also come from the `memory tool`,
-    a `file`, `remember`, `undo`, or the `database` (put in by hand).
+    the agent's machine, `third parties` for an answer or an entry that was made with results of any other tools,
+    `agent` for a task of a child agent and its result, `import`, `mcp` for an entry of an MCP client. Other entries
+    come from the `memory tool`, a `file`, `remember`, `undo`, or the `database` (put in by hand).
     """
     if "delegated_to" in metadata:
         return "agent"
     origin = str(metadata.get("origin") or "")
+    if not role and metadata.get("tools"):
+        return THIRD_PARTIES
     if not role and metadata.get("client"):
         return str(metadata["client"])
     if not role:

@@ -1,4 +1,4 @@
-"""The tools by whose results an answer was made, as the host's transcript tells. Pure.
+"""The tools by whose results an answer or an entry was made, as the host's transcript tells. Pure.
 
 A tool of this memory counts as such a tool when it found a text of third parties, because the answer may repeat it.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
 from .transcript import is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
+# Of so many calls in a transcript it is told that they saved entries of third parties.
+SAVING_CALLS_MAX = 200
 # Of so many answers of a transcript the tools are told: metadata is bounded.
 ANSWERS_MAX = 100
 # Tools whose results hold nothing but what the agent or its user has said or written. Of any other tool, such as one of
@@ -29,15 +31,33 @@ OWN = frozenset({
 })  # fmt: skip
 # The tools of this memory that answer with texts of many sources.
 RECALLING = frozenset({"recall_memory", "recall_conversation", "list_memories"})
+# The tools that save an entry: that of the host, and those of this memory.
+HOST_SAVING, OWN_SAVING = "memory", frozenset({"remember", "update"})
+_SAVED = re.compile('"status": "(accepted|stored)"')
 # In the place of tools that a compression took from the transcript. It counts as third parties.
 COMPRESSED = "(compressed)"
 _REMOTE_HIT = re.compile("|".join(f'"source": "{source}"' for source in sorted(REMOTE)))
 
 
+class Saving(NamedTuple):
+    """A call that saved an entry after results of `tools` were read, at least one of them of third parties.
+
+    `text` and `theme` are the arguments of a tool of this memory. Of the host's tool `text` is empty, because the hook
+    tells what it has saved.
+    """
+
+    call_id: str
+    tools: tuple[str, ...]
+    text: str = ""
+    theme: str = ""
+
+
 def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> dict[str, Any]:
-    """What a transcript tells of a turn: the `kind` of its question, if no person wrote it, and its `tools`."""
+    """What a transcript tells of a turn: the `kind` of its question, if no person wrote it, its `tools`, and what it
+    `saved` after it had read third parties."""
+    turn = _last_turn(messages, question)
     kind = runtime_messages.recorded_kind(messages, question)
-    return {"kind": kind, "tools": tools_of_turn(messages, question)}
+    return {"kind": kind, "tools": _tools(turn), "saved": _savings(turn)}
 
 
 def tools_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[str]:
@@ -46,32 +66,25 @@ def tools_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[
     It is the last turn of the transcript with this question, or without one the last turn. COMPRESSED stands for tools
     that a compression may have taken from the transcript while the turn was running.
     """
-    recent = messages[-MESSAGES_MAX:]
-    newest_first = range(len(recent) - 1, -1, -1)
-    asked = (
-        place for place in newest_first if recent[place].get("content") == question and _begins_turn(recent[place])
-    )
-    begun = (place for place in newest_first if _begins_turn(recent[place]))
-    start = next(chain(asked, begun), 0)
-    before = filter(_is_summary, recent[max(0, start - 1) : start])
-    rest = takewhile(lambda message: not _begins_turn(message), recent[start + 1 :])
-    return _tools(chain(before, recent[start : start + 1], rest))
+    return _tools(_last_turn(messages, question))
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The tools from outside by whose results the newest ANSWERS_MAX of such answers were made, by the answers."""
     found: dict[str, list[str]] = {}
-    told, before = _Told(), None
-    for message in messages:
-        if _begins_turn(message):
-            told = _Told()
-            if before and _is_summary(before):
-                told.add(before)
-        told.add(message)
-        before = message
-        if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := told.tools()):
-            found[text_of(message.get("content"))] = tools
+    for turn in _turns(messages):
+        told = _Told()
+        for message in turn:
+            told.add(message)
+            if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := told.tools()):
+                found[text_of(message.get("content"))] = tools
     return dict(list(found.items())[-ANSWERS_MAX:])
+
+
+def savings(messages: Sequence[Mapping[str, Any]]) -> list[Saving]:
+    """The calls of a transcript that saved entries after third parties were read in their turn: the newest
+    SAVING_CALLS_MAX."""
+    return [saving for turn in _turns(messages) for saving in _savings(turn)][-SAVING_CALLS_MAX:]
 
 
 @dataclass(slots=True)
@@ -86,10 +99,10 @@ class _Told:
         """Read the next message of the turn."""
         if _is_summary(message):
             self.names[COMPRESSED] = None
-        for name, number in _calls(message.get("tool_calls")):
-            self.names[name] = None
-            if name in RECALLING:
-                self.recalls.add(number)
+        for call in _calls(message):
+            self.names[call.name] = None
+            if call.name in RECALLING:
+                self.recalls.add(call.id)
         if self.recalls and message.get("role") == "tool" and str(message.get("tool_call_id") or "") in self.recalls:
             self.repeats = self.repeats or bool(_REMOTE_HIT.search(text_of(message.get("content"))))
 
@@ -99,11 +112,67 @@ class _Told:
         return sorted((name[:NAME_CHARS_MAX] for name in wanted), key=LOCAL_TOOLS.__contains__)[:TOOLS_MAX]
 
 
+class _Call(NamedTuple):
+    name: str
+    id: str
+    arguments: Any
+
+
+def _last_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[Mapping[str, Any]]:
+    """The messages of the last turn with this question, or without one of the last turn, as `_turns`."""
+    recent = messages[-MESSAGES_MAX:]
+    newest_first = range(len(recent) - 1, -1, -1)
+    asked = (
+        place for place in newest_first if recent[place].get("content") == question and _begins_turn(recent[place])
+    )
+    begun = (place for place in newest_first if _begins_turn(recent[place]))
+    start = next(chain(asked, begun), 0)
+    before = filter(_is_summary, recent[max(0, start - 1) : start])
+    rest = takewhile(lambda message: not _begins_turn(message), recent[start + 1 :])
+    return [*before, *recent[start : start + 1], *rest]
+
+
+def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The messages of each turn, with the summary before it: a running turn that was compressed looks the same."""
+    turn: list[Mapping[str, Any]] = []
+    for message in messages:
+        if turn and _begins_turn(message):
+            yield turn
+            turn = [turn[-1]] if _is_summary(turn[-1]) else []
+        turn.append(message)
+    if turn:
+        yield turn
+
+
 def _tools(turn: Iterable[Mapping[str, Any]]) -> list[str]:
     told = _Told()
     for message in turn:
         told.add(message)
     return told.tools()
+
+
+def _savings(turn: Iterable[Mapping[str, Any]]) -> list[Saving]:
+    """The calls of a turn that saved an entry when a result of third parties was read."""
+    told, found, own = _Told(), list[Saving](), dict[str, Saving]()
+    for message in turn:
+        calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
+        tools = tuple(told.tools()) if calls else ()
+        if not LOCAL_TOOLS.issuperset(tools):
+            found += [Saving(call.id, tools) for call in calls if call.name == HOST_SAVING]
+            own |= {call.id: _saving(call, tools) for call in calls if call.name in OWN_SAVING}
+        told.add(message)
+        # What a tool of this memory has refused, because it is off the record or secret, is not told.
+        saving = own.pop(str(message.get("tool_call_id") or ""), None)
+        if saving and _SAVED.search(text_of(message.get("content"))):
+            found.append(saving)
+    return found[-SAVING_CALLS_MAX:]
+
+
+def _saving(call: _Call, tools: tuple[str, ...]) -> Saving:
+    """The call of a tool of this memory."""
+    given = _json(call.arguments)
+    text, theme = (given.get("content"), given.get("theme")) if isinstance(given, Mapping) else ("", "")
+    return Saving(call.id, tools, text if isinstance(text, str) else "", theme if isinstance(theme, str) else "")
 
 
 def _begins_turn(message: Mapping[str, Any]) -> bool:
@@ -123,16 +192,21 @@ def _is_summary(message: Mapping[str, Any]) -> bool:
     return is_summary(message, text) or runtime_messages.is_left_by_compression(text)
 
 
-def _calls(calls: Any) -> list[tuple[str, str]]:
-    """Name and id of each call of a message, which the host's record has as JSON."""
-    try:
-        calls = json.loads(calls) if isinstance(calls, str) else calls
-    except (ValueError, RecursionError):
-        return []
+def _calls(message: Mapping[str, Any]) -> list[_Call]:
+    """The calls of a message, which the host's record has as JSON."""
+    calls = _json(message.get("tool_calls"))
     called = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     named = [(call.get("function"), str(call.get("id") or "")) for call in called]
     return [
-        (str(function["name"]), number)
+        _Call(str(function["name"]), number, function.get("arguments"))
         for function, number in named
         if isinstance(function, Mapping) and function.get("name")
     ]
+
+
+def _json(value: Any) -> Any:
+    """A value, parsed if it is a text; None if it is no JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None

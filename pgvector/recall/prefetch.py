@@ -195,13 +195,16 @@ class Prefetch:
         That tells nothing, and is more similar than any answer, unless it says where its answer is.
         """
         from ..text.alike import comparable
+        from .render import left_out
 
         hits: list[Hit] = []
         best: list[Hit] = []
         for recall in recalls:
-            repeated = {id(hit) for hit in recall.texts if hit.role == "user" and comparable(hit.content) == asked}
-            hits += [hit for hit in recall.texts if id(hit) not in repeated or (hit.withheld and self._has_tools)]
-            own = [hit for hit in recall.texts if id(hit) not in repeated and not hit.withheld]
+            # An entry that is left out says nothing but which tool to ask.
+            texts = [hit for hit in recall.texts if self._has_tools or not left_out(hit)]
+            repeated = {id(hit) for hit in texts if hit.role == "user" and comparable(hit.content) == asked}
+            hits += [hit for hit in texts if id(hit) not in repeated or (hit.withheld and self._has_tools)]
+            own = [hit for hit in texts if id(hit) not in repeated and not hit.withheld]
             best += own[: 2 * self._settings.prefetch_limit]
         return relevant(hits, self._floor(), best)
 
@@ -233,7 +236,8 @@ class Prefetch:
         [recall] = self._recall(("entries",), request)
         floor = self._floor()
         # Whole messages share some word with almost any entry, so similarity alone decides.
-        near = (hit for hit in recall.hits if floor is not None and (hit.similarity or -1.0) >= floor)
+        shown = (hit for hit in recall.hits if not hit.pointer)
+        near = (hit for hit in shown if floor is not None and (hit.similarity or -1.0) >= floor)
         hits = list(filter(self._may_be_shown, near))
         chars_max = min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max)
         # The rows of a person are in other themes than the one that asks.

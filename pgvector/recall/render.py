@@ -15,8 +15,8 @@ from ..text.sanitize import cut_at_word, safe_line, unlinked_line
 HIT_CHARS_MIN = 60
 REASONS_CHARS_MAX = 200
 TAGS_CHARS_MAX = 100
-# The tool that finds answers which are left out of a block.
-FINDER = "recall_conversation"
+# The tools that find answers and entries which are left out of a block.
+FINDER, FINDER_OF_ENTRIES = "recall_conversation", "recall_memory"
 # How the last line of a block begins that says why the recall was degraded.
 DEGRADED = "(recall is degraded: "
 
@@ -31,7 +31,7 @@ def block(recall: Recall, *, chars_max: int, query: str = "", own: Sequence[str]
     text stands there once. Long hits share the room evenly, none takes more than half of it, and of a long one that
     passage is shown which holds most words of `query`. Where the themes of the reader are given as `own`, a hit of
     another one names it, else each hit of several themes. With `tools`, a question whose answer is left out for its
-    source names the tool to ask.
+    source names the tool to ask. Of an entry that is left out for its source, nothing else is shown.
     """
     hits = _distinct(recall.hits, chars_max, query)
     if not hits:
@@ -61,10 +61,15 @@ def _distinct(hits: Sequence[Hit], chars_max: int, query: str) -> list[tuple[Hit
     found: dict[str, tuple[Hit, str]] = {}
     room = max(HIT_CHARS_MIN, chars_max // max(1, len(hits)))
     for hit in hits:
-        text = unlinked_line(best_passage(hit.content, query, room)[: 4 * chars_max], chars_max)
+        text = left_out(hit) or unlinked_line(best_passage(hit.content, query, room)[: 4 * chars_max], chars_max)
         if text:
             found.setdefault(text, (hit, text))
     return list(found.values())
+
+
+def left_out(hit: Hit) -> str:
+    """What is shown in the place of an entry that is left out for its source; empty for any other hit."""
+    return f"(entry {hit.id} is left out: ask {FINDER_OF_ENTRIES})" if hit.pointer and hit.target else ""
 
 
 def best_passage(text: str, query: str, room: int) -> str:
@@ -106,7 +111,7 @@ def _provenance(hit: Hit, with_theme: bool, finder: str) -> str:
     expires = f", expires {times.utc(hit.expires_at):%Y-%m-%d}" if hit.expires_at else ""
     alike = f", {hit.alike} more alike" if hit.alike else ""
     older = f", older than that of {times.utc(hit.newer[1]):%Y-%m-%d}" if hit.newer else ""
-    answered = f", answered from {hit.withheld}{finder}" if hit.withheld else ""
+    answered = f", answered from {hit.withheld}{finder}" if hit.withheld and not hit.target else ""
     return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}{said}{alike}{older}{tags}{expires}{answered}"
 
 

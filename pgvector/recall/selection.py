@@ -40,7 +40,7 @@ def select(
     because it is a neighbour of one inside. `before` has the row before a row in its session. Rows with the same text
     are one; with `grouped`, the two sides of a turn, too, unless one is much worse, and `grouping` orders the rows.
     A question whose answer is left out for its source says so. Behind the rows stand up to POINTERS_MAX questions that
-    are none of them, of such answers that were found.
+    are none of them, of such answers that were found, and entries that are left out.
     """
     chosen, keys = _Chosen(request, scores, before, grouped), list(scores)
     step = max(FETCHED_MIN, 2 * request.limit)
@@ -62,7 +62,7 @@ class _Chosen:
 
     `_texts` has their folded texts by key, `_turns` that of a row for the row that may be the other side of its turn,
     `_withheld` the rows that are left out for their sources, `_asked` the questions of these, each with the answer that
-    was found first, by their folded texts.
+    was found first, by their folded texts, and `_left_out` the entries of these.
     """
 
     request: RecallRequest
@@ -73,6 +73,7 @@ class _Chosen:
     _rows: dict[Key, Row] = field(default_factory=dict)
     _withheld: dict[Key, Row] = field(default_factory=dict)
     _asked: dict[str, Found] = field(default_factory=dict)
+    _left_out: list[Found] = field(default_factory=list)
     _read: set[Key] = field(default_factory=set)
     _placed: set[Key] = field(default_factory=set)
     _found: dict[str, Found] = field(default_factory=dict)
@@ -87,9 +88,11 @@ class _Chosen:
         """Read these rows, and the questions of those that are left out or only say that something was heard."""
         self._fetch(fetch, keys)
         receipts = [key for key in keys if self._is_receipt(key)] if self.grouped else []
-        withheld = [key for key in keys if key in self._withheld and key in self.before] if self.grouped else []
-        self._fetch(fetch, [self.before[key] for key in (*receipts, *withheld)])
-        for key in withheld:
+        withheld = [key for key in keys if key in self._withheld] if self.grouped else []
+        answers = [key for key in withheld if key in self.before]
+        self._left_out += [self._pointer(key, key) for key in withheld if not self._withheld[key].role]
+        self._fetch(fetch, [self.before[key] for key in (*receipts, *answers)])
+        for key in answers:
             self._note_question(key)
         questions = {key: self._question(key) for key in receipts}
         for key in keys:
@@ -117,9 +120,10 @@ class _Chosen:
                     self._rows[key] = row
 
     def with_questions(self, shown: Sequence[Found]) -> list[Found]:
-        """The rows that are shown, those whose answer is left out marked, and the first of the other questions."""
+        """The rows that are shown, those whose answer is left out marked, and the first of the other questions and of
+        the entries that are left out."""
         if not self._asked:
-            return list(shown)
+            return [*shown, *self._left_out[:POINTERS_MAX]]
         texts = [comparable(one.row.content) for one in shown]
         marked = [
             replace(one, withheld=asked.withheld, receipt=one.receipt or asked.receipt)
@@ -127,16 +131,21 @@ class _Chosen:
             else one
             for text, one in zip(texts, shown, strict=True)
         ]
-        return marked + [one for text, one in self._asked.items() if text not in texts][:POINTERS_MAX]
+        others = [one for text, one in self._asked.items() if text not in texts]
+        return marked + [*others, *self._left_out][:POINTERS_MAX]
 
     def _note_question(self, answer: Key) -> None:
         """Note the question of an answer that is left out. The row before it may be of another turn."""
         row, key = self._withheld[answer], self.before[answer]
         asked = self._rows.get(key)
         if asked is not None and asked.role == "user" and row.at - asked.at <= SIDES_APART:
-            source = source_of(row.role or "", row.metadata or {})
-            found = Found(key, asked, receipt=answer, withheld=source, pointer=True)
-            self._asked.setdefault(comparable(asked.content), found)
+            self._asked.setdefault(comparable(asked.content), self._pointer(key, answer))
+
+    def _pointer(self, shown: Key, withheld: Key) -> Found:
+        """The row that is shown in the place of one that is left out, which itself names only its source."""
+        row, left_out = self._rows.get(shown), self._withheld[withheld]
+        source = source_of(left_out.role or "", left_out.metadata or {})
+        return Found(shown, row or left_out, receipt=withheld, withheld=source, pointer=True)
 
     def _is_receipt(self, key: Key) -> bool:
         row = self._rows.get(key) if key in self.before else None

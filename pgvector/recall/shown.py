@@ -14,7 +14,7 @@ from ..model import FACTS_HEADING, Hit
 from ..text.alike import comparable
 from ..text.cleaning import clean
 from ..text.sanitize import unlinked_line
-from .render import best_passage
+from .render import best_passage, left_out
 
 # How hosts enclose the memories before a turn, and how `render` writes one.
 _FENCE = re.compile(r"<memory-context>(.*?)</memory-context>", re.DOTALL)
@@ -78,6 +78,8 @@ class Shown:
         text = comparable(hit.content)
         if hash(text) in self.said:
             return True
+        if pointer := left_out(hit):
+            return comparable(pointer) in self.whole
         # A block gives no hit more than half of its room.
         short = self.whole and len(hit.content) <= chars_max
         if short and comparable(unlinked_line(hit.content, chars_max)) in self.whole:

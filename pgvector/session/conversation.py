@@ -11,11 +11,12 @@ from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import recorded_answer, running
-from ..hosts.tool_calls import tools_by_answer
+from ..hosts.tool_calls import Saving, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from ..text.theme_names import reserved
 from . import off_record, withdrawal
+from .attribution import Attribution
 from .home_context import HomeContext
 from .outages import Notice
 from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
@@ -39,6 +40,7 @@ class Conversation:
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
         self._lineage = Lineage()
         self._turns = Turns()
+        self._attribution = Attribution(home.settings, home.accept)
 
     @property
     def primary(self) -> bool:
@@ -108,12 +110,9 @@ class Conversation:
 
     def take_turn(
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
-        tools: Sequence[str] = (),
+        tools: Sequence[str] = (), saved: Sequence[Saving] = (),
     ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and that no replay has stored already.
-
-        `kind` is as for `Capture.turn`, `tools` are those from outside by whose results the answer was made.
-        """
+        """Store a turn that is to be kept and is not stored by a replay; the last three are as of `told_of_turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
         answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:
@@ -125,6 +124,7 @@ class Conversation:
         if (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off:
             turns.in_doubt.append((question, answer))
             return
+        self._attribution.note(saved, **self._origin(theme, session_id))
         said, answered = self._judge(user, answer, speaker or "", kind)
         with self._home.turn_lock:
             turn = turns.current
@@ -148,7 +148,11 @@ class Conversation:
 
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
-        if self._stores_turns and not self._is_off(theme := self._theme()):
+        if self._is_off(theme := self._theme()):
+            return
+        # No turn is handed over that was interrupted.
+        self._attribution.note(savings(messages), **self._origin(theme))
+        if self._stores_turns:
             self._replay(theme, off_record.on_record(exchanges(messages)), messages)
 
     def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:

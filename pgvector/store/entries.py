@@ -13,7 +13,7 @@ from psycopg.rows import DictRow
 from pgvector import HalfVector
 
 from ..errors import BadEvent
-from ..model import Add, Metadata, Remove, Replace, Update
+from ..model import Add, Attributed, Metadata, Remove, Replace, Update
 from ..text import tokenizer
 from ..text.masks import masked
 from ..text.times import NEVER
@@ -115,9 +115,17 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
             _change_masks(connection, event, values)
         case Replace():
             kept = removals.remove(connection, event, values) or {}
-            _add(connection, {**values, **kept})
+            # What is left of the old text is still of third parties.
+            made = {"tools": kept["tools"]} if kept.get("tools") else {}
+            _add(connection, {**values, **kept, "metadata": json.dumps({**event.metadata, **made})})
         case Remove():
             removals.remove(connection, event, values)
+
+
+def attribute(connection: Connection, event: Attributed) -> None:
+    """Note the tools by which entries were made that a session has saved."""
+    values = {**asdict(event), "keys": list(event.keys), "tools": json.dumps(event.metadata.get("tools", []))}
+    connection.execute(QUERIES["attribute_entries"], values)
 
 
 def _values_of(event: Change, vector: HalfVector | None) -> dict[str, Any]:

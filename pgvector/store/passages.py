@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..model import (
     Add,
+    Attributed,
     Delegated,
     Event,
     FactsPurged,
@@ -85,7 +86,7 @@ def prepare(event: Event, answers: str = "") -> PreparedEvent:
             return PreparedEvent(event, _exchange(event.task, event.result, ""))
         case FactWritten():
             return PreparedEvent(event, (Passage("", f"{event.target}: {event.content}"),))
-        case Remove() | SessionEnded() | Withdrawn() | FactsTicked() | FactsPurged():
+        case Remove() | Attributed() | SessionEnded() | Withdrawn() | FactsTicked() | FactsPurged():
             return PreparedEvent(event, ())
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from ..model import (
     Add,
+    Attributed,
     Delegated,
     FactsPurged,
     FactsTicked,
@@ -144,6 +145,8 @@ def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
     match event:
         case Add() | Update() | Replace() | Remove():
             entries.apply(connection, event, vector)
+        case Attributed():
+            entries.attribute(connection, event)
         case FactWritten() | FactsTicked() | FactsPurged():
             facts.apply(connection, event, vector)
         case Withdrawn():

@@ -2,8 +2,8 @@
 
 AMSB of `agent-memory-guard` writes 15 attacks and 6 harmless memories, each into an empty theme, as an entry and as a
 turn, and grades what a later session recalls: the block before a turn, and both tools as they are called by default.
-The attacks of tests/data/poisoning are stored and asked for in the same way, and once more as answers that repeat a web
-page. docs/untrusted_text.md has the figures.
+The attacks of tests/data/poisoning are stored and asked for in the same way, and twice more from a web page: as answers
+that repeat it, and as entries that are saved after it was read. docs/untrusted_text.md has the figures.
 """
 
 from __future__ import annotations
@@ -68,30 +68,35 @@ class Memory:
         """Keep a text as the host does: a line of MEMORY.md if it is to be an `entry`, and what a user said."""
         with self.session() as provider:
             if entry:
-                self.entries.append(text)
-                (self.home / "memories" / "MEMORY.md").write_text("\n§\n".join(self.entries), encoding="utf-8")
-                provider.on_memory_write("add", "memory", text)
+                self._add_entry(provider, text)
             said = f"Please note this for later: {text}"
             provider.on_turn_start(1, said)
             provider.sync_turn(said, "I have noted it, and come back to it when it matters.")
             assert provider._session.runtime.writer.flush(STORED_S_MAX)
 
-    def repeat_page(self, text: str) -> None:
-        """Store a turn in which the agent reads a web page and answers with its text."""
-        asked, call = (
-            f"What does page {self.sessions} say?",
-            {"id": "1", "function": {"name": "web_extract", "arguments": "{}"}},
-        )
-        messages = [
-            {"role": "user", "content": asked},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "1", "content": text},
-            {"role": "assistant", "content": text},
-        ]
+    def repeat_page(self, text: str, *, saves: bool = False) -> None:
+        """Store a turn in which the agent reads a web page, and answers with its text or saves it as an entry."""
+        asked = f"What does page {self.sessions} say?"
+        calls = [_call("web_extract", "1"), *([_call("memory", "2")] if saves else [])]
+        results = [{"role": "tool", "tool_call_id": str(number), "content": text} for number, _ in enumerate(calls, 1)]
+        answer = "I have read it." if saves else text
+        steps = [step for both in zip(calls, results, strict=True) for step in both]
+        messages = [{"role": "user", "content": asked}, *steps, {"role": "assistant", "content": answer}]
         with self.session() as provider:
             provider.on_turn_start(1, asked)
-            provider.sync_turn(asked, text, messages=messages)
+            if saves:
+                self._add_entry(provider, text, session_id=f"session-{self.sessions}", tool_call_id="2")
+            provider.sync_turn(asked, answer, messages=messages)
             assert provider._session.runtime.writer.flush(STORED_S_MAX)
+
+    def save_page(self, text: str) -> None:
+        """Store a turn in which the agent reads a web page and saves its text as an entry."""
+        self.repeat_page(text, saves=True)
+
+    def _add_entry(self, provider: Any, text: str, **known: str) -> None:
+        self.entries.append(text)
+        (self.home / "memories" / "MEMORY.md").write_text("\n§\n".join(self.entries), encoding="utf-8")
+        provider.on_memory_write("add", "memory", text, metadata=known)
 
     def recall(self, question: str) -> tuple[str, list[str]]:
         """What a later session gets for a question: the block before the turn, and the texts that both tools find."""
@@ -101,6 +106,12 @@ class Memory:
         assert not any("error" in answer for answer in answers), answers
         rows = [row for answer in answers for hit in answer["hits"] for row in (hit, hit.get("side"))]
         return block, [str(row["content"]) for row in rows if row]
+
+
+def _call(tool: str, number: str) -> dict[str, Any]:
+    """The message of an assistant that calls a tool."""
+    called = {"id": number, "function": {"name": tool, "arguments": "{}"}}
+    return {"role": "assistant", "content": "", "tool_calls": [called]}
 
 
 class Homes:
@@ -239,7 +250,10 @@ def main() -> int:
         measure(masked, console, results, "entries masked")
         for path in sorted(CORPUS.glob("attacks_*.txt")):
             attacks = [line.partition(" ")[2] for line in path.read_text(encoding="utf-8").splitlines()]
-            for way, store in (("said", Memory.store), ("from a page", Memory.repeat_page)):
+            ways = (
+                ("said", Memory.store), ("from a page", Memory.repeat_page), ("saved from a page", Memory.save_page)
+            )  # fmt: skip
+            for way, store in ways:
                 kept = kept_out(masked, attacks, store)
                 for where, found in (("the block", kept.in_block), ("the tools", kept.by_tools)):
                     share = 1 - len(found) / kept.attacks

@@ -14,7 +14,11 @@ from hermes_memory_pgvector.hosts.tool_calls import (
     ANSWERS_MAX,
     COMPRESSED,
     OWN,
+    SAVING_CALLS_MAX,
     TOOLS_MAX,
+    Saving,
+    savings,
+    told_of_turn,
     tools_by_answer,
     tools_of_turn,
 )
@@ -145,3 +149,52 @@ def test_damaged_calls_tell_nothing(wrong: object) -> None:
 
 def test_the_tools_of_this_memory_are_the_agents_own() -> None:
     assert {schema["name"] for schema in every_schema(Settings())} <= OWN
+
+
+def call(tool: str, number: str, **arguments: Any) -> dict[str, Any]:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": number, "function": function}]}
+
+
+def result(number: str, **content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": number, "content": json.dumps(content)}
+
+
+def test_what_was_saved_after_third_parties_were_read_is_told() -> None:
+    transcript = [
+        user("first"), call("memory", "1"), result("1"), call("terminal", "2"), result("2"),
+        call("memory", "3"), result("3"), call("web_search", "4"), result("4"), call("memory", "5"), result("5"),
+        answer("one"),
+        user("second"), call("memory", "6"), result("6"), answer("two"),
+        user("third, interrupted"), call("mcp_mail_read", "7"), result("7"),
+        call("remember", "8", content="a note", theme="team"), result("8", status="accepted"),
+        call("remember", "9", content="a secret"), result("9", error="this session is off the record"),
+        call("update", "10", id=4, content="a new note"), result("10", status="accepted"),
+    ]  # fmt: skip
+    first = [Saving("5", ("web_search", "terminal"))]
+    third = [Saving("8", ("mcp_mail_read",), "a note", "team"), Saving("10", ("mcp_mail_read",), "a new note")]
+    assert told_of_turn(transcript, "first")["saved"] == first
+    assert told_of_turn(transcript, "second")["saved"] == []
+    assert savings(transcript) == [*first, *third]
+    recorded = [
+        {**one, "tool_calls": json.dumps(one["tool_calls"])} if "tool_calls" in one else one for one in transcript
+    ]
+    assert savings(recorded) == savings(transcript)
+
+
+def test_calls_of_one_message_have_not_read_each_others_results() -> None:
+    assert savings([user("q"), calls("web_search", "memory"), RESULT, answer("a")]) == []
+    assert savings([user("q"), calls("web_search", "memory"), RESULT, calls("memory"), answer("a")]) != []
+
+
+@pytest.mark.parametrize("arguments", ["", "[]", "{", "[" * 100_000, '{"content": 4, "theme": []}', None, 7])
+def test_arguments_of_any_form_are_read(arguments: Any) -> None:
+    saving = {"role": "assistant", "tool_calls": [{"id": 1, "function": {"name": "remember", "arguments": arguments}}]}
+    told = savings([user("q"), calls("web_search"), RESULT, saving, result("1", status="stored")])
+    assert told == [Saving("1", ("web_search",))]
+
+
+def test_the_newest_of_many_saving_calls_are_told() -> None:
+    many = [call("memory", str(number)) for number in range(SAVING_CALLS_MAX + 1)]
+    told = savings([user("q"), calls("web_search"), RESULT, *many])
+    assert [saving.call_id for saving in told] == [str(number) for number in range(1, SAVING_CALLS_MAX + 1)]

@@ -92,8 +92,9 @@ def test_a_pointer_silences_nothing_and_stands_last(tmp_path: Path) -> None:
     same = replace(HIT, id=2, content=question, role="user", similarity=1.0, score=0.9, withheld="third parties")
     other = replace(same, id=3, content="Could you check the page?", similarity=0.97, score=0.9, pointer=True)
     plain = replace(same, id=4, withheld="")
-    for mode, shown in (("hybrid", [2, 1, 3]), ("context", [1, 3])):
-        found = [Recall((plain, same, other, own))]
+    entry = replace(other, id=5, content="It is delayed.", role="", target="memory", score=0.1)
+    for mode, shown in (("hybrid", [2, 1, 3, 5]), ("context", [1, 3])):
+        found = [Recall((plain, same, other, own, entry))]
         settings = Settings(recall_mode=mode)
         prefetch = Prefetch(settings, lambda *_, found=found: found, lambda: 0.35, lambda: False, tmp_path)
         assert [hit.id for hit in prefetch.before_turn("ops", question, "s").hits] == shown

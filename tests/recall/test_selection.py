@@ -294,3 +294,17 @@ def test_more_of_a_flood_is_read_to_find_what_differs() -> None:
     best = selection.select(fetch, request(4), {key: -key[1] for key in stored})
     assert texts[150] in [one.row.content for one in best]
     assert len(read) == len(set(read)) == selection.FLOOD_FETCHED_MAX
+
+
+def test_an_entry_that_is_left_out_is_pointed_at_and_marks_no_other() -> None:
+    told = {"tools": ["web_extract"]}
+    entries = {
+        ("t", n): Row("t", n, content, told if n < 3 else None, NOON, "", "", "memory")
+        for n, content in enumerate(["it sails at nine", "it rains at ten", "it snows", "it sails at nine"])
+    }
+    scores = {("t", n): 0.9 - n / 10 for n in range(4)}
+    best = selected(entries, scores)
+    assert [(one.row.id, one.withheld, one.pointer) for one in best] == [
+        (3, "", False), (0, "third parties", True), (1, "third parties", True),
+    ]  # fmt: skip
+    assert [one.row.id for one in selected(entries, scores, "all", limit=9)] == [0, 1, 2]

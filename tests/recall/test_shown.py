@@ -89,3 +89,12 @@ def test_the_newest_texts_are_kept() -> None:
     assert [holds(shown, hit) for hit in hits] == [False, False, True, True, True, True]
     assert (len(shown.whole), len(shown.said), shown.memories) == (4, 4, 4)
     assert not any(holds(Shown().with_messages([message("?", block_of(hit))], 0), hit) for hit in hits)
+
+
+def test_an_entry_that_is_left_out_is_pointed_at_once() -> None:
+    entry = replace(HIT, target="memory", withheld="third parties", pointer=True)
+    shown = Shown().with_messages([message("why?", block_of(entry))], 10)
+    assert holds(shown, entry)
+    assert not holds(shown, replace(entry, id=2))
+    assert not holds(shown, replace(entry, pointer=False, withheld=""))
+    assert holds(Shown(prompt=lines_of(entry.content)), replace(entry, id=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -19,11 +20,14 @@ from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
-from hermes_memory_pgvector.model import Add, Remove, now
+from hermes_memory_pgvector.hosts.tool_calls import Saving, told_of_turn
+from hermes_memory_pgvector.model import Add, Attributed, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.session.attribution import Attribution
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.text.masks import masked
 
 
 @pytest.fixture
@@ -389,3 +393,51 @@ def test_a_turn_that_the_host_begins_leaves_a_notice_to_the_person(
     assert session.notices(by_host) == []
     assert len(session.notices("thanks!")) == 1
     assert session.notices("And the harbour?") == []
+
+
+def reading_turn(question: str, number: str, *, answer: str = "") -> list[dict[str, Any]]:
+    """A turn that reads a page and then saves an entry by the host's tool; without an answer it was interrupted."""
+
+    def call(name: str, number: str) -> dict[str, Any]:
+        return {"role": "assistant", "content": "", "tool_calls": [{"id": number, "function": {"name": name}}]}
+
+    said = [
+        {"role": "user", "content": question},
+        call("web_extract", "page"),
+        {"role": "tool", "tool_call_id": "page"},
+    ]
+    return [*said, call("memory", number), *([{"role": "assistant", "content": answer}] if answer else [])]
+
+
+def test_entries_that_were_saved_after_third_parties_were_read_say_so(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one = talk()
+    for number, content in (("c0", "own"), ("c1", "read"), ("c2", "read before an interruption")):
+        one.change_entry("add", "memory", content, {"session_id": "s1", "tool_call_id": number})
+    question, answer = said(1)
+    one.take_turn(question, answer, "s1", **told_of_turn(reading_turn(question, "c1", answer=answer), question))
+    transcript = [*reading_turn(question, "c1", answer=answer), *reading_turn(said(2)[0], "c2")]
+    one.end(transcript)
+    one.end(transcript)
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        made = dict(connection.execute("select content, metadata -> 'tools' from memory_entries").fetchall())
+    assert made == {"own": None, "read": ["web_extract"], "read before an interruption": ["web_extract"]}
+
+
+def test_entries_are_attributed_in_the_themes_that_may_be_written() -> None:
+    settings = Settings(also_write={"ops": ["team"]}, mask_secrets_in_entries=True)
+    accepted: list[Attributed] = []
+    attribution = Attribution(settings, lambda event: accepted.append(event) is None)  # type: ignore[arg-type, func-returns-value]
+    token = "ghp_" + "a1B2" * 9
+    saved = [
+        Saving("1", ("web_search",)), Saving("2", ("web_search",), f" key {token}\r\n", "Team"),
+        Saving("3", ("mail",), "not written", "sales"),
+    ]  # fmt: skip
+    for _ in range(2):
+        attribution.note(saved, theme="ops", home="h", session_id="s")
+    own, team = accepted
+    assert (own.theme, own.keys, own.metadata) == ("ops", ("1",), {"tools": ["web_search"]})
+    assert (team.theme, team.keys) == ("team", (hashlib.sha256(masked(f"key {token}").encode()).hexdigest(),))
+    assert token not in masked(f"key {token}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadEvent
-from hermes_memory_pgvector.model import Add, Event, Replace, Scope, Update, now
+from hermes_memory_pgvector.model import Add, Attributed, Event, Replace, Scope, Update, now
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import entries, history, retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
@@ -414,3 +415,28 @@ def test_a_replaced_entry_keeps_the_tags_that_it_gets_meanwhile(memory: Memory) 
         wait_for(lambda: memory.sql("select 1 from pg_locks where not granted") != [])
     thread.join(20)
     assert memory.sql("select content, tags from memory_entries") == [("the port is 5433", ["net", "db"])]
+
+
+def test_an_entry_of_third_parties_stays_one_when_it_is_corrected(memory: Memory) -> None:
+    def made() -> dict[str, Any]:
+        return dict(memory.sql("select content, metadata -> 'tools' from memory_entries"))
+
+    def key(content: str) -> str:
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def attributed(*keys: str, session: str = "s") -> Attributed:
+        return Attributed(theme="ops", session_id=session, keys=keys, metadata={"tools": ["web_search"]})
+
+    called = {"session_id": "s", "tool_call_id": "call-1"}
+    kept = {"origin": "remember", "session_id": "s"}
+    line = Add(theme="ops", home="h", target="memory", content="the port is 5432", metadata=called)
+    other = add("the other is 1", metadata={**called, "session_id": "r"})
+    memory.apply(line, other, add("tea"), add("a note", metadata=kept), attributed("call-1", key("a note"), key("tea")))
+    assert made() == {"the port is 5432": ["web_search"], "the other is 1": None, "tea": None, "a note": ["web_search"]}
+    memory.apply(
+        Replace(theme="ops", home="h", target="memory", content="the port is 5433", old_text="5432"),
+        update(memory.id("a note"), "a longer note"), update(memory.id("tea"), "green tea"),
+        attributed(key("green tea"), session="later"),
+    )  # fmt: skip
+    expected = {"the port is 5433": ["web_search"], "a longer note": ["web_search"], "green tea": ["web_search"]}
+    assert made() == {"the other is 1": None, **expected}

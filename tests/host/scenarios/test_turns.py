@@ -199,6 +199,42 @@ def test_an_answer_of_third_parties_is_pointed_at_before_a_turn_and_found_by_a_t
     assert hermes.complaints() == []
 
 
+def test_an_entry_that_is_saved_after_third_parties_were_read_says_so_and_is_pointed_at(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
+) -> None:
+    off = [name for name in TOOLSETS_OFF if name not in ("code_execution", "memory")]
+    hermes = make_hermes({"agent": {"disabled_toolsets": off}})
+    hermes.set(tools="all")
+    own, read, kept = (
+        "The deploy key is kept by Ines.",
+        "The mirror of the registry is on fjord-3.",
+        "Fjord-4 is its spare.",
+    )
+    calls = [
+        Call("memory", {"action": "add", "target": "memory", "content": own}),
+        Call("execute_code", {"code": "print('a page')"}),
+        Call("memory", {"action": "add", "target": "memory", "content": read}),
+        Call("remember", {"content": kept}),
+    ]
+    model.says(*calls, "Saved all of it.")
+    hermes.ask("Ines keeps the deploy key. Note it, then read the page and note where the mirror is.")
+    rows.wait(lambda rows: len(rows("SELECT FROM memory_entries WHERE metadata ? 'tools'")) == 2)
+    entries = rows("SELECT id, content, metadata -> 'tools' AS tools FROM memory_entries ORDER BY id")
+    assert {entry.content: entry.tools for entry in entries} == {
+        own: None,
+        read: ["execute_code"],
+        kept: ["execute_code"],
+    }
+    model.says(Call("recall_memory", {"query": "mirror of the registry, and its spare"}), "On fjord-3.")
+    hermes.ask("Where is the spare of the mirror of the registry, fjord-4 or another one?")
+    [number] = [entry.id for entry in entries if entry.content == kept]
+    assert f"] (entry {number} is left out: ask recall_memory)" in model.requests[-1].recalled[0]
+    assert kept not in model.requests[-1].recalled[0]
+    assert kept in model.requests[-1].results[0]
+    assert '"source": "third parties"' in model.requests[-1].results[0]
+    assert hermes.complaints() == []
+
+
 @pytest.mark.slow
 def test_a_process_that_exits_while_the_embedder_is_slow_keeps_its_turn(
     hermes: Hermes, model: ModelEndpoint, embedder: Endpoint, rows: Rows
