@@ -232,7 +232,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         if self._session is not None:
             session, author = self._session, str((turn_author or {}).get("id") or "")
             session.runtime.prefetch.note_replay(session_id or session.conversation.session_id, messages or ())
-            told = told_of_turn(messages or (), user_content)
+            told = told_of_turn(messages or (), user_content, session.runtime.settings.trusted_tools)
             session.conversation.take_turn(user_content, assistant_content, session_id, author, **told)
 
     @guarded(nothing)

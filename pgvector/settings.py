@@ -104,6 +104,7 @@ class Settings(BaseModel):
     prefetch_chars_max: int = Field(2000, ge=200, le=20_000, description="Most characters put before a turn")
     prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
     prefetch_outside: Outside = Field("local", description="Rows from tools before turns; local: not of third parties")
+    trusted_tools: Texts = Field([], description="Tools, or patterns such as mcp__wiki__*, whose results you vouch for")
     prefetch_shown_max: int = Field(
         500, ge=0, le=10_000, description="Texts in a context that are not put before a turn again; 0 repeats them"
     )
@@ -194,10 +195,7 @@ class Settings(BaseModel):
         256, ge=1, le=65_536, description="Size at which a spool refuses new events; also the limit of the dead letters"
     )
     outbox_keep_s: float = Field(
-        600.0,
-        ge=0,
-        le=43_200,
-        description="Stored events are kept for this time, in case a failover loses them; 0: off",
+        600.0, ge=0, le=43_200, description="Stored events are kept for so long, in case a failover loses them; 0: off"
     )
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
     stuck_after_s: float = Field(

@@ -1,6 +1,7 @@
 """The tools by whose results an answer or an entry was made, as the host's transcript tells. Pure.
 
 A tool of this memory counts as such a tool when it found a text of third parties, because the answer may repeat it.
+Tools that match a `trusted` pattern do not: their operator vouches for the results.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
@@ -52,28 +54,23 @@ class Saving(NamedTuple):
     theme: str = ""
 
 
-def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> dict[str, Any]:
-    """What a transcript tells of a turn: the `kind` of its question, if no person wrote it, its `tools`, and what it
-    `saved` after it had read third parties."""
+def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> dict[str, Any]:
+    """What a transcript tells of the last turn with this question, or without one of the last turn.
+
+    `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
+    most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
+    transcript while the turn was running. `saved` are the calls that saved entries after third parties were read.
+    """
     turn = _last_turn(messages, question)
     kind = runtime_messages.recorded_kind(messages, question)
-    return {"kind": kind, "tools": _tools(turn), "saved": _savings(turn)}
+    return {"kind": kind, "tools": _tools(turn, trusted), "saved": _savings(turn, trusted)}
 
 
-def tools_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[str]:
-    """The tools of a turn whose results may come from outside, at most TOOLS_MAX: first those of third parties.
-
-    It is the last turn of the transcript with this question, or without one the last turn. COMPRESSED stands for tools
-    that a compression may have taken from the transcript while the turn was running.
-    """
-    return _tools(_last_turn(messages, question))
-
-
-def tools_by_answer(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:
     """The tools from outside by whose results the newest ANSWERS_MAX of such answers were made, by the answers."""
     found: dict[str, list[str]] = {}
     for turn in _turns(messages):
-        told = _Told()
+        told = _Told(trusted)
         for message in turn:
             told.add(message)
             if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := told.tools()):
@@ -81,16 +78,17 @@ def tools_by_answer(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str
     return dict(list(found.items())[-ANSWERS_MAX:])
 
 
-def savings(messages: Sequence[Mapping[str, Any]]) -> list[Saving]:
+def savings(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> list[Saving]:
     """The calls of a transcript that saved entries after third parties were read in their turn: the newest
     SAVING_CALLS_MAX."""
-    return [saving for turn in _turns(messages) for saving in _savings(turn)][-SAVING_CALLS_MAX:]
+    return [saving for turn in _turns(messages) for saving in _savings(turn, trusted)][-SAVING_CALLS_MAX:]
 
 
 @dataclass(slots=True)
 class _Told:
     """What messages of a turn tell of its tools: their names, and whether one of this memory found a remote hit."""
 
+    trusted: Sequence[str]
     names: dict[str, None] = field(default_factory=dict)
     recalls: set[str] = field(default_factory=set)
     repeats: bool = False
@@ -108,8 +106,12 @@ class _Told:
 
     def tools(self) -> list[str]:
         """The tools whose results may come from outside, those of third parties first."""
-        wanted = (name for name in self.names if name not in OWN or (self.repeats and name in RECALLING))
-        return sorted((name[:NAME_CHARS_MAX] for name in wanted), key=LOCAL_TOOLS.__contains__)[:TOOLS_MAX]
+        outside = (name for name in self.names if name not in OWN or (self.repeats and name in RECALLING))
+        wanted = (name[:NAME_CHARS_MAX] for name in outside if not self._trusts(name))
+        return sorted(wanted, key=LOCAL_TOOLS.__contains__)[:TOOLS_MAX]
+
+    def _trusts(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.trusted)
 
 
 class _Call(NamedTuple):
@@ -144,16 +146,16 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
         yield turn
 
 
-def _tools(turn: Iterable[Mapping[str, Any]]) -> list[str]:
-    told = _Told()
+def _tools(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[str]:
+    told = _Told(trusted)
     for message in turn:
         told.add(message)
     return told.tools()
 
 
-def _savings(turn: Iterable[Mapping[str, Any]]) -> list[Saving]:
+def _savings(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[Saving]:
     """The calls of a turn that saved an entry when a result of third parties was read."""
-    told, found, own = _Told(), list[Saving](), dict[str, Saving]()
+    told, found, own = _Told(trusted), list[Saving](), dict[str, Saving]()
     for message in turn:
         calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
         tools = tuple(told.tools()) if calls else ()

@@ -151,7 +151,7 @@ class Conversation:
         if self._is_off(theme := self._theme()):
             return
         # No turn is handed over that was interrupted.
-        self._attribution.note(savings(messages), **self._origin(theme))
+        self._attribution.note(savings(messages, self._settings.trusted_tools), **self._origin(theme))
         if self._stores_turns:
             self._replay(theme, off_record.on_record(exchanges(messages)), messages)
 
@@ -180,7 +180,7 @@ class Conversation:
         answered = tuple(turn for turn in turns if turn[1] and turn not in self._turns.withdrawn)
         if not answered:
             return True
-        made_by = tools_by_answer(messages)
+        made_by = tools_by_answer(messages, self._settings.trusted_tools)
         sides = zip(pairs, turns, strict=True)
         tools = {mark_name(said): made_by[answer] for (_, answer), (_, said) in sides if answer in made_by}
         known = (*state_db.ancestors(self._home.home, self.session_id, ANCESTORS_MAX), *self._lineage.ancestors)

@@ -20,12 +20,16 @@ from hermes_memory_pgvector.hosts.tool_calls import (
     savings,
     told_of_turn,
     tools_by_answer,
-    tools_of_turn,
 )
 from hermes_memory_pgvector.model import Hit, Recall
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools.answers import of_recall
 from hermes_memory_pgvector.tools.schemas import every_schema
+
+
+def tools_of_turn(messages: list[dict[str, Any]], question: str) -> list[str]:
+    tools: list[str] = told_of_turn(messages, question)["tools"]
+    return tools
 
 
 def user(text: str) -> dict[str, Any]:
@@ -198,3 +202,11 @@ def test_the_newest_of_many_saving_calls_are_told() -> None:
     many = [call("memory", str(number)) for number in range(SAVING_CALLS_MAX + 1)]
     told = savings([user("q"), calls("web_search"), RESULT, *many])
     assert [saving.call_id for saving in told] == [str(number) for number in range(1, SAVING_CALLS_MAX + 1)]
+
+
+def test_what_trusted_tools_tell_is_the_agents_own() -> None:
+    turn = [user("q"), calls("mcp__wiki__read", "terminal"), RESULT, call("memory", "1"), result("1"), answer("a")]
+    trusted = ["mcp__wiki__*", "web_?earch"]
+    assert told_of_turn(turn, "q", trusted) == {"kind": "", "tools": ["terminal"], "saved": []}
+    assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
+    assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]

@@ -196,6 +196,12 @@ def test_an_answer_of_third_parties_is_pointed_at_before_a_turn_and_found_by_a_t
     hermes.ask("Can we go to the clock museum on a Monday?")
     assert read in model.requests[-1].recalled[0]
     assert pointer not in model.requests[-1].recalled[0]
+    hermes.set(prefetch_outside="local", trusted_tools=["execute_*"])
+    trusted = "By our own wiki, the swan museum is closed on Tuesdays."
+    model.says(Call("execute_code", {"code": "print('closed on Tuesdays')"}), trusted)
+    hermes.ask("When is the swan museum closed, by the wiki?")
+    rows.wait(lambda rows: any(turn.content == trusted for turn in rows.turns()))
+    assert all("tools" not in turn.metadata for turn in rows.turns() if turn.content == trusted)
     assert hermes.complaints() == []
 
 
