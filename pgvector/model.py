@@ -92,9 +92,10 @@ class Remove(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributed(_Accepted):
-    """Entries were made with the tools in `metadata`; `keys` are ids of their calls, or SHA-256 of their texts."""
+    """Entries that these `calls` saved, at `since` or later (ISO 8601), were made with the tools in `metadata`."""
 
-    keys: tuple[str, ...]
+    calls: tuple[str, ...]
+    since: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +209,10 @@ class Scope:
 
     def holds(self, at: datetime, session_id: str, role: str) -> bool:
         """Whether a row of these themes and sessions has a time and role in scope."""
-        late = self.since is None or at >= self.since
-        early = self.until is None or at < self.until
+        timely = (self.since is None or at >= self.since) and (self.until is None or at < self.until)
         running = bool(self.without_session) and session_id == self.without_session
         apart = not running or (self.without_since is not None and at < self.without_since)
-        return late and early and apart and (not self.role or role == self.role)
+        return timely and apart and (not self.role or role == self.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +255,8 @@ class Hit:
     `target` is set for entries and facts, `role` and `session_id` for turns; `metadata` of a fact have its kind, scope,
     content and status under `fact`. `said` counts the found rows with the same text, `alike` more that differ in
     figures or a word and are left out. `side` is the other side of its turn, if found. `newer` is the row that
-    supersedes it, as id and time. `withheld` is the source of its answer, if that is left out for it; a `pointer` was
-    found by the answer alone. `context` are the turns around it, if asked for. `tags`, `expires_at`: those of entries.
+    supersedes it, as id and time. `withheld` is the source for which its answer is left out; a `pointer` was found by
+    the answer alone, or is an entry left out itself. `context` are the turns around it. Entries have the last two.
     """
 
     id: int

@@ -11,15 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any, NamedTuple
 
 from . import runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
-from .transcript import is_summary, kept_with_summary, text_of
+from .transcript import is_answer, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
-# Of so many calls in a transcript it is told that they saved entries of third parties.
+# Of so many calls it is told that they saved entries of third parties.
 SAVING_CALLS_MAX = 200
 # Of so many answers of a transcript the tools are told: metadata is bounded.
 ANSWERS_MAX = 100
@@ -35,7 +35,6 @@ OWN = frozenset({
 RECALLING = frozenset({"recall_memory", "recall_conversation", "list_memories"})
 # The tools that save an entry: that of the host, and those of this memory.
 HOST_SAVING, OWN_SAVING = "memory", frozenset({"remember", "update"})
-_SAVED = re.compile('"status": "(accepted|stored)"')
 # In the place of tools that a compression took from the transcript. It counts as third parties.
 COMPRESSED = "(compressed)"
 _REMOTE_HIT = re.compile("|".join(f'"source": "{source}"' for source in sorted(REMOTE)))
@@ -44,13 +43,13 @@ _REMOTE_HIT = re.compile("|".join(f'"source": "{source}"' for source in sorted(R
 class Saving(NamedTuple):
     """A call that saved an entry after results of `tools` were read, at least one of them of third parties.
 
-    `text` and `theme` are the arguments of a tool of this memory. Of the host's tool `text` is empty, because the hook
-    tells what it has saved.
+    The row has `call_id` in its metadata: that of the host, or the one that a tool of this memory has answered, with
+    the `theme` of the row. `question` is that of the turn.
     """
 
     call_id: str
     tools: tuple[str, ...]
-    text: str = ""
+    question: str
     theme: str = ""
 
 
@@ -59,11 +58,13 @@ def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: 
 
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
-    transcript while the turn was running. `saved` are the calls that saved entries after third parties were read.
+    transcript while the turn was running. `saved` is as `savings`.
     """
-    turn = _last_turn(messages, question)
+    recent = messages[-MESSAGES_MAX:]
+    start = _start(recent, question)
     kind = runtime_messages.recorded_kind(messages, question)
-    return {"kind": kind, "tools": _tools(turn, trusted), "saved": _savings(turn, trusted)}
+    tools = _tools(recent[_with_summary(recent, start) : _end(recent, start)], trusted)
+    return {"kind": kind, "tools": tools, "saved": _saved_until(recent, start, trusted)}
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -79,9 +80,12 @@ def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str
 
 
 def savings(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> list[Saving]:
-    """The calls of a transcript that saved entries after third parties were read in their turn: the newest
-    SAVING_CALLS_MAX."""
-    return [saving for turn in _turns(messages) for saving in _savings(turn, trusted)][-SAVING_CALLS_MAX:]
+    """The calls of the last turn that saved entries after third parties were read, at most SAVING_CALLS_MAX.
+
+    With those of the turns just before it that were interrupted: no host hands these over.
+    """
+    recent = messages[-MESSAGES_MAX:]
+    return _saved_until(recent, _start(recent), trusted)
 
 
 @dataclass(slots=True)
@@ -117,25 +121,44 @@ class _Told:
 class _Call(NamedTuple):
     name: str
     id: str
-    arguments: Any
 
 
-def _last_turn(messages: Sequence[Mapping[str, Any]], question: str) -> list[Mapping[str, Any]]:
-    """The messages of the last turn with this question, or without one of the last turn, as `_turns`."""
-    recent = messages[-MESSAGES_MAX:]
+def _start(recent: Sequence[Mapping[str, Any]], question: str | None = None) -> int:
+    """Where the last turn with this question begins, or without one the last turn."""
     newest_first = range(len(recent) - 1, -1, -1)
     asked = (
         place for place in newest_first if recent[place].get("content") == question and _begins_turn(recent[place])
     )
     begun = (place for place in newest_first if _begins_turn(recent[place]))
-    start = next(chain(asked, begun), 0)
-    before = filter(_is_summary, recent[max(0, start - 1) : start])
-    rest = takewhile(lambda message: not _begins_turn(message), recent[start + 1 :])
-    return [*before, *recent[start : start + 1], *rest]
+    return next(chain(asked if question is not None else (), begun), 0)
+
+
+def _end(recent: Sequence[Mapping[str, Any]], start: int) -> int:
+    return next((place for place in range(start + 1, len(recent)) if _begins_turn(recent[place])), len(recent))
+
+
+def _with_summary(recent: Sequence[Mapping[str, Any]], start: int) -> int:
+    """Where a turn begins with the summary before it: a running turn that was compressed looks the same."""
+    return start - 1 if start and _is_summary(recent[start - 1]) else start
+
+
+def _saved_until(recent: Sequence[Mapping[str, Any]], start: int, trusted: Sequence[str]) -> list[Saving]:
+    """The calls that saved entries in the turn that begins there, and in those before it that have no answer."""
+    first = start
+    while first and not _is_final(recent[first - 1]):
+        first -= 1
+    turns = _turns(recent[min(first, _with_summary(recent, start)) : _end(recent, start)])
+    return [saving for turn in turns for saving in _savings(turn, trusted)][-SAVING_CALLS_MAX:]
+
+
+def _is_final(message: Mapping[str, Any]) -> bool:
+    """Whether the message ends a turn that was not interrupted."""
+    ends = message.get("role") == "assistant" and not message.get("tool_calls")
+    return ends and is_answer(text_of(message.get("content")))
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """The messages of each turn, with the summary before it: a running turn that was compressed looks the same."""
+    """The messages of each turn, with the summary before it."""
     turn: list[Mapping[str, Any]] = []
     for message in messages:
         if turn and _begins_turn(message):
@@ -153,28 +176,25 @@ def _tools(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[st
     return told.tools()
 
 
-def _savings(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[Saving]:
+def _savings(turn: Sequence[Mapping[str, Any]], trusted: Sequence[str]) -> list[Saving]:
     """The calls of a turn that saved an entry when a result of third parties was read."""
-    told, found, own = _Told(trusted), list[Saving](), dict[str, Saving]()
+    question = next((text_of(message.get("content")) for message in turn if _begins_turn(message)), "")
+    told, found, own = _Told(trusted), list[Saving](), dict[str, tuple[str, ...]]()
     for message in turn:
         calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
         tools = tuple(told.tools()) if calls else ()
         if not LOCAL_TOOLS.issuperset(tools):
-            found += [Saving(call.id, tools) for call in calls if call.name == HOST_SAVING]
-            own |= {call.id: _saving(call, tools) for call in calls if call.name in OWN_SAVING}
+            # One host gives another form of an id to its hook.
+            hosts = (call.id.split("|")[0].strip() for call in calls if call.name == HOST_SAVING)
+            found += [Saving(number, tools, question) for number in hosts if number]
+            own |= {call.id: tools for call in calls if call.name in OWN_SAVING}
         told.add(message)
-        # What a tool of this memory has refused, because it is off the record or secret, is not told.
-        saving = own.pop(str(message.get("tool_call_id") or ""), None)
-        if saving and _SAVED.search(text_of(message.get("content"))):
-            found.append(saving)
-    return found[-SAVING_CALLS_MAX:]
-
-
-def _saving(call: _Call, tools: tuple[str, ...]) -> Saving:
-    """The call of a tool of this memory."""
-    given = _json(call.arguments)
-    text, theme = (given.get("content"), given.get("theme")) if isinstance(given, Mapping) else ("", "")
-    return Saving(call.id, tools, text if isinstance(text, str) else "", theme if isinstance(theme, str) else "")
+        if message.get("role") == "tool" and (number := str(message.get("tool_call_id") or "")) in own:
+            answer = _json(text_of(message.get("content")))
+            saved = answer if isinstance(answer, Mapping) else {}
+            if isinstance(saved.get("tool_call_id"), str) and isinstance(saved.get("theme"), str):
+                found.append(Saving(saved["tool_call_id"], own[number], question, saved["theme"]))
+    return found
 
 
 def _begins_turn(message: Mapping[str, Any]) -> bool:
@@ -200,7 +220,7 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
     called = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     named = [(call.get("function"), str(call.get("id") or "")) for call in called]
     return [
-        _Call(str(function["name"]), number, function.get("arguments"))
+        _Call(str(function["name"]), number)
         for function, number in named
         if isinstance(function, Mapping) and function.get("name")
     ]

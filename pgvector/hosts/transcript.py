@@ -56,7 +56,7 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
                 by_host.add(len(pairs))
             # A message without words begins an exchange too: its answer is not the one of the question before.
             pairs.append((text, ""))
-        elif role == "assistant" and pairs and not message.get("tool_calls") and _is_answer(text):
+        elif role == "assistant" and pairs and not message.get("tool_calls") and is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
     return [pair for place, pair in enumerate(pairs) if place not in by_host]
 
@@ -114,7 +114,8 @@ def _tail(before: list[tuple[str, str]], after: Sequence[tuple[str, str]]) -> li
     return []
 
 
-def _is_answer(text: str) -> bool:
+def is_answer(text: str) -> bool:
+    """Whether a text of the assistant is an answer, and not what stands in the place of one that was interrupted."""
     return bool(text.strip()) and not text.lstrip().startswith(INTERRUPTED)
 
 

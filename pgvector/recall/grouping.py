@@ -37,7 +37,7 @@ class Found:
 
     `newer` is the row that supersedes it, `side` the other side of its turn, if that was found, too. `receipt` is the
     answer that was found for it and is not shown: without content, or left out for its source, which is `withheld`.
-    A `pointer` was found by such an answer alone.
+    A `pointer` was found by such an answer alone, or is an entry that is left out for its source.
     """
 
     key: Key

@@ -181,9 +181,10 @@ class Prefetch:
             recalls += (rest := self._recall(kinds, again))
             related = origins.added(related, self._related(rest, asked), scope)
         room = max(HIT_CHARS_MIN, chars_max // max(1, limit) - LABEL_CHARS)
+        shown, pointers = ([hit for hit in related if hit.pointer is pointer] for pointer in (False, True))
         fresh = (
             hit
-            for hit in newest_of_kinds(related)
+            for hit in [*newest_of_kinds(shown), *pointers]
             if not context.shown.holds(hit, query, room=room, chars_max=chars_max) and self._may_be_shown(hit)
         )
         degraded = dict.fromkeys(reason for recall in recalls for reason in recall.degraded)

@@ -69,7 +69,7 @@ def _distinct(hits: Sequence[Hit], chars_max: int, query: str) -> list[tuple[Hit
 
 def left_out(hit: Hit) -> str:
     """What is shown in the place of an entry that is left out for its source; empty for any other hit."""
-    return f"(entry {hit.id} is left out: ask {FINDER_OF_ENTRIES})" if hit.pointer and hit.target else ""
+    return f"(entry {hit.id} is left out: {FINDER_OF_ENTRIES} finds it)" if hit.pointer and hit.target else ""
 
 
 def best_passage(text: str, query: str, room: int) -> str:
@@ -106,6 +106,9 @@ def _provenance(hit: Hit, with_theme: bool, finder: str) -> str:
     source = source_of(hit.role, hit.metadata)
     what += f", from {source}" if source in OUTSIDE else ""
     theme = f", theme {safe_line(hit.theme, 60)}" if with_theme else ""
+    if left_out(hit):
+        # Third parties may have chosen its tags.
+        return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}"
     said = f", said {hit.said} times" if hit.said > 1 else ""
     tags = f", tags {safe_line(' '.join(hit.tags), TAGS_CHARS_MAX)}" if hit.tags else ""
     expires = f", expires {times.utc(hit.expires_at):%Y-%m-%d}" if hit.expires_at else ""

@@ -39,7 +39,8 @@ class RerankingRecaller:
     """A recaller whose first hits a re-ranker orders. Safe for any thread.
 
     Of a request, `rerank_hits_max` hits are re-ranked, or as many as it asks for. When the re-ranker is late or down,
-    the hits keep their order, and the answer says so. No connection to the database is held meanwhile.
+    the hits keep their order, and the answer says so. No connection to the database is held meanwhile. Pointers stand
+    behind the hits and are not re-ranked.
     """
 
     def __init__(self, recaller: Recalling, settings: Settings) -> None:
@@ -61,6 +62,14 @@ class RerankingRecaller:
         deadline = Deadline(request.budget_s)
         wide = replace(request, limit=max(request.limit, self._settings.rerank_hits_max // len(kinds)))
         found = self._recaller.recall_each(kinds, wide)
+        pointers = [tuple(hit for hit in recall.hits if hit.pointer) for recall in found]
+        found = [replace(each, hits=tuple(hit for hit in each.hits if not hit.pointer)) for each in found]
+        ranked = self._ranked(kinds, request, found, deadline)
+        return [replace(each, hits=each.hits + last) for each, last in zip(ranked, pointers, strict=True)]
+
+    def _ranked(
+        self, kinds: Sequence[Kind], request: RecallRequest, found: list[Recall], deadline: Deadline
+    ) -> list[Recall]:
         hits = [hit for recall in found for hit in recall.hits]
         if len(hits) < 2:
             return found

@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
-from ..errors import BadArgument
-from ..hosts.tool_calls import SAVING_CALLS_MAX, Saving
-from ..model import Attributed, Event
-from ..settings import Settings
-from ..text.cleaning import clean
-from ..text.masks import masked
-from .themes import writable
+from ..hosts.tool_calls import Saving
+from ..model import Attributed, Event, now
+from . import off_record
+
+# Hosts hand over a turn while the next one is running already, and a session ends before its last turn was handed over.
+LATE_MAX = 3
 
 
 class Attribution:
-    """Tells of each such call of a conversation once, among the last SAVING_CALLS_MAX. Safe for any thread.
+    """Tells which rows of a conversation these are. Safe for any thread; `accept(event)` makes an event durable.
 
-    `accept(event)` makes an event durable.
+    Rows are known by the ids of calls, which some servers of models repeat in each turn. So only those count that were
+    written since the last turns were handed over.
     """
 
-    def __init__(self, settings: Settings, accept: Callable[[Event], bool]) -> None:
-        self._settings, self._accept = settings, accept
-        self._told: deque[Saving] = deque(maxlen=SAVING_CALLS_MAX)
-        self._lock = threading.Lock()
+    def __init__(self, accept: Callable[[Event], bool]) -> None:
+        self._accept = accept
+        self._noted: deque[datetime] = deque([now()], LATE_MAX)
 
     def note(self, saved: Iterable[Saving], *, theme: str, home: str, session_id: str) -> None:
-        """Have the entries known as made with texts of third parties that these calls of a session saved."""
-        with self._lock:
-            fresh = [saving for saving in saved if saving not in self._told]
-            self._told.extend(fresh)
+        """Have the entries known as made with texts of third parties that calls of a turn saved, or of an interrupted
+        one before it."""
+        since = self._noted[0].isoformat()
+        self._noted.append(now())
         keys: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for saving in fresh:
-            if named := self._theme(saving, theme):
-                keys.setdefault((named, saving.tools), []).append(self._key(saving))
-        for (named, tools), found in keys.items():
-            made = {"tools": list(tools)}
-            self._accept(Attributed(theme=named, home=home, session_id=session_id, keys=tuple(found), metadata=made))
-
-    def _theme(self, saving: Saving, theme: str) -> str:
-        """The theme of an entry; empty when the tool has refused it."""
-        try:
-            return writable(theme, saving.theme, self._settings) if saving.theme else theme
-        except BadArgument:
-            return ""
-
-    def _key(self, saving: Saving) -> str:
-        """The id of the call, or the SHA-256 of the text as the tools of this memory store it."""
-        if not saving.text:
-            return saving.call_id
-        text = clean(saving.text).strip()
-        text = masked(text) if self._settings.mask_secrets_in_entries else text
-        return hashlib.sha256(text.encode()).hexdigest()
+        for saving in saved:
+            if not off_record.unrecorded(saving.question):
+                keys.setdefault((saving.theme or theme, saving.tools), []).append(saving.call_id)
+        for (named, tools), calls in keys.items():
+            self._accept(
+                Attributed(
+                    theme=named, home=home, session_id=session_id, calls=tuple(calls), since=since,
+                    metadata={"tools": list(tools)},
+                )
+            )  # fmt: skip

@@ -40,7 +40,7 @@ class Conversation:
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
         self._lineage = Lineage()
         self._turns = Turns()
-        self._attribution = Attribution(home.settings, home.accept)
+        self._attribution = Attribution(home.accept)
 
     @property
     def primary(self) -> bool:
@@ -150,7 +150,6 @@ class Conversation:
         """
         if self._is_off(theme := self._theme()):
             return
-        # No turn is handed over that was interrupted.
         self._attribution.note(savings(messages, self._settings.trusted_tools), **self._origin(theme))
         if self._stores_turns:
             self._replay(theme, off_record.on_record(exchanges(messages)), messages)

@@ -115,16 +115,15 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
             _change_masks(connection, event, values)
         case Replace():
             kept = removals.remove(connection, event, values) or {}
-            # What is left of the old text is still of third parties.
-            made = {"tools": kept["tools"]} if kept.get("tools") else {}
-            _add(connection, {**values, **kept, "metadata": json.dumps({**event.metadata, **made})})
+            metadata = json.dumps({**event.metadata, **_made(kept.get("tools"))})
+            _add(connection, {**values, **kept, "metadata": metadata})
         case Remove():
             removals.remove(connection, event, values)
 
 
 def attribute(connection: Connection, event: Attributed) -> None:
     """Note the tools by which entries were made that a session has saved."""
-    values = {**asdict(event), "keys": list(event.keys), "tools": json.dumps(event.metadata.get("tools", []))}
+    values = {**asdict(event), "calls": list(event.calls), "tools": json.dumps(event.metadata.get("tools", []))}
     connection.execute(QUERIES["attribute_entries"], values)
 
 
@@ -209,15 +208,23 @@ def _kept(event: Add | Update, old: DictRow) -> dict[str, Any]:
     """The parameters of a new row that depend on the one before it."""
     kept: dict[str, Any] = {"replaces": successor_ids(old), "home": ""}
     if isinstance(event, Update):
-        metadata = {**event.metadata, **old["metadata"], "origin": "remember"}
-        kept |= {"target": old["target"], "created_at": old["created_at"], "metadata": json.dumps(metadata)}
+        called = {name: event.metadata[name] for name in ("tool_call_id",) if name in event.metadata}
+        metadata = {**event.metadata, **old["metadata"], **called, "origin": "remember"}
+        kept |= {"target": old["target"], "created_at": old["created_at"]}
     else:
+        metadata = {**event.metadata, **_made(old["metadata"].get("tools"))}
         kept["target"] = event.target
+    kept["metadata"] = json.dumps(metadata)
     if event.tags is None:
         kept["tags"] = old["tags"]
     if not event.expires:
         kept["expires_at"] = old["expires_at"]
     return kept
+
+
+def _made(tools: Any) -> dict[str, Any]:
+    """What the metadata of a changed entry keep: what is left of the old text is still of third parties."""
+    return {"tools": tools} if tools else {}
 
 
 def delete(

@@ -54,7 +54,8 @@ def validate(event: Event, settings: Settings) -> Event:
         # The old text of an entry is cleaned like the new one, else it is not found again.
         **dict.fromkeys(("content", "previous"), entry),
         "surviving": lambda entries: tuple(map(entry, entries)),
-        "keys": lambda keys: tuple(map(clean, keys)),
+        "calls": lambda calls: tuple(map(clean, calls)),
+        "since": lambda text: datetime.fromisoformat(text).isoformat(),
         "tags": lambda tags: tags if tags is None else normalised(tags),
         "expires": _expiry,
     }

@@ -155,35 +155,46 @@ def test_the_tools_of_this_memory_are_the_agents_own() -> None:
     assert {schema["name"] for schema in every_schema(Settings())} <= OWN
 
 
-def call(tool: str, number: str, **arguments: Any) -> dict[str, Any]:
-    function = {"name": tool, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": "", "tool_calls": [{"id": number, "function": function}]}
+def call(tool: str, number: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": number, "function": {"name": tool}}]}
 
 
 def result(number: str, **content: Any) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": number, "content": json.dumps(content)}
 
 
+def saved(question: str, number: str, *tools: str, theme: str = "") -> Saving:
+    return Saving(number, tools, question, theme)
+
+
 def test_what_was_saved_after_third_parties_were_read_is_told() -> None:
     transcript = [
         user("first"), call("memory", "1"), result("1"), call("terminal", "2"), result("2"),
-        call("memory", "3"), result("3"), call("web_search", "4"), result("4"), call("memory", "5"), result("5"),
+        call("memory", "3"), result("3"), call("web_search", "4"), result("4"), call("memory", "5|fc_5"), result("5"),
         answer("one"),
         user("second"), call("memory", "6"), result("6"), answer("two"),
         user("third, interrupted"), call("mcp_mail_read", "7"), result("7"),
-        call("remember", "8", content="a note", theme="team"), result("8", status="accepted"),
-        call("remember", "9", content="a secret"), result("9", error="this session is off the record"),
-        call("update", "10", id=4, content="a new note"), result("10", status="accepted"),
+        call("remember", "8"), result("8", status="accepted", theme="team", tool_call_id="ab12"),
+        call("remember", "9"), result("9", error="this session is off the record"),
+        call("update", "10"), result("10", status="accepted", theme="ops"), answer("Operation interrupted: waiting"),
+        user("fourth"), call("memory", "11"), result("11"), answer("four"), user("fifth"), answer("five"),
     ]  # fmt: skip
-    first = [Saving("5", ("web_search", "terminal"))]
-    third = [Saving("8", ("mcp_mail_read",), "a note", "team"), Saving("10", ("mcp_mail_read",), "a new note")]
-    assert told_of_turn(transcript, "first")["saved"] == first
-    assert told_of_turn(transcript, "second")["saved"] == []
-    assert savings(transcript) == [*first, *third]
+    third = [saved("third, interrupted", "ab12", "mcp_mail_read", theme="team")]
+    told = {
+        question: told_of_turn(transcript, question)["saved"] for question in ("first", "second", "fourth", "fifth")
+    }
+    assert told == {
+        "first": [saved("first", "5", "web_search", "terminal")],
+        "second": [],
+        "fourth": third,
+        "fifth": [],
+    }
+    assert (savings(transcript), savings(transcript[:-2]), savings(transcript[:-5])) == ([], third, third)
     recorded = [
         {**one, "tool_calls": json.dumps(one["tool_calls"])} if "tool_calls" in one else one for one in transcript
     ]
-    assert savings(recorded) == savings(transcript)
+    assert savings(recorded[:-2]) == third
+    assert savings([]) == []
 
 
 def test_calls_of_one_message_have_not_read_each_others_results() -> None:
@@ -191,11 +202,16 @@ def test_calls_of_one_message_have_not_read_each_others_results() -> None:
     assert savings([user("q"), calls("web_search", "memory"), RESULT, calls("memory"), answer("a")]) != []
 
 
-@pytest.mark.parametrize("arguments", ["", "[]", "{", "[" * 100_000, '{"content": 4, "theme": []}', None, 7])
-def test_arguments_of_any_form_are_read(arguments: Any) -> None:
-    saving = {"role": "assistant", "tool_calls": [{"id": 1, "function": {"name": "remember", "arguments": arguments}}]}
-    told = savings([user("q"), calls("web_search"), RESULT, saving, result("1", status="stored")])
-    assert told == [Saving("1", ("web_search",))]
+def test_what_was_saved_in_a_turn_that_was_compressed_is_told() -> None:
+    summary = {"role": "user", "content": "[CONTEXT COMPACTION] a page was read"}
+    for turn in ([summary, user("q"), call("memory", "1")], [user("q"), summary, call("memory", "1")]):
+        assert savings([user("before"), answer("b"), *turn]) == [saved("q", "1", COMPRESSED)]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"tool_call_id": 4, "theme": "t"}', None, 7, '"x"'])
+def test_results_of_any_form_are_read(content: Any) -> None:
+    answered = {"role": "tool", "tool_call_id": "1", "content": content}
+    assert savings([user("q"), calls("web_search"), RESULT, call("remember", "1"), answered]) == []
 
 
 def test_the_newest_of_many_saving_calls_are_told() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -98,6 +98,18 @@ def test_a_pointer_silences_nothing_and_stands_last(tmp_path: Path) -> None:
         settings = Settings(recall_mode=mode)
         prefetch = Prefetch(settings, lambda *_, found=found: found, lambda: 0.35, lambda: False, tmp_path)
         assert [hit.id for hit in prefetch.before_turn("ops", question, "s").hits] == shown
+
+
+def test_an_entry_that_is_left_out_supersedes_nothing(tmp_path: Path) -> None:
+    said = replace(HIT, content="The deploy server is host-3.", role="user", similarity=0.6, session_id="s")
+    page = {"target": "memory", "at": HIT.at + timedelta(days=1), "withheld": "third parties", "pointer": True}
+    moved = replace(HIT, id=2, content="The deploy server has moved from host-3 to host-9.", similarity=0.7, **page)
+    found = [Recall((moved,)), Recall((said,))]
+    prefetch = Prefetch(Settings(), lambda *_: found, lambda: 0.2, lambda: False, tmp_path)
+    assert prefetch.before_turn("ops", "which is the deploy server?", "t").hits == (said, moved)
+    shown = [replace(said, newer=(2, moved.at)), replace(moved, withheld="", pointer=False)]
+    found[0] = Recall((shown[1],))
+    assert prefetch.before_turn("ops", "which is the deploy server?", "t").hits == (shown[1], shown[0])
 
 
 def test_without_a_floor_or_vectors_everything_stays() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rerankers import Server, serving
 from waiting import wait_for
 
-from hermes_memory_pgvector.model import Add, Event, Hit, RecallRequest, Scope, TurnTaken, now
+from hermes_memory_pgvector.model import Add, Event, Hit, Recall, RecallRequest, Scope, TurnTaken, now
 from hermes_memory_pgvector.recall.recaller import Recaller, build
-from hermes_memory_pgvector.recall.reranking import best, grouped, scored
+from hermes_memory_pgvector.recall.reranking import RerankingRecaller, best, grouped, scored
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
@@ -130,6 +130,31 @@ def ranked(texts: list[str]) -> list[Hit]:
         Hit(id=number, theme="t", content=text, at=NOON - timedelta(days=number), score=1 - number / 100)
         for number, text in enumerate(texts)
     ]
+
+
+class Found:
+    """A recaller that has found these hits."""
+
+    def __init__(self, *hits: Hit) -> None:
+        self.hits = hits
+
+    def recall_each(self, kinds: Sequence[str], request: RecallRequest) -> list[Recall]:
+        return [Recall(self.hits[: request.limit]) for _ in kinds]
+
+
+def test_pointers_are_not_sent_and_take_no_places() -> None:
+    row = Hit(id=0, theme="ops", content="", at=NOON, target="memory")
+    found = [replace(row, id=number, content=text) for number, text in enumerate(TEXTS)]
+    pointer = replace(row, id=9, content="the page says that each pump is loud", withheld="third parties", pointer=True)
+    with serving("vllm") as server:
+        settings = Settings(rerank_url=server.url, rerank_model="m")
+        memory = RerankingRecaller(Found(pointer, *found, pointer), settings)  # type: ignore[arg-type]
+        [recall] = memory.recall_each(("entries",), asked())
+        assert [hit.id for hit in recall.hits] == [2, 0, 1, 9, 9]
+        alone = RerankingRecaller(Found(pointer), settings)  # type: ignore[arg-type]
+        assert alone.recall_each(("entries",), asked())[0].hits == (pointer,)
+        assert server.tell("well") == [len(TEXTS)]
+        memory.close()
 
 
 def test_a_superseded_hit_stays_behind_the_newer_one() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -20,14 +19,13 @@ from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
-from hermes_memory_pgvector.hosts.tool_calls import Saving, told_of_turn
-from hermes_memory_pgvector.model import Add, Attributed, Remove, now
+from hermes_memory_pgvector.hosts.tool_calls import Saving, savings, told_of_turn
+from hermes_memory_pgvector.model import Add, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.attribution import Attribution
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.text.masks import masked
 
 
 @pytest.fixture
@@ -409,35 +407,56 @@ def reading_turn(question: str, number: str, *, answer: str = "") -> list[dict[s
     return [*said, call("memory", number), *([{"role": "assistant", "content": answer}] if answer else [])]
 
 
+def made(runtime: Runtime, database: str) -> dict[str, list[str] | None]:
+    """The tools of each entry."""
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        return dict(connection.execute("select content, metadata -> 'tools' from memory_entries").fetchall())
+
+
 def test_entries_that_were_saved_after_third_parties_were_read_say_so(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:
-    one = talk()
-    for number, content in (("c0", "own"), ("c1", "read"), ("c2", "read before an interruption")):
-        one.change_entry("add", "memory", content, {"session_id": "s1", "tool_call_id": number})
-    question, answer = said(1)
-    one.take_turn(question, answer, "s1", **told_of_turn(reading_turn(question, "c1", answer=answer), question))
-    transcript = [*reading_turn(question, "c1", answer=answer), *reading_turn(said(2)[0], "c2")]
-    one.end(transcript)
-    one.end(transcript)
-    assert runtime.writer.flush(10)
-    with psycopg.connect(database) as connection:
-        made = dict(connection.execute("select content, metadata -> 'tools' from memory_entries").fetchall())
-    assert made == {"own": None, "read": ["web_extract"], "read before an interruption": ["web_extract"]}
+    one, transcript = talk(), list[dict[str, Any]]()
 
+    def turn(number: int, *saved: str, reads: bool = True, ends: bool = True) -> None:
+        """Some servers give each call the same id."""
+        question, answer = said(number)
+        for content in saved:
+            one.change_entry("add", "memory", content, {"session_id": "s1", "tool_call_id": "call_0|fc_0"})
+        asked = reading_turn(question, "call_0", answer=answer if ends else "")
+        transcript.extend(asked if reads else [asked[0], *asked[3:]])
+        if ends:
+            one.take_turn(question, answer, "s1", **told_of_turn(transcript, question))
 
-def test_entries_are_attributed_in_the_themes_that_may_be_written() -> None:
-    settings = Settings(also_write={"ops": ["team"]}, mask_secrets_in_entries=True)
-    accepted: list[Attributed] = []
-    attribution = Attribution(settings, lambda event: accepted.append(event) is None)  # type: ignore[arg-type, func-returns-value]
-    token = "ghp_" + "a1B2" * 9
-    saved = [
-        Saving("1", ("web_search",)), Saving("2", ("web_search",), f" key {token}\r\n", "Team"),
-        Saving("3", ("mail",), "not written", "sales"),
-    ]  # fmt: skip
+    turn(1, "own", reads=False)
+    for number in (2, 3, 4):
+        turn(number, reads=False)
+    turn(5, "read")
+    turn(6, "interrupted", ends=False)
+    turn(7, reads=False)
+    expected = {"own": None, "read": ["web_extract"], "interrupted": ["web_extract"]}
+    assert made(runtime, database) == expected
+    turn(8, "at the end", ends=False)
     for _ in range(2):
-        attribution.note(saved, theme="ops", home="h", session_id="s")
-    own, team = accepted
-    assert (own.theme, own.keys, own.metadata) == ("ops", ("1",), {"tools": ["web_search"]})
-    assert (team.theme, team.keys) == ("team", (hashlib.sha256(masked(f"key {token}").encode()).hexdigest(),))
-    assert token not in masked(f"key {token}")
+        one.end(transcript)
+    assert made(runtime, database) == {**expected, "at the end": ["web_extract"]}
+
+
+@pytest.mark.parametrize("question", ["off the record: what does the page say?", "What does the page say?"])
+def test_what_was_read_off_the_record_is_in_no_event(question: str) -> None:
+    accepted: list[Any] = []
+    attribution = Attribution(lambda event: accepted.append(event) is None)  # type: ignore[func-returns-value]
+    saved = savings([*reading_turn(question, "1"), *reading_turn("And now?", "2")])
+    attribution.note(saved, theme="ops", home="h", session_id="s")
+    assert [event.calls for event in accepted] == [("2",) if question.startswith("off") else ("1", "2")]
+
+
+def test_entries_are_attributed_in_the_themes_in_which_they_are() -> None:
+    accepted: list[Any] = []
+    attribution = Attribution(lambda event: accepted.append(event) is None)  # type: ignore[func-returns-value]
+    saved = [Saving("1", ("web",), "q"), Saving("2", ("web",), "q", "team"), Saving("3", ("mail",), "q", "ops")]
+    attribution.note(saved, theme="ops", home="h", session_id="s")
+    assert [(event.theme, event.calls, event.metadata["tools"]) for event in accepted] == [
+        ("ops", ("1",), ["web"]), ("team", ("2",), ["web"]), ("ops", ("3",), ["mail"]),
+    ]  # fmt: skip

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -417,26 +416,79 @@ def test_a_replaced_entry_keeps_the_tags_that_it_gets_meanwhile(memory: Memory) 
     assert memory.sql("select content, tags from memory_entries") == [("the port is 5433", ["net", "db"])]
 
 
-def test_an_entry_of_third_parties_stays_one_when_it_is_corrected(memory: Memory) -> None:
-    def made() -> dict[str, Any]:
-        return dict(memory.sql("select content, metadata -> 'tools' from memory_entries"))
+class Saving:
+    """A memory whose entries are saved by calls of tools at given seconds."""
 
-    def key(content: str) -> str:
-        return hashlib.sha256(content.encode()).hexdigest()
+    def __init__(self, memory: Memory) -> None:
+        self.memory, self.start = memory, now() - timedelta(minutes=1)
 
-    def attributed(*keys: str, session: str = "s") -> Attributed:
-        return Attributed(theme="ops", session_id=session, keys=keys, metadata={"tools": ["web_search"]})
+    def at(self, seconds: int) -> datetime:
+        return self.start + timedelta(seconds=seconds)
 
-    called = {"session_id": "s", "tool_call_id": "call-1"}
-    kept = {"origin": "remember", "session_id": "s"}
-    line = Add(theme="ops", home="h", target="memory", content="the port is 5432", metadata=called)
-    other = add("the other is 1", metadata={**called, "session_id": "r"})
-    memory.apply(line, other, add("tea"), add("a note", metadata=kept), attributed("call-1", key("a note"), key("tea")))
-    assert made() == {"the port is 5432": ["web_search"], "the other is 1": None, "tea": None, "a note": ["web_search"]}
+    def line(self, content: str, seconds: int, call: str, **more: Any) -> Add:
+        called = {"session_id": "s", "tool_call_id": call}
+        given = {"home": "h", "metadata": called, "at": self.at(seconds), **more}
+        return Add(theme="ops", target="memory", content=content, **given)
+
+    def kept(self, call: str = "") -> dict[str, Any]:
+        return {"origin": "remember", "session_id": "s", **({"tool_call_id": call} if call else {})}
+
+    def read(self, *calls: str, since: int = 0) -> Attributed:
+        """The calls saved what a page said."""
+        at = self.at(since).isoformat()
+        return Attributed(theme="ops", home="h", calls=calls, since=at, metadata={"tools": ["web_search"]})
+
+    def made(self) -> set[str]:
+        """The entries of third parties."""
+        return {
+            content for (content,) in self.memory.sql("select content from memory_entries where metadata ? 'tools'")
+        }
+
+
+@pytest.fixture
+def saving(memory: Memory) -> Saving:
+    return Saving(memory)
+
+
+def test_entries_of_third_parties_are_known_by_the_calls_that_saved_them(saving: Saving) -> None:
+    saving.memory.apply(
+        saving.line("before", 1, "call_0"), saving.line("read", 4, "call_0|fc_1"), saving.line("own", 5, "call_1"),
+        saving.line("of another home", 4, "call_0", home="g"), add("noted", metadata=saving.kept("x"), at=saving.at(4)),
+        saving.read("call_0", "x", since=3),
+    )  # fmt: skip
+    assert saving.made() == {"read", "noted"}
+
+
+def test_an_entry_of_third_parties_stays_one_when_it_is_changed(saving: Saving) -> None:
+    memory = saving.memory
+    memory.apply(saving.line("the port is 5432", 1, "1"), *(
+        add(content, metadata=saving.kept(content), at=saving.at(1)) for content in ("a note", "a rumour", "tea")
+    ), saving.read("1", "a note", "a rumour"))  # fmt: skip
     memory.apply(
         Replace(theme="ops", home="h", target="memory", content="the port is 5433", old_text="5432"),
-        update(memory.id("a note"), "a longer note"), update(memory.id("tea"), "green tea"),
-        attributed(key("green tea"), session="later"),
+        update(memory.id("a note"), "a longer note"), update(memory.id("tea"), "green tea", metadata=saving.kept("y")),
+        add("a fact", supersedes=memory.id("a rumour")), saving.read("y"),
     )  # fmt: skip
-    expected = {"the port is 5433": ["web_search"], "a longer note": ["web_search"], "green tea": ["web_search"]}
-    assert made() == {"the other is 1": None, **expected}
+    assert saving.made() == {"the port is 5433", "a longer note", "a fact", "green tea"}
+
+
+def test_a_page_cannot_have_an_entry_marked_that_it_repeats(saving: Saving) -> None:
+    memory, theirs = saving.memory, "Backups are kept in Oslo."
+    memory.apply(saving.line(theirs, 1, "1"), add("tea", metadata=saving.kept("2"), at=saving.at(1)))
+    memory.apply(*(add(text, metadata=saving.kept("3"), at=saving.at(5)) for text in (theirs, "tea")), saving.read("3"))
+    assert saving.made() == set()
+    memory.apply(
+        add("junk", metadata=saving.kept("4")), update(memory.id("tea"), "tea", metadata=saving.kept(), tags=("x",))
+    )
+    memory.apply(update(memory.id("junk"), theirs, metadata=saving.kept("5")), saving.read("3", "5"))
+    assert saving.made() == set()
+
+
+def test_what_is_remembered_again_without_a_page_is_of_third_parties_no_more(saving: Saving) -> None:
+    memory = saving.memory
+    memory.apply(add("tea", metadata=saving.kept("1")), saving.read("1"))
+    assert saving.made() == {"tea"}
+    memory.apply(add("tea", metadata=saving.kept("2")))
+    assert saving.made() == set()
+    memory.apply(add("tea", metadata=saving.kept("3")), saving.read("3"))
+    assert saving.made() == set()

@@ -1,7 +1,5 @@
--- Entries are known by the call of the host's tool, which the hook told, or by the text that a tool of this memory stored. A
--- corrected entry has the session in which it was made first.
+-- The ids of calls may repeat before `since`. The transcript of one host has the first part of the id that its hook had.
 update memory_entries
 set metadata = metadata || jsonb_build_object('tools', %(tools)s::jsonb)
-where agent_identity = %(theme)s and (metadata ->> 'session_id' = %(session_id)s or replaces is not null)
-  and case when metadata ->> 'origin' = 'remember' then encode(content_key(content), 'hex')
-           else metadata ->> 'tool_call_id' end = any (%(keys)s::text[])
+where agent_identity = %(theme)s and home in (%(home)s, '') and updated_at >= %(since)s::timestamptz
+  and split_part(metadata ->> 'tool_call_id', '|', 1) = any (%(calls)s::text[])

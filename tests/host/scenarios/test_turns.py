@@ -234,7 +234,7 @@ def test_an_entry_that_is_saved_after_third_parties_were_read_says_so_and_is_poi
     model.says(Call("recall_memory", {"query": "mirror of the registry, and its spare"}), "On fjord-3.")
     hermes.ask("Where is the spare of the mirror of the registry, fjord-4 or another one?")
     [number] = [entry.id for entry in entries if entry.content == kept]
-    assert f"] (entry {number} is left out: ask recall_memory)" in model.requests[-1].recalled[0]
+    assert f"] (entry {number} is left out: recall_memory finds it)" in model.requests[-1].recalled[0]
     assert kept not in model.requests[-1].recalled[0]
     assert kept in model.requests[-1].results[0]
     assert '"source": "third parties"' in model.requests[-1].results[0]
