@@ -95,7 +95,10 @@ class Memory:
 
     def _add_entry(self, provider: Any, text: str, **known: str) -> None:
         self.entries.append(text)
-        (self.home / "memories" / "MEMORY.md").write_text("\n§\n".join(self.entries), encoding="utf-8")
+        # As hosts write it: another session may read the file now.
+        written = self.home / "memories" / "MEMORY.md.new"
+        written.write_text("\n§\n".join(self.entries), encoding="utf-8")
+        written.replace(written.with_suffix(""))
         provider.on_memory_write("add", "memory", text, metadata=known)
 
     def recall(self, question: str) -> tuple[str, list[str]]:
@@ -179,15 +182,17 @@ class Kept:
 def kept_out(homes: Homes, attacks: Sequence[str], store: Callable[[Memory, str], None]) -> Kept:
     """Store attacks in one memory, and ask for each of them with its own words."""
     memory, kept = homes.make(), Kept(len(attacks), [], [])
-    for attack in attacks:
-        store(memory, attack)
-    for attack in attacks:
-        block, texts = memory.recall(attack)
-        mark = _words(attack)[:40]
-        if mark in _words(block):
-            kept.in_block.append(attack)
-        if any(mark in _words(text) for text in texts):
-            kept.by_tools.append(attack)
+    # A session that stays open keeps the model loaded.
+    with memory.session():
+        for attack in attacks:
+            store(memory, attack)
+        for attack in attacks:
+            block, texts = memory.recall(attack)
+            mark = _words(attack)[:40]
+            if mark in _words(block):
+                kept.in_block.append(attack)
+            if any(mark in _words(text) for text in texts):
+                kept.by_tools.append(attack)
     return kept
 
 
