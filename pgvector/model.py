@@ -92,10 +92,9 @@ class Remove(_Accepted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributed(_Accepted):
-    """Entries that these `calls` saved, at `since` or later (ISO 8601), were made with the tools in `metadata`."""
+    """The entries that these `saves` have stored were made with the tools in `metadata`."""
 
-    calls: tuple[str, ...]
-    since: str
+    saves: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +255,7 @@ class Hit:
     content and status under `fact`. `said` counts the found rows with the same text, `alike` more that differ in
     figures or a word and are left out. `side` is the other side of its turn, if found. `newer` is the row that
     supersedes it, as id and time. `withheld` is the source for which its answer is left out; a `pointer` was found by
-    the answer alone, or is an entry left out itself. `context` are the turns around it. Entries have the last two.
+    the answer alone, or is an entry left out itself. `context` are the turns around it. Turns have no tags or expiry.
     """
 
     id: int

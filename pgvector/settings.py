@@ -195,7 +195,7 @@ class Settings(BaseModel):
         256, ge=1, le=65_536, description="Size at which a spool refuses new events; also the limit of the dead letters"
     )
     outbox_keep_s: float = Field(
-        600.0, ge=0, le=43_200, description="Stored events are kept for so long, in case a failover loses them; 0: off"
+        600.0, ge=0, le=43_200, description="How long stored events are kept, in case a failover loses them; 0: off"
     )
     spool_fsync: bool = Field(False, description="Make every event durable against power loss, at a cost per event")
     stuck_after_s: float = Field(

@@ -59,12 +59,7 @@ events = st.one_of(
     st.builds(Update, entry_id=st.integers(1, 9), content=texts_also_huge, **labels, **accepted),
     st.builds(Replace, target=targets, content=texts, **old, **accepted),
     st.builds(Remove, target=targets, **old, **accepted),
-    st.builds(
-        Attributed,
-        calls=st.lists(texts, max_size=3).map(tuple),
-        since=times.map(lambda at: at.isoformat()) | texts,
-        **accepted,
-    ),
+    st.builds(Attributed, saves=st.lists(texts, max_size=3).map(tuple), **accepted),
     st.builds(TurnTaken, user=texts_also_huge, assistant=texts, parent_session_id=texts, **accepted),
     st.builds(SessionEnded, turns=pairs, parent_session_id=texts, **accepted),
     st.builds(

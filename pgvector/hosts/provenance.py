@@ -30,7 +30,7 @@ def source_of(role: str, metadata: Mapping[str, Any]) -> str:
     if "delegated_to" in metadata:
         return "agent"
     origin = str(metadata.get("origin") or "")
-    if not role and metadata.get("tools"):
+    if not role and "saves" in metadata and isinstance(metadata.get("tools"), list):
         return THIRD_PARTIES
     if not role and metadata.get("client"):
         return str(metadata["client"])

@@ -43,6 +43,8 @@ INSERTED = (
     "Your previous turn indicated a tool call but none was included.",
     "You just executed tool calls but returned an empty response.",
 )
+# How a message begins by which a person corrects a running turn, and what one host sends the model for it.
+STEERING, REDIRECTING = "[OUT-OF-BAND USER MESSAGE", "[Context from the interrupted assistant response]"
 # What a compression leaves in place of turns, beside its summary.
 COMPRESSED = (
     "[Your active task list was preserved across context compression]",
@@ -72,6 +74,13 @@ def mark_of(message: object) -> str:
 def is_inserted(text: str) -> bool:
     """Whether a message of the user's role belongs to the turn before it, and asks nothing of its own."""
     return text.lstrip().startswith(INSERTED) and bool(mark_of(text))
+
+
+def is_correction(message: Mapping[str, Any], text: str) -> bool:
+    """Whether a message of the user's role corrects the turn that is running."""
+    sent = message.get("api_content")
+    redirects = isinstance(sent, str) and sent.startswith(REDIRECTING)
+    return redirects or message.get("display_kind") == "steer" or text.lstrip().startswith(STEERING)
 
 
 def is_left_by_compression(text: str) -> bool:

@@ -43,13 +43,14 @@ _REMOTE_HIT = re.compile("|".join(f'"source": "{source}"' for source in sorted(R
 class Saving(NamedTuple):
     """A call that saved an entry after results of `tools` were read, at least one of them of third parties.
 
-    The row has `call_id` in its metadata: that of the host, or the one that a tool of this memory has answered, with
-    the `theme` of the row. `question` is that of the turn.
+    `call_id` is the host's. Of a tool of this memory, `save_id` and `theme` are what it has answered. `question` is
+    that of the turn.
     """
 
     call_id: str
     tools: tuple[str, ...]
     question: str
+    save_id: str = ""
     theme: str = ""
 
 
@@ -184,17 +185,21 @@ def _savings(turn: Sequence[Mapping[str, Any]], trusted: Sequence[str]) -> list[
         calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
         tools = tuple(told.tools()) if calls else ()
         if not LOCAL_TOOLS.issuperset(tools):
-            # One host gives another form of an id to its hook.
-            hosts = (call.id.split("|")[0].strip() for call in calls if call.name == HOST_SAVING)
+            hosts = (plain_id(call.id) for call in calls if call.name == HOST_SAVING)
             found += [Saving(number, tools, question) for number in hosts if number]
             own |= {call.id: tools for call in calls if call.name in OWN_SAVING}
         told.add(message)
-        if message.get("role") == "tool" and (number := str(message.get("tool_call_id") or "")) in own:
-            answer = _json(text_of(message.get("content")))
-            saved = answer if isinstance(answer, Mapping) else {}
-            if isinstance(saved.get("tool_call_id"), str) and isinstance(saved.get("theme"), str):
-                found.append(Saving(saved["tool_call_id"], own[number], question, saved["theme"]))
+        number = str(message.get("tool_call_id") or "")
+        if message.get("role") == "tool" and (tools := own.pop(number, ())):
+            saved = _beginning(text_of(message.get("content")))
+            if isinstance(saved.get("save_id"), str) and isinstance(saved.get("theme"), str):
+                found.append(Saving(number, tools, question, saved["save_id"], saved["theme"]))
     return found
+
+
+def plain_id(call_id: str) -> str:
+    """The id of a call as it is in the transcript: one host gives a longer form to its hook."""
+    return call_id.split("|")[0].strip()
 
 
 def _begins_turn(message: Mapping[str, Any]) -> bool:
@@ -202,6 +207,8 @@ def _begins_turn(message: Mapping[str, Any]) -> bool:
         return False
     text = text_of(message.get("content"))
     if runtime_messages.is_inserted(text) or runtime_messages.is_left_by_compression(text):
+        return False
+    if runtime_messages.is_correction(message, text):
         return False
     return not is_summary(message, text) or bool(kept_with_summary(text))
 
@@ -224,6 +231,15 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
         for function, number in named
         if isinstance(function, Mapping) and function.get("name")
     ]
+
+
+def _beginning(text: str) -> Mapping[str, Any]:
+    """The JSON object with which a result begins, or an empty one. Hosts append notes to results."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def _json(value: Any) -> Any:

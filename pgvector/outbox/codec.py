@@ -46,7 +46,7 @@ def decode(payload: bytes) -> Event:
         values.update({name: values.pop(key) for name, key in _KEYS.items() if key in values})
         if "turns" in values:
             values["turns"] = tuple((str(user), str(assistant)) for user, assistant in values["turns"])
-        for name in ("surviving", "ancestors", "standing", "continued", "tags", "calls"):
+        for name in ("surviving", "ancestors", "standing", "continued", "tags", "saves"):
             if name in values:
                 values[name] = tuple(values[name])
         return kind(**values)

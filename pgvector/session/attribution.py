@@ -1,43 +1,44 @@
-"""Which entries an agent saved after it had read third parties."""
+"""Which entries an agent saved after it had read third parties, as events that say so."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
-from datetime import datetime
+import uuid
+from collections.abc import Iterable, Sequence
 
 from ..hosts.tool_calls import Saving
-from ..model import Attributed, Event, now
+from ..model import Attributed
 from . import off_record
+from .state import Save
 
-# Hosts hand over a turn while the next one is running already, and a session ends before its last turn was handed over.
-LATE_MAX = 3
+SAVE_ID_CHARS = 12
 
 
-class Attribution:
-    """Tells which rows of a conversation these are. Safe for any thread; `accept(event)` makes an event durable.
+def save_id() -> str:
+    """A new id of a save, which the metadata of its entry have: no id of a call is unique."""
+    return uuid.uuid4().hex[:SAVE_ID_CHARS]
 
-    Rows are known by the ids of calls, which some servers of models repeat in each turn. So only those count that were
-    written since the last turns were handed over.
+
+def events(
+    saved: Iterable[Saving], saves: Sequence[Save], *, theme: str, home: str, session_id: str
+) -> list[Attributed]:
+    """One event for each theme in which calls of a session of `theme` have saved entries, and for each set of tools.
+
+    `saves` are those of the host's tool. Some servers of models repeat the ids of calls in each turn.
     """
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for saving in saved:
+        if not off_record.unrecorded(saving.question):
+            ids = [saving.save_id] if saving.save_id else _matching(saving, saves)
+            found.setdefault((saving.theme or theme, saving.tools), []).extend(ids)
+    return [
+        Attributed(theme=named, home=home, session_id=session_id, saves=tuple(ids), metadata={"tools": list(tools)})
+        for (named, tools), ids in found.items()
+        if ids
+    ]
 
-    def __init__(self, accept: Callable[[Event], bool]) -> None:
-        self._accept = accept
-        self._noted: deque[datetime] = deque([now()], LATE_MAX)
 
-    def note(self, saved: Iterable[Saving], *, theme: str, home: str, session_id: str) -> None:
-        """Have the entries known as made with texts of third parties that calls of a turn saved, or of an interrupted
-        one before it."""
-        since = self._noted[0].isoformat()
-        self._noted.append(now())
-        keys: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for saving in saved:
-            if not off_record.unrecorded(saving.question):
-                keys.setdefault((saving.theme or theme, saving.tools), []).append(saving.call_id)
-        for (named, tools), calls in keys.items():
-            self._accept(
-                Attributed(
-                    theme=named, home=home, session_id=session_id, calls=tuple(calls), since=since,
-                    metadata={"tools": list(tools)},
-                )
-            )  # fmt: skip
+def _matching(saving: Saving, saves: Sequence[Save]) -> list[str]:
+    """The saves of a call of the host's tool. Hosts open some turns with another text than their transcript has."""
+    called = [save for save in saves if save.call_id == saving.call_id]
+    known = any(save.question == saving.question for save in saves)
+    return [save.save_id for save in called if save.question == saving.question or not known]

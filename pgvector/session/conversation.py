@@ -11,12 +11,11 @@ from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import recorded_answer, running
-from ..hosts.tool_calls import Saving, savings, tools_by_answer
+from ..hosts.tool_calls import Saving, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from ..text.theme_names import reserved
-from . import off_record, withdrawal
-from .attribution import Attribution
+from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
 from .outages import Notice
 from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
@@ -40,7 +39,6 @@ class Conversation:
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
         self._lineage = Lineage()
         self._turns = Turns()
-        self._attribution = Attribution(home.accept)
 
     @property
     def primary(self) -> bool:
@@ -116,15 +114,17 @@ class Conversation:
         theme, question, turns = self._theme(), str(user), self._turns
         answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:
-            speaker = author_id or turns.author(question)
+            speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
+        off = (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off
+        for event in () if off else attribution.events(saved, saves, **self._origin(theme)):
+            self._home.accept(event)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
             return
-        if (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off:
+        if off:
             turns.in_doubt.append((question, answer))
             return
-        self._attribution.note(saved, **self._origin(theme, session_id))
         said, answered = self._judge(user, answer, speaker or "", kind)
         with self._home.turn_lock:
             turn = turns.current
@@ -150,7 +150,10 @@ class Conversation:
         """
         if self._is_off(theme := self._theme()):
             return
-        self._attribution.note(savings(messages, self._settings.trusted_tools), **self._origin(theme))
+        with self._home.turn_lock:
+            saves = self._turns.saves()
+        for event in attribution.events(savings(messages, self._settings.trusted_tools), saves, **self._origin(theme)):
+            self._home.accept(event)
         if self._stores_turns:
             self._replay(theme, off_record.on_record(exchanges(messages)), messages)
 
@@ -229,13 +232,11 @@ class Conversation:
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""
-        theme, known = self._theme(), dict(metadata)
-        old: dict[str, Any] = {
-            "previous": str(known.pop("previous_content", "") or ""),
-            "old_text": str(known.pop("old_text", "") or ""),
-        }
-        if not self.primary:
-            known["context"] = self._agent_context
+        theme, save = self._theme(), attribution.save_id()
+        known = {**metadata, "saves": [save], **({} if self.primary else {"context": self._agent_context})}
+        self._turns.current.saves.append((plain_id(str(known.get("tool_call_id") or "")), save))
+        previous, old_text = (str(known.pop(name, "") or "") for name in ("previous_content", "old_text"))
+        old: dict[str, Any] = {"previous": previous, "old_text": old_text}
         common = {**self._origin(theme, str(known.get("session_id") or "")), "target": target, "metadata": known}
         event: Add | Replace | Remove
         match action:

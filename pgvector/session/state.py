@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
+from typing import NamedTuple
 
 from ..model import now
 
@@ -56,6 +57,16 @@ class Turn:
     awaited: bool = True
     began: datetime = field(default_factory=now)
     replayed: tuple[str, str] | None = None
+    # The entries that the host's tool saved: the id of each call, and that of the save.
+    saves: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Save(NamedTuple):
+    """An entry that the host's tool saved: the question of the turn, the id of the call, and that of the save."""
+
+    question: str
+    call_id: str
+    save_id: str
 
 
 class Turns:
@@ -108,6 +119,16 @@ class Turns:
         return question in self.refused or any(
             turn.question == question and not turn.off_record for turn in self._pending
         )
+
+    def saves(self, question: str | None = None) -> list[Save]:
+        """The saves of the turn of a question that is handed over now, and of interrupted ones before it.
+
+        Without a question, or when no such turn was opened, those of all that were not handed over, and of the last.
+        """
+        awaited = [turn for turn in self._pending if turn.awaited]
+        asked = next((place for place, turn in enumerate(awaited, 1) if turn.question == question), None)
+        turns = awaited[:asked] if asked else dict.fromkeys((*awaited, self.current))
+        return [Save(turn.question, call, save) for turn in turns for call, save in turn.saves]
 
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""

@@ -24,7 +24,7 @@ from .connection.distributed import form_of
 from .queries import QUERIES
 
 Change: TypeAlias = Add | Update | Replace | Remove
-REPLACES_MAX = 100
+REPLACES_MAX, SAVES_MAX = 100, 20
 # What the history says about the rows that an event deletes.
 _HOW = {Add: "moved", Update: "replaced", Replace: "replaced", Remove: "removed"}
 
@@ -115,15 +115,16 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
             _change_masks(connection, event, values)
         case Replace():
             kept = removals.remove(connection, event, values) or {}
-            metadata = json.dumps({**event.metadata, **_made(kept.get("tools"))})
-            _add(connection, {**values, **kept, "metadata": metadata})
+            metadata = _made(event, kept.get("metadata") or {}, changed=event.previous != event.content)
+            _add(connection, {**values, **kept, "metadata": json.dumps(metadata)})
         case Remove():
             removals.remove(connection, event, values)
 
 
 def attribute(connection: Connection, event: Attributed) -> None:
-    """Note the tools by which entries were made that a session has saved."""
-    values = {**asdict(event), "calls": list(event.calls), "tools": json.dumps(event.metadata.get("tools", []))}
+    """Note the tools by which entries were made."""
+    tools = json.dumps(event.metadata.get("tools", []))
+    values = {"theme": event.theme, "saves": list(event.saves), "tools": tools}
     connection.execute(QUERIES["attribute_entries"], values)
 
 
@@ -207,12 +208,10 @@ def successor_ids(old: DictRow) -> list[int]:
 def _kept(event: Add | Update, old: DictRow) -> dict[str, Any]:
     """The parameters of a new row that depend on the one before it."""
     kept: dict[str, Any] = {"replaces": successor_ids(old), "home": ""}
+    metadata = _made(event, old["metadata"], changed=old["content"] != event.content)
     if isinstance(event, Update):
-        called = {name: event.metadata[name] for name in ("tool_call_id",) if name in event.metadata}
-        metadata = {**event.metadata, **old["metadata"], **called, "origin": "remember"}
         kept |= {"target": old["target"], "created_at": old["created_at"]}
     else:
-        metadata = {**event.metadata, **_made(old["metadata"].get("tools"))}
         kept["target"] = event.target
     kept["metadata"] = json.dumps(metadata)
     if event.tags is None:
@@ -222,9 +221,16 @@ def _kept(event: Add | Update, old: DictRow) -> dict[str, Any]:
     return kept
 
 
-def _made(tools: Any) -> dict[str, Any]:
-    """What the metadata of a changed entry keep: what is left of the old text is still of third parties."""
-    return {"tools": tools} if tools else {}
+def _made(event: Add | Update | Replace, old: Metadata, *, changed: bool) -> dict[str, Any]:
+    """The metadata of an entry that takes the place of one with the metadata `old`; an update keeps these.
+
+    What is left of the old text is of its saves and tools. A save of the same text adds none, so that nobody can have
+    an entry marked by saving it again.
+    """
+    metadata = {**event.metadata, **old, "origin": "remember"} if isinstance(event, Update) else dict(event.metadata)
+    saves = [*(old.get("saves") or ()), *((event.metadata.get("saves") or ()) if changed else ())]
+    metadata |= {"saves": saves[-SAVES_MAX:], "tools": old.get("tools")}
+    return {name: value for name, value in metadata.items() if value or name not in ("saves", "tools")}
 
 
 def delete(

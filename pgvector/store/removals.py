@@ -17,7 +17,7 @@ from .queries import QUERIES
 
 
 def remove(connection: Connection, event: Replace | Remove, values: Mapping[str, Any]) -> DictRow | None:
-    """Delete the row of the old entry; returns its theme, id, creation time, tags, tools and future expiry, or None.
+    """Delete the row of the old entry; returns its theme, id, creation time, tags, metadata and future expiry, or None.
 
     A tombstone keeps older adds of its home from storing it again: the processes of a home are not in step.
     """
@@ -60,7 +60,7 @@ def _take_back(connection: Connection, values: Mapping[str, Any]) -> DictRow | N
     for change in chain:
         later = {name: change[name] for name in ("session_id", "at", "how", "replaced_by")}
         if _delete_one(connection, {**values, **later}):
-            kept = ("theme", "id", "created_at", "tags", "tools")
+            kept = ("theme", "id", "created_at", "tags", "metadata")
             return {**{name: chain[0][name] for name in kept}, "expires_at": None}
     return None
 

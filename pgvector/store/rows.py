@@ -136,7 +136,7 @@ def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, prepared, event)
-        case Add() | Update() | Replace() | Remove():
+        case Add() | Update() | Replace() | Remove() | Attributed():
             connection.execute(QUERIES["lock_home"], {"home": event.home})
     logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:

@@ -75,7 +75,8 @@ def of_accepted(event: Add | Update, old: Entry | None) -> dict[str, Any]:
         "theme": event.theme,
         "time": times.utc_text(event.at),
         "source": safe_line(source_of("", event.metadata), 20),
-        **{name: event.metadata[name] for name in ("tool_call_id",) if name in event.metadata},
+        # Read in the transcript of a host; of a client of MCP, nobody reads one.
+        **({"save_id": event.metadata["saves"][0]} if "client" not in event.metadata else {}),
         **({"target": event.target} if isinstance(event, Add) else {}),
         **({"replaces": old.id} if old else {}),
         **_labels(tags, None if expires == times.NEVER else datetime.fromisoformat(expires)),

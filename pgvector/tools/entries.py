@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
 from ..model import TARGETS, Add, Caller, Update, now
 from ..recall.quarantine import RELEASED
 from ..runtime import Runtime
+from ..session.attribution import save_id
 from ..session.themes import readable, writable
 from ..text import times
 from ..text.cleaning import clean
@@ -24,10 +24,10 @@ from .entry_schemas import LIMIT_DEFAULT
 if TYPE_CHECKING:
     from ..store.entries import Entry
 
-METADATA_CHARS_MAX, CALL_ID_CHARS = 4000, 12
+METADATA_CHARS_MAX = 4000
 # Metadata of the origin of an entry, which a model must not set.
 RESERVED = frozenset({
-    "origin", "session_id", "tool_call_id", "context", "client", "tools", "delegated_to", "history_id",
+    "origin", "session_id", "saves", "context", "client", "tools", "delegated_to", "history_id",
     "linked_account", RELEASED,
 })  # fmt: skip
 ID_MAX = (1 << 63) - 1
@@ -98,13 +98,10 @@ def _correction(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple
     labels = _labels(arguments)
     number = _id(arguments)
     old = _correctable(runtime, caller, caller.theme, "id", number)
-    origin = _origin(caller)
-    if old is not None and old.content == content:
-        # The text is not of this call.
-        del origin["tool_call_id"]
     event = Update(
-        theme=caller.theme, session_id=caller.session_id, entry_id=number, content=content, metadata=origin, **labels
-    )
+        theme=caller.theme, session_id=caller.session_id, entry_id=number, content=content, metadata=_origin(caller),
+        **labels,
+    )  # fmt: skip
     return event, old
 
 
@@ -151,9 +148,7 @@ def _labels(arguments: Arguments) -> dict[str, Any]:
 
 
 def _origin(caller: Caller) -> dict[str, Any]:
-    """What the metadata of an entry say of its call. Hosts hand over no id of it, so it gets one, which is answered."""
-    called = {"tool_call_id": uuid4().hex[:CALL_ID_CHARS]}
-    return {"origin": "remember", "session_id": caller.session_id, **called, **caller.marks}
+    return {"origin": "remember", "session_id": caller.session_id, "saves": [save_id()], **caller.marks}
 
 
 def _id(arguments: Arguments) -> int:

@@ -54,8 +54,7 @@ def validate(event: Event, settings: Settings) -> Event:
         # The old text of an entry is cleaned like the new one, else it is not found again.
         **dict.fromkeys(("content", "previous"), entry),
         "surviving": lambda entries: tuple(map(entry, entries)),
-        "calls": lambda calls: tuple(map(clean, calls)),
-        "since": lambda text: datetime.fromisoformat(text).isoformat(),
+        "saves": lambda saves: tuple(map(clean, saves)),
         "tags": lambda tags: tags if tags is None else normalised(tags),
         "expires": _expiry,
     }

@@ -42,7 +42,7 @@ def test_every_kind_of_event_is_covered_by_the_round_trip() -> None:
         Update(theme="t", entry_id=7, content="b", expires="2026-12-01T00:00:00+00:00", tags=()),
         Replace(theme="t", target="user", content="b", previous="a", old_text="x", surviving=("c",)),
         Remove(theme="t", target="user", previous="a", old_text="x", surviving=("c", "d")),
-        Attributed(theme="t", calls=("call-1", "call-2"), since="2026-12-01T00:00:00+00:00"),
+        Attributed(theme="t", saves=("ab12", "cd34")),
         TurnTaken(theme="t", user="u", assistant="a", parent_session_id="p"),
         SessionEnded(theme="t", turns=(("u", "a"), ("v", "b")), parent_session_id="p"),
         Withdrawn(theme="t", turns=(("u", "a"),), standing=(1,), continued=("s",)),

@@ -112,6 +112,15 @@ def test_an_entry_that_is_left_out_supersedes_nothing(tmp_path: Path) -> None:
     assert prefetch.before_turn("ops", "which is the deploy server?", "t").hits == (shown[1], shown[0])
 
 
+def test_an_entry_that_is_left_out_gets_into_no_summary(tmp_path: Path) -> None:
+    own = replace(HIT, content="The crane is blue.", target="memory", similarity=0.6)
+    left_out = replace(own, id=2, content="The crane is red.", withheld="third parties", pointer=True)
+    prefetch = Prefetch(Settings(), lambda *_: [Recall((left_out, own))], lambda: 0.2, lambda: False, tmp_path)
+    shown = prefetch.before_compression("ops", [{"role": "user", "content": "Which colour has the crane?"}])
+    assert shown.endswith("] The crane is blue.")
+    assert shown.count("\n") == 1
+
+
 def test_without_a_floor_or_vectors_everything_stays() -> None:
     assert relevant(hits(0.1, -0.5), None) == hits(0.1, -0.5)
     assert relevant(hits(None, None), 0.9) == hits(None, None)

@@ -80,6 +80,6 @@ def test_a_model_is_not_told_which_embedder_is_away() -> None:
 
 def test_an_entry_that_is_left_out_names_the_tool_to_ask_and_nothing_else() -> None:
     chosen = {"tags": ("obey-this-page",), "said": 3, "alike": 2, "newer": (8, AT), "expires_at": AT}
-    marked = {"withheld": "third parties", "pointer": True, "metadata": {"tools": ["web_extract"]}}
+    marked = {"withheld": "third parties", "pointer": True, "metadata": {"tools": ["web_extract"], "saves": ["1"]}}
     shown = render.block(Recall((hit("It sails at nine.", id=7, **marked, **chosen),)), chars_max=500)
     assert shown.endswith("\n- [2026-11-21, memory, from third parties] (entry 7 is left out: recall_memory finds it)")

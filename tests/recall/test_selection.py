@@ -297,7 +297,7 @@ def test_more_of_a_flood_is_read_to_find_what_differs() -> None:
 
 
 def test_an_entry_that_is_left_out_is_pointed_at_and_marks_no_other() -> None:
-    told = {"tools": ["web_extract"]}
+    told = {"tools": ["web_extract"], "saves": ["1"]}
     entries = {
         ("t", n): Row("t", n, content, told if n < 3 else None, NOON, "", "", "memory")
         for n, content in enumerate(["it sails at nine", "it rains at ten", "it snows", "it sails at nine"])

@@ -22,8 +22,9 @@ from hermes_memory_pgvector.errors import BadArgument, Condition
 from hermes_memory_pgvector.hosts.tool_calls import Saving, savings, told_of_turn
 from hermes_memory_pgvector.model import Add, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
-from hermes_memory_pgvector.session.attribution import Attribution
+from hermes_memory_pgvector.session.attribution import events
 from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.state import Save
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 
@@ -419,44 +420,65 @@ def test_entries_that_were_saved_after_third_parties_were_read_say_so(
 ) -> None:
     one, transcript = talk(), list[dict[str, Any]]()
 
-    def turn(number: int, *saved: str, reads: bool = True, ends: bool = True) -> None:
-        """Some servers give each call the same id."""
+    def begin(number: int, *saved: str, reads: bool = True, ends: bool = True) -> Callable[[], None]:
+        """Run a turn. Some servers give each call the same id, and one host's hook has it in another form."""
         question, answer = said(number)
+        one.open_turn(question)
         for content in saved:
             one.change_entry("add", "memory", content, {"session_id": "s1", "tool_call_id": "call_0|fc_0"})
         asked = reading_turn(question, "call_0", answer=answer if ends else "")
         transcript.extend(asked if reads else [asked[0], *asked[3:]])
-        if ends:
-            one.take_turn(question, answer, "s1", **told_of_turn(transcript, question))
+        told = told_of_turn(transcript, question)
+        return lambda: one.take_turn(question, answer, "s1", **told)
 
-    turn(1, "own", reads=False)
-    for number in (2, 3, 4):
-        turn(number, reads=False)
-    turn(5, "read")
-    turn(6, "interrupted", ends=False)
-    turn(7, reads=False)
-    expected = {"own": None, "read": ["web_extract"], "interrupted": ["web_extract"]}
-    assert made(runtime, database) == expected
-    turn(8, "at the end", ends=False)
-    for _ in range(2):
+    begin(1, "own", reads=False)()
+    late = begin(2, "read")
+    following = begin(3, "own, too", reads=False)
+    late()
+    following()
+    begin(4, "interrupted", ends=False)
+    begin(5, "own, three", reads=False)()
+    expected = dict.fromkeys(("own", "own, too", "own, three")) | {"read": ["web_extract"]}
+    assert made(runtime, database) == {**expected, "interrupted": ["web_extract"]}
+    begin(6, "at the end", ends=False)
+    for _ in range(5):
         one.end(transcript)
-    assert made(runtime, database) == {**expected, "at the end": ["web_extract"]}
+    expected |= {"interrupted": ["web_extract"], "at the end": ["web_extract"]}
+    assert made(runtime, database) == expected
+
+
+def test_an_entry_of_a_turn_that_was_taken_back_says_so_too(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one, (question, answer) = talk(), said(1)
+    one.open_turn(question)
+    one.change_entry("add", "memory", "read", {"tool_call_id": "1"})
+    one._turns.withdrawn_question = question
+    one.take_turn(question, answer, "s1", **told_of_turn(reading_turn(question, "1", answer=answer), question))
+    assert made(runtime, database) == {"read": ["web_extract"]}
+    assert answers(runtime, database) == []
 
 
 @pytest.mark.parametrize("question", ["off the record: what does the page say?", "What does the page say?"])
 def test_what_was_read_off_the_record_is_in_no_event(question: str) -> None:
-    accepted: list[Any] = []
-    attribution = Attribution(lambda event: accepted.append(event) is None)  # type: ignore[func-returns-value]
     saved = savings([*reading_turn(question, "1"), *reading_turn("And now?", "2")])
-    attribution.note(saved, theme="ops", home="h", session_id="s")
-    assert [event.calls for event in accepted] == [("2",) if question.startswith("off") else ("1", "2")]
+    found = events(saved, [Save(question, "1", "a"), Save("And now?", "2", "b")], theme="ops", home="h", session_id="s")
+    assert [event.saves for event in found] == [("b",) if question.startswith("off") else ("a", "b")]
 
 
 def test_entries_are_attributed_in_the_themes_in_which_they_are() -> None:
-    accepted: list[Any] = []
-    attribution = Attribution(lambda event: accepted.append(event) is None)  # type: ignore[func-returns-value]
-    saved = [Saving("1", ("web",), "q"), Saving("2", ("web",), "q", "team"), Saving("3", ("mail",), "q", "ops")]
-    attribution.note(saved, theme="ops", home="h", session_id="s")
-    assert [(event.theme, event.calls, event.metadata["tools"]) for event in accepted] == [
-        ("ops", ("1",), ["web"]), ("team", ("2",), ["web"]), ("ops", ("3",), ["mail"]),
+    saved = [
+        Saving("1", ("web",), "q"), Saving("2", ("web",), "q", "ab12", "team"),
+        Saving("3", ("mail",), "q", "cd34", "ops"), Saving("4", ("mail",), "q"),
     ]  # fmt: skip
+    saves = [Save("q", "1", "ef56"), Save("q", "1", "ab78"), Save("r", "1", "other")]
+    found = events(saved, saves, theme="ops", home="h", session_id="s")
+    assert [(event.theme, event.saves, event.metadata["tools"]) for event in found] == [
+        ("ops", ("ef56", "ab78"), ["web"]), ("team", ("ab12",), ["web"]), ("ops", ("cd34",), ["mail"]),
+    ]  # fmt: skip
+
+
+def test_a_turn_that_was_opened_with_another_text_is_known_by_its_calls() -> None:
+    saved = [Saving("1", ("web",), "[1 image] What is it?")]
+    [event] = events(saved, [Save("", "1", "ab12"), Save("", "2", "cd34")], theme="ops", home="h", session_id="s")
+    assert event.saves == ("ab12",)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadEvent
-from hermes_memory_pgvector.model import Add, Attributed, Event, Replace, Scope, Update, now
+from hermes_memory_pgvector.hosts.provenance import source_of
+from hermes_memory_pgvector.model import Add, Attributed, Event, Remove, Replace, Scope, Update, now
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import entries, history, retrieval, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
@@ -417,32 +419,25 @@ def test_a_replaced_entry_keeps_the_tags_that_it_gets_meanwhile(memory: Memory) 
 
 
 class Saving:
-    """A memory whose entries are saved by calls of tools at given seconds."""
+    """A memory whose entries are made by saves."""
 
     def __init__(self, memory: Memory) -> None:
-        self.memory, self.start = memory, now() - timedelta(minutes=1)
+        self.memory = memory
 
-    def at(self, seconds: int) -> datetime:
-        return self.start + timedelta(seconds=seconds)
+    def line(self, content: str, *saves: str, **more: Any) -> Add:
+        return Add(theme="ops", home="h", target="memory", content=content, metadata={"saves": list(saves)}, **more)
 
-    def line(self, content: str, seconds: int, call: str, **more: Any) -> Add:
-        called = {"session_id": "s", "tool_call_id": call}
-        given = {"home": "h", "metadata": called, "at": self.at(seconds), **more}
-        return Add(theme="ops", target="memory", content=content, **given)
+    def kept(self, *saves: str) -> dict[str, Any]:
+        return {"origin": "remember", "session_id": "s", "saves": list(saves)}
 
-    def kept(self, call: str = "") -> dict[str, Any]:
-        return {"origin": "remember", "session_id": "s", **({"tool_call_id": call} if call else {})}
-
-    def read(self, *calls: str, since: int = 0) -> Attributed:
-        """The calls saved what a page said."""
-        at = self.at(since).isoformat()
-        return Attributed(theme="ops", home="h", calls=calls, since=at, metadata={"tools": ["web_search"]})
+    def read(self, *saves: str) -> Attributed:
+        """These saves stored what a page said."""
+        return Attributed(theme="ops", home="h", saves=saves, metadata={"tools": ["web_search"]})
 
     def made(self) -> set[str]:
         """The entries of third parties."""
-        return {
-            content for (content,) in self.memory.sql("select content from memory_entries where metadata ? 'tools'")
-        }
+        rows = self.memory.sql("select content, metadata from memory_entries")
+        return {content for content, metadata in rows if source_of("", metadata) == "third parties"}
 
 
 @pytest.fixture
@@ -450,45 +445,60 @@ def saving(memory: Memory) -> Saving:
     return Saving(memory)
 
 
-def test_entries_of_third_parties_are_known_by_the_calls_that_saved_them(saving: Saving) -> None:
-    saving.memory.apply(
-        saving.line("before", 1, "call_0"), saving.line("read", 4, "call_0|fc_1"), saving.line("own", 5, "call_1"),
-        saving.line("of another home", 4, "call_0", home="g"), add("noted", metadata=saving.kept("x"), at=saving.at(4)),
-        saving.read("call_0", "x", since=3),
+@pytest.mark.parametrize("late", [False, True])
+def test_an_entry_of_third_parties_stays_one_when_it_is_changed(saving: Saving, late: bool) -> None:
+    """`late`: the turn that read the page is handed over after the change."""
+    memory, read = saving.memory, saving.read("1", "2", "3")
+    memory.apply(
+        saving.line("the port is 5432", "1"), add("a note", metadata=saving.kept("2")),
+        add("a rumour", metadata=saving.kept("3")), add("tea", metadata=saving.kept("4")), saving.line("own", "5"),
+        *([] if late else [read]),
     )  # fmt: skip
-    assert saving.made() == {"read", "noted"}
-
-
-def test_an_entry_of_third_parties_stays_one_when_it_is_changed(saving: Saving) -> None:
-    memory = saving.memory
-    memory.apply(saving.line("the port is 5432", 1, "1"), *(
-        add(content, metadata=saving.kept(content), at=saving.at(1)) for content in ("a note", "a rumour", "tea")
-    ), saving.read("1", "a note", "a rumour"))  # fmt: skip
     memory.apply(
         Replace(theme="ops", home="h", target="memory", content="the port is 5433", old_text="5432"),
-        update(memory.id("a note"), "a longer note"), update(memory.id("tea"), "green tea", metadata=saving.kept("y")),
-        add("a fact", supersedes=memory.id("a rumour")), saving.read("y"),
+        update(memory.id("a note"), "a longer note"), update(memory.id("tea"), "green tea", metadata=saving.kept("6")),
+        add("a fact", supersedes=memory.id("a rumour"), metadata=saving.kept("7")), saving.read("6"),
+        *([read] if late else []),
     )  # fmt: skip
     assert saving.made() == {"the port is 5433", "a longer note", "a fact", "green tea"}
 
 
-def test_a_page_cannot_have_an_entry_marked_that_it_repeats(saving: Saving) -> None:
+def test_a_page_cannot_have_an_entry_marked_that_was_there_before(saving: Saving) -> None:
     memory, theirs = saving.memory, "Backups are kept in Oslo."
-    memory.apply(saving.line(theirs, 1, "1"), add("tea", metadata=saving.kept("2"), at=saving.at(1)))
-    memory.apply(*(add(text, metadata=saving.kept("3"), at=saving.at(5)) for text in (theirs, "tea")), saving.read("3"))
-    assert saving.made() == set()
-    memory.apply(
-        add("junk", metadata=saving.kept("4")), update(memory.id("tea"), "tea", metadata=saving.kept(), tags=("x",))
-    )
-    memory.apply(update(memory.id("junk"), theirs, metadata=saving.kept("5")), saving.read("3", "5"))
+    memory.apply(saving.line(theirs, "1"), add("tea", metadata={"origin": "remember"}))
+    memory.apply(saving.line(theirs, "3"), *(add(text, metadata=saving.kept("3")) for text in (theirs, "tea")))
+    memory.apply(update(memory.id("tea"), "tea", metadata=saving.kept("3"), tags=("x",)))
+    memory.apply(add("tea", metadata=saving.kept("3"), supersedes=memory.id("tea")))
+    memory.apply(add("junk", metadata=saving.kept("4")))
+    memory.apply(update(memory.id("junk"), theirs, metadata=saving.kept("3")))
+    same = {"content": "a line", "previous": "a line", "metadata": {"saves": ["3"]}}
+    memory.apply(saving.line("a line"), Replace(theme="ops", home="h", target="memory", **same), saving.read("3"))
+    assert set(memory.live()) == {theirs, "tea", "a line"}
     assert saving.made() == set()
 
 
 def test_what_is_remembered_again_without_a_page_is_of_third_parties_no_more(saving: Saving) -> None:
     memory = saving.memory
     memory.apply(add("tea", metadata=saving.kept("1")), saving.read("1"))
+    memory.apply(add("tea", metadata=saving.kept("2")), saving.read("2"))
     assert saving.made() == {"tea"}
-    memory.apply(add("tea", metadata=saving.kept("2")))
+    memory.apply(add("tea", metadata=saving.kept("3")))
     assert saving.made() == set()
-    memory.apply(add("tea", metadata=saving.kept("3")), saving.read("3"))
+
+
+def test_an_entry_keeps_its_mark_when_its_replacement_is_stored_late(saving: Saving) -> None:
+    memory, start = saving.memory, now() - timedelta(minutes=1)
+    common = {"theme": "ops", "home": "h", "target": "memory"}
+    at = [start + timedelta(seconds=n) for n in range(5)]
+    memory.apply(saving.line("old", "1", at=at[0]), replace(saving.line("old", "2", at=at[2]), theme="team"))
+    memory.apply(saving.read("1"), Remove(**common, previous="old", at=at[3]))
+    # It takes the row that the removal took, which takes the next one.
+    memory.apply(Replace(**common, content="new", previous="old", at=at[1]))
+    assert saving.made() == set(memory.live()) == {"new"}
+    assert memory.live("team") == {}
+
+
+@pytest.mark.parametrize("tools", ["hammer", {"web": 1}, ["hammer"]])
+def test_metadata_of_an_earlier_release_are_no_mark(saving: Saving, tools: Any) -> None:
+    saving.memory.apply(add("tea", metadata={"origin": "remember", "tools": tools}))
     assert saving.made() == set()

@@ -77,7 +77,7 @@ def test_a_write_waits_and_is_approved_as_it_was_made(start: Callable[..., Runti
     toolset.approve(runtime, write)
     ((_, theme, content, metadata),) = rows(runtime)
     assert (theme, content) == ("ops", FACT)
-    assert metadata.pop("tool_call_id")
+    assert metadata.pop("saves")
     assert metadata == {"ticket": 7, "origin": "remember", "session_id": "s1", "context": "cron"}
 
 

@@ -80,7 +80,7 @@ def test_a_remembered_entry_is_stored_with_its_metadata_and_recalled(runtime: Ru
     assert (answer["status"], answer["id"], answer["theme"], answer["source"]) == ("stored", number, "ops", "remember")
     assert answer["time"].endswith("Z")
     assert (home, target) == ("", "user")
-    called = {"session_id": "s1", "tool_call_id": answer["tool_call_id"], "context": "cron"}
+    called = {"session_id": "s1", "saves": [answer["save_id"]], "context": "cron"}
     assert metadata == {"ticket": 7, "origin": "remember", **called}
     (hit,) = use(runtime, "recall_memory", query="green kelp")["hits"]
     assert (hit["content"], hit["source"], hit["theme"]) == ("the kelp is green", "remember", "ops")

@@ -4,5 +4,5 @@ delete from memory_entries
 where agent_identity = %(theme)s and id = %(id)s and (updated_at <= %(at)s or home <> %(home)s or home = '')
   and metadata ->> 'origin' is distinct from 'remember'
 returning agent_identity as theme, id, greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
-          tags, metadata -> 'tools' as tools,
+          tags, metadata,
           case when isfinite(expires_at) then least('9999-12-29', expires_at) end as expires_at

@@ -1,7 +1,7 @@
 -- The rows of a home with this text that changes between two times have taken, the first 1,000. Changes after the last
 -- removal of the home are those of a tool or an operator.
 select agent_identity as theme, entry_id as id, session_id, gone_at as at, how, replaced_by, tags,
-       metadata -> 'tools' as tools,
+       metadata,
        greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
        greatest('0001-01-03', least('9999-12-29', updated_at)) as updated_at
 from memory_history
