@@ -117,7 +117,7 @@ class Conversation:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
         off = (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off
-        for event in () if off else attribution.events(saved, saves, **self._origin(theme)):
+        for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
@@ -234,7 +234,7 @@ class Conversation:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""
         theme, save = self._theme(), attribution.save_id()
         known = {**metadata, "saves": [save], **({} if self.primary else {"context": self._agent_context})}
-        self._turns.current.saves.append((plain_id(str(known.get("tool_call_id") or "")), save))
+        self._turns.current.note_save(plain_id(str(known.get("tool_call_id") or "")), save)
         previous, old_text = (str(known.pop(name, "") or "") for name in ("previous_content", "old_text"))
         old: dict[str, Any] = {"previous": previous, "old_text": old_text}
         common = {**self._origin(theme, str(known.get("session_id") or "")), "target": target, "metadata": known}

@@ -14,6 +14,7 @@ ANCESTORS_MAX = 20
 INTERRUPTED_MAX = 100
 PENDING_MAX = 100
 IN_DOUBT_MAX = 8
+SAVES_MAX = 200
 # How many turns one event holds.
 EVENT_TURNS_MAX = 2000
 
@@ -59,6 +60,11 @@ class Turn:
     replayed: tuple[str, str] | None = None
     # The entries that the host's tool saved: the id of each call, and that of the save.
     saves: list[tuple[str, str]] = field(default_factory=list)
+
+    def note_save(self, call_id: str, save_id: str) -> None:
+        """Note that a call saved an entry. Past SAVES_MAX of a turn none is noted."""
+        if len(self.saves) < SAVES_MAX:
+            self.saves.append((call_id, save_id))
 
 
 class Save(NamedTuple):

@@ -1,7 +1,7 @@
 """Run in a host's Python: the messages with which the host begins turns by itself, and how its strings begin.
 
-Prints `made`, what the functions and templates of the host make, by where it comes from, and `strings`, all strings of
-its source that begin like a notice.
+Prints `made`, what the functions and templates of the host make, by where it comes from, `corrections`, the messages
+by which a person corrects a running turn, and `strings`, all strings of its source that begin like a notice.
 """
 
 from __future__ import annotations
@@ -59,6 +59,25 @@ def made() -> dict[str, str]:
     return {name: str(text) for name, text in found.items()}
 
 
+class Agent:
+    """As much of an agent as `_apply_active_turn_redirect` uses."""
+
+    _current_streamed_assistant_text = "It is"
+
+    def _strip_think_blocks(self, text: str) -> str:
+        return text
+
+
+def corrections() -> list[dict[str, Any]]:
+    """One host has rows for them; the other one adds the text to the result of a tool."""
+    prompts, loop = module("agent.prompt_builder"), module("agent.conversation_loop")
+    if not hasattr(prompts, "steer_user_row"):
+        return [{"role": "user", "content": f"{prompts.STEER_MARKER_OPEN}\nrather today"}]
+    messages: list[dict[str, Any]] = [{"role": "tool", "content": "x"}]
+    loop._apply_active_turn_redirect(Agent(), messages, "rather today")
+    return [prompts.steer_user_row("rather today"), messages[-1]]
+
+
 def strings() -> list[str]:
     root = Path(importlib.import_module("agent").__file__ or "").parents[1]
     found: set[str] = set()
@@ -71,4 +90,4 @@ def strings() -> list[str]:
     return sorted(found)
 
 
-print(json.dumps({"made": made(), "strings": strings()}))
+print(json.dumps({"made": made(), "corrections": corrections(), "strings": strings()}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_memory_pgvector.hosts.runtime_messages import mark_of
+from hermes_memory_pgvector.hosts.runtime_messages import is_correction, mark_of
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -28,5 +28,7 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     made: dict[str, str] = {name: text for name, text in found["made"].items() if JUDGE not in name}
     assert len(made) > 10
     assert [name for name, text in made.items() if not mark_of(text)] == []
+    corrections = [is_correction(message, message["content"]) for message in found["corrections"]]
+    assert corrections == [True] * (2 if host.name == "b" else 1)
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
     assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"

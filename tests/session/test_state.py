@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.session.state import PENDING_MAX, Turn, Turns
+from hermes_memory_pgvector.session.state import PENDING_MAX, SAVES_MAX, Save, Turn, Turns
 
 TURNS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 
@@ -53,3 +53,16 @@ def test_the_oldest_of_too_many_turns_are_forgotten() -> None:
         opened.open(Turn(f"interrupted {number}", off_record=False))
     assert opened.hand_over("second") is True
     assert opened.hand_over("first") is None
+
+
+def test_the_saves_of_a_turn_are_those_of_it_and_of_interrupted_ones_before_it() -> None:
+    turns = Turns()
+    for question in "abc":
+        turns.open(Turn(question))
+        turns.current.note_save("1", f"save of {question}")
+    assert turns.saves("b") == [Save("a", "1", "save of a"), Save("b", "1", "save of b")]
+    turns.hand_over("b")
+    assert turns.saves("c") == turns.saves("rewritten") == turns.saves() == [Save("c", "1", "save of c")]
+    for number in range(2 * SAVES_MAX):
+        turns.current.note_save(str(number), "later")
+    assert len(turns.saves()) == SAVES_MAX
