@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -76,7 +77,7 @@ class Two:
         self.runtimes: list[Runtime] = []
         for name, dsn in (("plain", plain), ("cluster", make_conninfo(cluster, user=role))):
             home = made_home(folder / name)
-            # A fact that is superseded before its late vector comes never gets it: on a busy machine in one of both.
+            # Vectors that come late, on a busy machine, are made with the texts around that the row has by then.
             values = {"embed_model": "test", "embed_wait_s": 20, "batch_linger_s": 0, "tools": "all", **settings}
             runtime = acquire(Settings(dsn=dsn, **values), home)
             assert runtime.wait_ready(20)
@@ -100,8 +101,12 @@ class Two:
 
     def flush(self) -> None:
         for runtime in self.runtimes:
+            # Not `flush`: whom it hurries does not wait for vectors.
             runtime.writer.wake()
-            assert runtime.writer.flush(120)
+            until = time.monotonic() + 120
+            while runtime.writer.counters.pending:
+                assert time.monotonic() < until, runtime.writer.health
+                time.sleep(0.01)
             counters = runtime.writer.counters
             assert counters.set_aside == 0, counters
 
