@@ -17,12 +17,11 @@ from ..embedding.vectors import TextRefused
 from ..errors import EmbedderFailed, EmbedderUnavailable, PgvectorError, Refused
 from ..model import Vector
 from ..settings import Settings
+from .request_size import RequestSize
 
 log = logging.getLogger("hermes.pgvector")
 
 REQUESTS_MAX = 2
-REQUEST_S = 0.5
-CHARS_FIRST, CHARS_MAX = 2_000, 1_000_000
 TIMEOUT_S_FIRST = 5.0
 
 
@@ -35,10 +34,9 @@ class _Item(NamedTuple):
 class EmbeddingQueue:
     """Embeds texts in the order in which they are given. Safe for any thread.
 
-    A request grows while the embedder answers within half of `REQUEST_S` seconds, and shrinks when it takes longer than
-    that, to one text when it is not answered. So neither the fixed time of a request nor the time of a text has to be
-    known. The time limit of a request is four times that of the last one, or of the probe before it, but at least
-    `TIMEOUT_S_FIRST` and at most `embed_timeout_s`.
+    Requests grow and shrink as `RequestSize` says, to one text when one is not answered. The time limit of a request is
+    four times that of the last one, or of the probe before it, but at least `TIMEOUT_S_FIRST` and at most
+    `embed_timeout_s`.
 
     A request that fails fails all texts that wait. Then a short probe is sent before the next request, so that the
     return of the embedder is noticed soon. A text for which the embedder fails or which it refuses, while it answers
@@ -51,7 +49,7 @@ class EmbeddingQueue:
         self._lock = Lock()
         self._waiting: deque[_Item] = deque()
         self._running = 0
-        self._chars_max = CHARS_FIRST
+        self._size = RequestSize(settings.embed_timeout_s / 2)
         self._timeout_s = min(TIMEOUT_S_FIRST, settings.embed_timeout_s)
         self._failed = False
         self._probe = Probe(settings.embed_timeout_s)
@@ -82,7 +80,7 @@ class EmbeddingQueue:
         with self._lock:
             if len(self._waiting) >= REQUESTS_MAX * self._settings.embed_batch_max:
                 return 0
-            return REQUESTS_MAX * self._chars_max - sum(len(item.text) for item in self._waiting)
+            return REQUESTS_MAX * self._size.chars - sum(len(item.text) for item in self._waiting)
 
     @property
     def _workers_max(self) -> int:
@@ -122,7 +120,7 @@ class EmbeddingQueue:
             while needed and self._waiting and len(request) < self._settings.embed_batch_max:
                 item = self._waiting[0]
                 chars += len(item.text)
-                if request and (chars > self._chars_max or item.embedder is not request[0].embedder):
+                if request and (chars > self._size.chars or item.embedder is not request[0].embedder):
                     break
                 request.append(self._waiting.popleft())
             self._running -= not request
@@ -178,14 +176,12 @@ class EmbeddingQueue:
         chars, longest_s = sum(map(len, texts)), self._settings.embed_timeout_s
         with self._lock:
             self._failed = not answered
+            note = self._size.answered if answered else self._size.unanswered
+            note(chars, seconds)
             if answered:
                 self._timeout_s = min(longest_s, max(TIMEOUT_S_FIRST, 4 * seconds))
             elif seconds >= self._timeout_s and len(texts) == 1:
                 self._timeout_s = min(longest_s, 2 * self._timeout_s)
-            if seconds > REQUEST_S:
-                self._chars_max = max(1, min(chars, self._chars_max) // 2) if answered else 1
-            elif answered and seconds < REQUEST_S / 2 and 2 * chars > self._chars_max:
-                self._chars_max = min(CHARS_MAX, 2 * max(chars, self._chars_max))
 
     def _refuse(self, embedder: Embedder, item: _Item, error: Exception) -> None:
         """Fail a text that was refused, unless the embedder takes it now: it may work since a moment ago only."""

@@ -16,7 +16,7 @@ from hermes_memory_pgvector.embedding.vectors import TextRefused
 from hermes_memory_pgvector.errors import EmbedderFailed, EmbedderMismatch, EmbedderUnavailable
 from hermes_memory_pgvector.model import Vector
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.write import embedding_queue
+from hermes_memory_pgvector.write import embedding_queue, request_size
 from hermes_memory_pgvector.write.embedding_queue import REQUESTS_MAX, EmbeddingQueue
 
 
@@ -96,8 +96,8 @@ def test_two_requests_run_at_a_time() -> None:
 
 
 def test_requests_grow_while_the_embedder_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_queue, "REQUEST_S", 5.0)
-    embedder, text = Scripted(), "x" * embedding_queue.CHARS_FIRST
+    monkeypatch.setattr(request_size, "REQUEST_S", 5.0)
+    embedder, text = Scripted(), "x" * request_size.CHARS_FIRST
     settled(made().submit(embedder, [text] * 40))
     sizes = list(map(len, embedder.requests))
     assert sizes[0] == 1
@@ -105,16 +105,25 @@ def test_requests_grow_while_the_embedder_is_fast(monkeypatch: pytest.MonkeyPatc
 
 
 def test_requests_shrink_while_the_embedder_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_queue, "REQUEST_S", 0.001)
-    embedder, text = Scripted(lambda _: time.sleep(0.01)), "x" * 100
-    settled(made().submit(embedder, [text] * 60))
+    monkeypatch.setattr(request_size, "REQUEST_S", 0.001)
+    embedder, text = Scripted(lambda texts: time.sleep(0.005 * len(texts))), "x" * 100
+    settled(made().submit(embedder, [text] * 120))
     sizes = list(map(len, embedder.requests))
-    assert sizes[0] == embedding_queue.CHARS_FIRST / 100
+    assert sizes[0] == request_size.CHARS_FIRST / 100
     assert min(sizes[-5:]) == 1
 
 
+def test_a_far_embedder_gets_large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_size, "REQUEST_S", 0.01)
+    embedder = Scripted(lambda _: time.sleep(0.05))
+    texts = ["x" * 100, "x" * 300] * 150
+    settled(made().submit(embedder, texts))
+    assert len(embedder.requests) < 40
+    assert max(map(len, embedder.requests)) == Settings().embed_batch_max
+
+
 def test_short_texts_go_one_by_one_to_an_embedder_that_has_no_time_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_queue, "REQUEST_S", 0.001)
+    monkeypatch.setattr(request_size, "REQUEST_S", 0.001)
 
     def answer(texts: Sequence[str]) -> None:
         time.sleep(0.002)
