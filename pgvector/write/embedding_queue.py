@@ -115,14 +115,14 @@ class EmbeddingQueue:
     def _next_request(self) -> list[_Item]:
         """The next texts, for one embedder: as many as a request may have; empty when the worker has to end."""
         request: list[_Item] = []
+        most = self._settings.embed_batch_max
         with self._lock:
             chars, needed = 0, self._running <= self._workers_max
-            while needed and self._waiting and len(request) < self._settings.embed_batch_max:
-                item = self._waiting[0]
-                chars += len(item.text)
-                if request and (chars > self._size.chars or item.embedder is not request[0].embedder):
+            while needed and self._waiting and chars < self._size.chars and len(request) < most:
+                if request and self._waiting[0].embedder is not request[0].embedder:
                     break
                 request.append(self._waiting.popleft())
+                chars += len(request[-1].text)
             self._running -= not request
         return request
 

@@ -14,12 +14,12 @@ UNANSWERED_FACTOR = 4
 
 
 class RequestSize:
-    """The characters that the next request may have. Not safe for threads.
+    """The characters at which the next request is full: its last text may exceed them. Not safe for threads.
 
     A request takes a fixed time, such as the latency of a far endpoint, and a time for its texts. It may take
     `REQUEST_S` seconds, or four times the fixed time where that is more, so that at most half of the time is lost to
-    the fixed time; but no more than `longest_s`. The size doubles when a request takes less than half of that, and
-    halves when it takes longer.
+    the fixed time; but no more than `longest_s`. The size doubles when a full request takes less than half of that, and
+    halves when one takes longer. Requests that were sent before such a change do not change it again.
 
     The fixed time is estimated from the last `REQUESTS_KEPT` requests, as the Theil-Sen estimator does: the line
     through each two of different sizes has a time for no text; the median of these is the estimate. So one slow
@@ -38,12 +38,12 @@ class RequestSize:
         fixed_s = self.fixed_s
         limit_s = max(REQUEST_S, min(4 * (fixed_s or 0.0), self._longest_s))
         if seconds < limit_s / 2:
-            if 2 * chars > self.chars:
-                self.chars = min(CHARS_MAX, 2 * max(chars, self.chars))
+            if chars >= self.chars:
+                self.chars = min(CHARS_MAX, 2 * chars)
         elif fixed_s is None and len(self._requests) == REQUESTS_KEPT and seconds < self._longest_s / 2:
             # A single long text cannot be made smaller.
-            self.chars = min(CHARS_MAX, 2 * chars) if chars > self.chars else max(1, chars // 4)
-        elif seconds > limit_s:
+            self.chars = min(CHARS_MAX, 2 * chars) if chars >= 2 * self.chars else max(1, chars // 4)
+        elif seconds > limit_s and chars < 2 * self.chars:
             self.chars = max(1, self.chars // 2)
 
     def unanswered(self, chars: int, seconds: float) -> None:
