@@ -17,12 +17,14 @@ from ..embedding.vectors import TextRefused
 from ..errors import EmbedderFailed, EmbedderUnavailable, PgvectorError, Refused
 from ..model import Vector
 from ..settings import Settings
-from .request_size import RequestSize
+from .request_size import RequestSize, Sent
 
 log = logging.getLogger("hermes.pgvector")
 
 REQUESTS_MAX = 2
 TIMEOUT_S_FIRST = 5.0
+# HTTP clients give up a little before or after their time limit.
+TIMED_OUT_SHARE = 0.9
 
 
 class _Item(NamedTuple):
@@ -34,8 +36,8 @@ class _Item(NamedTuple):
 class EmbeddingQueue:
     """Embeds texts in the order in which they are given. Safe for any thread.
 
-    Requests grow and shrink as `RequestSize` says, to one text when one is not answered. The time limit of a request is
-    four times that of the last one, or of the probe before it, but at least `TIMEOUT_S_FIRST` and at most
+    Requests grow and shrink as `RequestSize` says, to one text when one is not answered in time. The time limit of a
+    request is four times that of the last one, or of the probe before it, but at least `TIMEOUT_S_FIRST` and at most
     `embed_timeout_s`.
 
     A request that fails fails all texts that wait. Then a short probe is sent before the next request, so that the
@@ -48,7 +50,7 @@ class EmbeddingQueue:
         self._executor = BackgroundExecutor("hermes-pgvector-embed", REQUESTS_MAX)
         self._lock = Lock()
         self._waiting: deque[_Item] = deque()
-        self._running = 0
+        self._running = self._chars_running = 0
         self._size = RequestSize(settings.embed_timeout_s / 2)
         self._timeout_s = min(TIMEOUT_S_FIRST, settings.embed_timeout_s)
         self._failed = False
@@ -150,13 +152,20 @@ class EmbeddingQueue:
     def _embed(self, embedder: Embedder, texts: list[str]) -> list[Vector]:
         if self._failed:
             self._ask(embedder)
+        chars = sum(map(len, texts))
+        with self._lock:
+            self._chars_running += chars
+            sent, limit_s = Sent(chars, len(texts), self._chars_running), self._timeout_s
         started = time.monotonic()
         try:
-            vectors = embedder.embed_passages(texts, self._timeout_s)
+            vectors = embedder.embed_passages(texts, limit_s)
         except EmbedderUnavailable:
-            self._adapt(texts, time.monotonic() - started, answered=False)
+            self._failed_after(sent, time.monotonic() - started, limit_s)
             raise
-        self._adapt(texts, time.monotonic() - started, answered=True)
+        finally:
+            with self._lock:
+                self._chars_running -= chars
+        self._answered_after(sent, time.monotonic() - started)
         return vectors
 
     def _ask(self, embedder: Embedder) -> None:
@@ -171,17 +180,21 @@ class EmbeddingQueue:
             limit_s = max(self._timeout_s, 4 * (time.monotonic() - started))
             self._timeout_s = min(self._settings.embed_timeout_s, limit_s)
 
-    def _adapt(self, texts: list[str], seconds: float, *, answered: bool) -> None:
+    def _answered_after(self, sent: Sent, seconds: float) -> None:
         """Choose the size and the time limit of the next request."""
-        chars, longest_s = sum(map(len, texts)), self._settings.embed_timeout_s
         with self._lock:
-            self._failed = not answered
-            note = self._size.answered if answered else self._size.unanswered
-            note(chars, seconds)
-            if answered:
-                self._timeout_s = min(longest_s, max(TIMEOUT_S_FIRST, 4 * seconds))
-            elif seconds >= self._timeout_s and len(texts) == 1:
-                self._timeout_s = min(longest_s, 2 * self._timeout_s)
+            self._failed = False
+            self._size.answered(sent, seconds)
+            self._timeout_s = min(self._settings.embed_timeout_s, max(TIMEOUT_S_FIRST, 4 * seconds))
+
+    def _failed_after(self, sent: Sent, seconds: float, limit_s: float) -> None:
+        """Choose them after a request without an answer."""
+        timed_out = seconds >= TIMED_OUT_SHARE * limit_s
+        with self._lock:
+            self._failed = True
+            self._size.unanswered(sent, seconds, timed_out=timed_out)
+            if timed_out and sent.texts == 1:
+                self._timeout_s = min(self._settings.embed_timeout_s, max(self._timeout_s, 2 * limit_s))
 
     def _refuse(self, embedder: Embedder, item: _Item, error: Exception) -> None:
         """Fail a text that was refused, unless the embedder takes it now: it may work since a moment ago only."""

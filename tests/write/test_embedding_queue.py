@@ -106,10 +106,17 @@ def test_requests_grow_while_the_embedder_is_fast(monkeypatch: pytest.MonkeyPatc
 
 def test_requests_shrink_while_the_embedder_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_size, "REQUEST_S", 0.001)
-    embedder, text = Scripted(lambda texts: time.sleep(0.005 * len(texts))), "x" * 100
-    settled(made().submit(embedder, [text] * 120))
+    one_at_a_time = threading.Lock()
+
+    def answer(texts: Sequence[str]) -> None:
+        with one_at_a_time:
+            time.sleep(0.02 * len(texts))
+
+    queue, embedder, text = made(), Scripted(answer), "x" * 100
+    settled(queue.submit(embedder, [text]))
+    settled(queue.submit(embedder, [text] * 120))
     sizes = list(map(len, embedder.requests))
-    assert sizes[0] == request_size.CHARS_FIRST / 100
+    assert sizes[1] == request_size.CHARS_FIRST / 2 / 100
     assert min(sizes[-5:]) == 1
 
 
@@ -124,15 +131,18 @@ def test_a_far_embedder_gets_large_requests(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_short_texts_go_one_by_one_to_an_embedder_that_has_no_time_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_size, "REQUEST_S", 0.001)
+    monkeypatch.setattr(embedding_queue, "TIMEOUT_S_FIRST", 0.01)
 
-    def answer(texts: Sequence[str]) -> None:
-        time.sleep(0.002)
-        if len(texts) > 1:
-            raise EmbedderUnavailable("no answer within the time limit")
+    class Slow(Scripted):
+        def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[Vector]:
+            time.sleep(0.002 if len(texts) == 1 else timeout_s)
+            if len(texts) > 1:
+                raise EmbedderUnavailable("no answer within the time limit")
+            return super().embed_passages(texts, timeout_s)
 
     queue, texts = made(), ["a short text"] * 40
     for _ in range(20):
-        found = settled(queue.submit(Scripted(answer), texts))
+        found = settled(queue.submit(Slow(), texts))
         texts = [text for text, each in zip(texts, found, strict=True) if isinstance(each, BaseException)]
     assert not texts
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.write.request_size import REQUEST_S, RequestSize
+from hermes_memory_pgvector.write.request_size import REQUEST_S, RequestSize, Sent
 
 LONGEST_S = 10.0
 TEXTS_MAX = 64
@@ -16,32 +17,40 @@ TEXTS_MAX = 64
 
 @dataclass
 class Simulated:
-    """An embedder, two requests of which run at a time, and texts of some lengths."""
+    """An embedder, two requests to which run at a time, and texts of some lengths.
+
+    With `serial` it works on one request at a time. The fixed time is `latency` of `fixed_s`.
+    """
 
     fixed_s: float
     char_s: float
     lengths: list[int]
     noise: float = 0.0
+    serial: bool = False
+    latency: tuple[float, float] = (1.0, 1.0)
     size: RequestSize = field(default_factory=lambda: RequestSize(LONGEST_S))
     rng: random.Random = field(default_factory=lambda: random.Random(7))
     took: list[tuple[int, float]] = field(default_factory=list)
 
     def send(self, count: int) -> None:
         """Send that many requests."""
-        running = [self._request(), self._request()]
+        running = [self._request(0)]
+        running.append(self._request(running[0].chars))
         for _ in range(count):
-            chars = running.pop(0)
-            seconds = (self.fixed_s + self.char_s * chars) * self.rng.uniform(1, 1 + self.noise)
-            self.took.append((chars, seconds))
-            self.size.answered(chars, seconds)
-            running.append(self._request())
+            sent = running.pop(0)
+            work = self.char_s * (sent.running if self.serial else sent.chars)
+            fixed_s = self.fixed_s * self.rng.uniform(*self.latency)
+            seconds = (fixed_s + work) * self.rng.uniform(1, 1 + self.noise)
+            self.took.append((sent.chars, seconds))
+            self.size.answered(sent, seconds)
+            running.append(self._request(running[0].chars))
 
-    def _request(self) -> int:
-        """The characters of the next request: texts until it is full."""
+    def _request(self, running: int) -> Sent:
+        """The next request, beside one that runs: texts until it is full."""
         chars = texts = 0
         while texts < TEXTS_MAX and chars < self.size.chars:
             chars, texts = chars + self.rng.choice(self.lengths), texts + 1
-        return chars
+        return Sent(chars, texts, running + chars)
 
     @property
     def share_of_texts(self) -> float:
@@ -84,31 +93,57 @@ def test_requests_of_the_most_texts_shrink_when_the_embedder_becomes_slow() -> N
     assert sum(seconds for _, seconds in embedder.took[-20:]) < 20 * 2 * REQUEST_S
 
 
+def test_an_embedder_that_works_on_one_request_at_a_time_gets_no_longer_ones() -> None:
+    embedder = Simulated(0.005, 6e-4, [20, 60, 150, 400, 1000, 2000], serial=True)
+    embedder.send(300)
+    assert sorted(seconds for _, seconds in embedder.took[-200:])[180] < 2 * (REQUEST_S + 6e-4 * 2000)
+
+
+@pytest.mark.parametrize("lengths", [[90, 120, 200, 350], [300], [1400]])
+def test_latencies_that_differ_much_leave_requests_large(lengths: list[int]) -> None:
+    embedder = Simulated(1.0, 1e-6, lengths, latency=(0.1, 2.0))
+    embedder.send(200)
+    shares = []
+    for _ in range(10):
+        embedder.send(40)
+        shares.append(embedder.share_of_texts)
+    assert sorted(shares)[5] > 0.5
+
+
 def test_one_slow_request_changes_little() -> None:
     embedder = Simulated(0.02, 5e-5, [80, 300, 1000])
-    embedder.size.answered(1900, 8.0)
+    embedder.size.answered(Sent(1900, 4, 3800), 8.0)
     embedder.send(40)
     usual = embedder.size.chars
-    embedder.size.answered(usual, 8.0)
-    embedder.size.answered(usual // 2, 6.0)
+    embedder.size.answered(Sent(usual, 4, 2 * usual), 8.0)
+    embedder.size.answered(Sent(usual // 2, 4, 2 * usual), 6.0)
     embedder.send(8)
     assert usual / 2 <= embedder.size.chars <= usual * 2
 
 
-def test_a_request_without_an_answer_is_followed_by_one_text() -> None:
+def test_requests_that_were_sent_before_the_size_changed_do_not_reduce_it_again() -> None:
     size = RequestSize(LONGEST_S)
-    size.unanswered(2000, 0.01)  # refused at once: its size is not at fault
-    assert size.chars > 1
-    size.unanswered(2000, 5.0)
+    for _ in range(2):
+        size.answered(Sent(2000, 10, 4000), 3.0)
+    assert size.chars == 1000
+
+
+def test_a_request_without_an_answer_in_time_is_followed_by_one_text() -> None:
+    size = RequestSize(LONGEST_S)
+    size.unanswered(Sent(2000, 10, 2000), 0.01, timed_out=False)  # refused at once: its size is not at fault
+    assert size.chars == 2000
+    size.unanswered(Sent(2000, 10, 2000), 0.7, timed_out=False)  # a limit of requests, or of a proxy's time
+    assert size.chars == 1000
+    size.unanswered(Sent(2000, 10, 2000), 5.0, timed_out=True)
     assert size.chars == 1
 
 
 def test_an_embedder_with_no_time_for_two_texts_gets_one_at_a_time() -> None:
     size, given_up = RequestSize(LONGEST_S), 0
     for _ in range(200):
-        if size.chars >= 800:
+        if size.chars > 400:
             given_up += 1
-            size.unanswered(800, 5.0)
+            size.unanswered(Sent(800, 2, 1200), 5.0, timed_out=True)
         else:
-            size.answered(400, 0.4)
+            size.answered(Sent(400, 1, 800), 0.4)
     assert given_up <= 200 / 8
