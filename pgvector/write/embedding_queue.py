@@ -188,7 +188,7 @@ class EmbeddingQueue:
             self._timeout_s = min(self._settings.embed_timeout_s, max(TIMEOUT_S_FIRST, 4 * seconds))
 
     def _failed_after(self, sent: Sent, seconds: float, limit_s: float) -> None:
-        """Choose them after a request without an answer."""
+        """Choose the size and the time limit of the next request after one without an answer."""
         timed_out = seconds >= TIMED_OUT_SHARE * limit_s
         with self._lock:
             self._failed = True

@@ -83,9 +83,11 @@ def test_requests_do_not_take_long(fixed_s: float, char_s: float, lengths: list[
     embedder.send(80)
     # A request exceeds its size by its last text. One of twice that, and its last text, is sent to find out.
     last_text_s = char_s * max(lengths)
-    # The fixed time is an estimate, so now and then one takes longer.
-    most_s = sorted(seconds for _, seconds in embedder.took[-40:])[36]
-    assert most_s <= 2 * max(REQUEST_S, 4 * fixed_s) + 3 * last_text_s
+    # The fixed time is an estimate, so now and then one takes longer, but never longer than it may.
+    times = sorted(seconds for _, seconds in embedder.took)
+    assert times[-1] <= max(LONGEST_S, fixed_s + 2000 * char_s) + last_text_s
+    times = sorted(seconds for _, seconds in embedder.took[-40:])
+    assert times[36] <= 2 * max(REQUEST_S, 4 * fixed_s) + 3 * last_text_s
 
 
 def test_requests_of_the_most_texts_shrink_when_the_embedder_becomes_slow() -> None:
