@@ -36,20 +36,24 @@ def select(
 ) -> list[Found]:
     """Up to `request.limit` rows of the request's scope in the order of `scores`, which begins with the best.
 
-    `fetch` returns those of the rows that still exist; it is asked for few at a time. A row can lie outside the scope
-    because it is a neighbour of one inside. `before` has the row before a row in its session. Rows with the same text
-    are one; with `grouped`, the two sides of a turn, too, unless one is much worse, and `grouping` orders the rows.
+    `fetch` returns those of the rows that still exist; it is asked for few at first, and for more when these are not
+    enough. A row can lie outside the scope because it is a neighbour of one inside. `before` has the row before a row
+    in its session. Rows with the same text are one; with `grouped`, the two sides of a turn, too, unless one is much
+    worse, and `grouping` orders the rows.
     A question whose answer is left out for its source says so. Behind the rows stand up to POINTERS_MAX questions that
     are none of them, of such answers that were found, and entries that are left out.
     """
     chosen, keys = _Chosen(request, scores, before, grouped), list(scores)
-    step = max(FETCHED_MIN, 2 * request.limit)
-    best: list[Found] = []
-    for start in range(0, len(keys), step):
-        chosen.add(fetch, keys[start : start + step])
-        best = chosen.best()
-        if len(best) >= request.limit and not (chosen.families.flooded and start + step < FLOOD_FETCHED_MAX):
+    size = max(FETCHED_MIN, 2 * request.limit)
+    read, best = 0, list[Found]()
+    while read < len(keys):
+        chosen.add(fetch, keys[read : read + size])
+        read, best = read + size, chosen.best()
+        flooded = chosen.families.flooded
+        if len(best) >= request.limit and not (flooded and read < FLOOD_FETCHED_MAX):
             break
+        # Each time is a round trip, so what differs in a flood is looked for at once.
+        size = max(2 * size, FLOOD_FETCHED_MAX - read if flooded else 0)
     if not grouped:
         return best[: request.limit]
     newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit), *best[NEWEST_AMONG:]]

@@ -285,15 +285,18 @@ def test_more_of_a_flood_is_read_to_find_what_differs() -> None:
     texts = [f"status of the old bridge: {n} welders on site, weather mild, no blockers" for n in range(300)]
     texts[150] += ", but an otter family delayed the scaffold"
     stored = {("t", n): Row("t", n, text, None, NOON, "", "", "memory") for n, text in enumerate(texts)}
-    read: list[Key] = []
+    reads: list[Sequence[Key]] = []
 
     def fetch(keys: Sequence[Key]) -> dict[Key, Row]:
-        read.extend(keys)
+        reads.append(keys)
         return {key: stored[key] for key in keys}
 
     best = selection.select(fetch, request(4), {key: -key[1] for key in stored})
     assert texts[150] in [one.row.content for one in best]
+    read = [key for keys in reads for key in keys]
     assert len(read) == len(set(read)) == selection.FLOOD_FETCHED_MAX
+    # Each time is a round trip.
+    assert len(reads) == 2
 
 
 def test_an_entry_that_is_left_out_is_pointed_at_and_marks_no_other() -> None:
