@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
 from ..errors import SettingsError
 from ..text.theme_names import reserved
 from .connection import entry_homes
@@ -54,17 +57,20 @@ class Place(NamedTuple):
     account: str
 
 
-def shared(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
-    """As `places`, and none changes until the end of the transaction. Call it first in a transaction that writes."""
+def share(connection: Connection, themes: Iterable[str]) -> Cursor[DictRow]:
+    """The answer for `places_of`: no place changes until the end of the transaction. Call it first in one that writes.
+
+    It may be called in a pipeline, and the answer read behind it.
+    """
     themes = set(themes)
     admit(connection, themes)
     connection.execute(QUERIES["share_links"])
-    return places(connection, themes)
+    return connection.execute(QUERIES["find_places"], {"themes": list(themes)})
 
 
 def shared_theme(connection: Connection, theme: str) -> str:
     """As `person_of`, until the end of the transaction. Call it first in the transaction."""
-    return shared(connection, [theme]).get(theme, Place(theme, "")).theme
+    return places_of(share(connection, [theme])).get(theme, Place(theme, "")).theme
 
 
 def admit(connection: Connection, themes: Iterable[str]) -> None:
@@ -76,9 +82,8 @@ def admit(connection: Connection, themes: Iterable[str]) -> None:
         connection.execute(QUERIES["admit_themes"], {"themes": persons})
 
 
-def places(connection: Connection, themes: Iterable[str]) -> dict[str, Place]:
+def places_of(found: Iterable[DictRow]) -> dict[str, Place]:
     """The places of those of the themes that are linked to a person or have another name, by theme."""
-    found = connection.execute(QUERIES["find_places"], {"themes": list(themes)})
     return {row["theme"]: Place(row["place"], row["account"]) for row in found}
 
 
@@ -113,7 +118,8 @@ def listed(connection: Connection, limit: int, person: str | None = None) -> lis
 
 def person_of(connection: Connection, theme: str) -> str:
     """The theme that the rows of a theme are stored in: its person or its new name, or itself when it has neither."""
-    return places(connection, [theme]).get(theme, Place(theme, "")).theme
+    found = connection.execute(QUERIES["find_places"], {"themes": [theme]})
+    return places_of(found).get(theme, Place(theme, "")).theme
 
 
 def themes_of(connection: Connection, theme: str) -> tuple[str, ...]:

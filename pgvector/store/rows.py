@@ -15,6 +15,7 @@ from ..model import (
     Add,
     Attributed,
     Delegated,
+    Event,
     FactsPurged,
     FactsTicked,
     FactWritten,
@@ -23,6 +24,7 @@ from ..model import (
     SessionEnded,
     TurnTaken,
     Update,
+    Vector,
     Withdrawn,
 )
 from ..text import tokenizer
@@ -52,29 +54,36 @@ def apply(
     Facts make room by `pressure` at the end. Raises what `Database.connection` raises; BadEvent means that Postgres
     refuses some event of the batch for good.
     """
-    fresh = 0
-    if places := person_links.shared(connection, {prepared.event.theme for prepared in batch}):
+    fresh, homes = 0, set[str]()
+    places, secrets = _opened(connection, [prepared.event for prepared in batch])
+    if places:
         told = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
         person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
         # What was erased was erased under this name or under the next one.
-        batch = _not_erased(connection, batch, erased)
+        batch = _not_erased(connection, batch, erased, secrets)
         batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
-    batch = _not_erased(connection, batch, erased)
+    batch = _not_erased(connection, batch, erased, secrets)
     events = [prepared.event for prepared in batch]
-    out_of_order.lock(connection, events)
     facts.lock(connection, events)
-    for (is_turn, theme), group in groupby(batch, key=lambda p: (isinstance(p.event, TurnTaken), p.event.theme)):
+    for is_turn, group in groupby(batch, key=lambda prepared: isinstance(prepared.event, TurnTaken)):
         if is_turn:
-            # The statement sees the ledger as it was before, so it must get each event once.
-            once = {p.event.id: (p.event, p.passages) for p in group if isinstance(p.event, TurnTaken)}
-            fresh += _add_turns(connection, theme, list(once.values()))
+            fresh += _add_turns(connection, _by_theme(group))
         else:
-            fresh += sum(_apply_one(connection, prepared) for prepared in group)
+            fresh += sum(_apply_one(connection, prepared, homes) for prepared in group)
     for last in {event.theme: event for event in events if isinstance(event, FactWritten | FactsTicked)}.values():
         facts.relieve(connection, last, pressure)
     if places:
         person_links.copy_applied(connection, [(places[theme].theme, theme, told[theme]) for theme in places])
     return fresh
+
+
+def _opened(connection: Connection, events: Sequence[Event]) -> tuple[dict[str, Place], list[bytes]]:
+    """Take the locks that come before all others; the places of themes, and the secrets of the marks of erasures."""
+    with connection.pipeline():
+        found = person_links.share(connection, {event.theme for event in events})
+        secrets = marks.ask_secrets(connection)
+        out_of_order.lock(connection, events)
+    return person_links.places_of(found), marks.secrets_in(secrets)
 
 
 def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
@@ -86,9 +95,11 @@ def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
     return replace(prepared, event=replace(event, theme=place.theme, metadata=metadata))
 
 
-def _not_erased(connection: Connection, batch: Sequence[PreparedEvent], erased: set[str] | None) -> list[PreparedEvent]:
+def _not_erased(
+    connection: Connection, batch: Sequence[PreparedEvent], erased: set[str] | None, secrets: Sequence[bytes]
+) -> list[PreparedEvent]:
     """The batch without what was erased after its events were accepted."""
-    kept = marks.storable(connection, [prepared.event for prepared in batch])
+    kept = marks.storable(connection, [prepared.event for prepared in batch], secrets)
     if erased is not None:
         changed = zip(batch, kept, strict=True)
         erased.update(prepared.event.id for prepared, event in changed if event is not prepared.event)
@@ -99,23 +110,43 @@ def _not_erased(connection: Connection, batch: Sequence[PreparedEvent], erased: 
     ]
 
 
-def _add_turns(connection: Connection, theme: str, turns: Sequence[Turn]) -> int:
-    parameters = {"theme": theme, "events": [turn.id for turn, _ in turns], **_columns(turns)}
-    found = connection.execute(QUERIES["add_turns"], parameters).fetchone()
-    assert found is not None
-    fresh = set(found["fresh"])
-    inserted = [passage for turn, passages in turns if UUID(turn.id) in fresh for passage in passages]
-    rows = zip(found["ids"], inserted, strict=True)
-    pieces.add(connection, "turns", [((theme, number), passage.pieces) for number, passage in rows])
-    if found["replayed"] or found["withdrawn"]:
-        out_of_order.settle(connection, theme, [turn for turn, _ in turns if UUID(turn.id) in fresh])
-    return len(fresh)
+def _by_theme(batch: Iterable[PreparedEvent]) -> dict[str, list[Turn]]:
+    """The turns of each theme, each event once: a statement sees the ledger as it was before."""
+    themes: dict[str, dict[str, Turn]] = {}
+    for prepared in batch:
+        if isinstance(event := prepared.event, TurnTaken):
+            themes.setdefault(event.theme, {})[event.id] = event, prepared.passages
+    return {theme: list(once.values()) for theme, once in themes.items()}
 
 
-def _columns(turns: Sequence[Turn]) -> dict[str, list[Any]]:
-    """The rows of turns as `add_turns.sql` takes them: one list a column."""
+def _add_turns(connection: Connection, themes: Mapping[str, Sequence[Turn]]) -> int:
+    """Add turns, with a statement for each theme, all in one round trip; returns how many were new to the ledger."""
+    # In the same order in all processes, so that two which store the same events cannot deadlock.
+    order = sorted(themes)
+    with connection.pipeline():
+        answers = [connection.execute(QUERIES["add_turns"], _columns(theme, themes[theme])) for theme in order]
+    fresh, divided, disordered = 0, list[tuple[tuple[str, int], Sequence[Vector]]](), dict[str, list[TurnTaken]]()
+    for theme, answer in zip(order, answers, strict=True):
+        added = answer.fetchone() or {}
+        new = set(added["fresh"])
+        stored = [(turn, passages) for turn, passages in themes[theme] if UUID(turn.id) in new]
+        inserted = [passage for _, passages in stored for passage in passages]
+        divided += [((theme, row), passage.pieces) for row, passage in zip(added["ids"], inserted, strict=True)]
+        if added["replayed"] or added["withdrawn"]:
+            disordered[theme] = [turn for turn, _ in stored]
+        fresh += len(new)
+    pieces.add(connection, "turns", divided)
+    for theme, turns in disordered.items():
+        out_of_order.settle(connection, theme, turns)
+    return fresh
+
+
+def _columns(theme: str, turns: Sequence[Turn]) -> dict[str, Any]:
+    """The events and rows of turns of a theme as `add_turns.sql` takes them: one list a column."""
     rows = [(turn, index, passage) for turn, passages in turns for index, passage in enumerate(passages)]
     return {
+        "theme": theme,
+        "events": [turn.id for turn, _ in turns],
         "row_events": [turn.id for turn, _, _ in rows],
         "sessions": [turn.session_id for turn, _, _ in rows],
         "parents": [turn.parent_session_id for turn, _, _ in rows],
@@ -129,16 +160,19 @@ def _columns(turns: Sequence[Turn]) -> dict[str, list[Any]]:
     }
 
 
-def _apply_one(connection: Connection, prepared: PreparedEvent) -> int:
+def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str]) -> int:
+    """Apply an event that is no turn; `homes` are those that the transaction has locked."""
     event = prepared.event
     match event:
         case SessionEnded():
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, prepared, event)
-        case Add() | Update() | Replace() | Remove() | Attributed():
+    with connection.pipeline():
+        if isinstance(event, Add | Update | Replace | Remove | Attributed) and event.home not in homes:
             connection.execute(QUERIES["lock_home"], {"home": event.home})
-    logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
+            homes.add(event.home)
+        logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
     if logged.rowcount == 0:
         return 0
     vector = half(prepared.passages[0].vector) if prepared.passages else None
@@ -160,7 +194,7 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
     turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
-    return min(1, _add_turns(connection, event.theme, turns))
+    return min(1, _add_turns(connection, {event.theme: turns}))
 
 
 def _stored_turns(connection: Connection, event: SessionEnded) -> dict[tuple[str, str], int]:
@@ -213,7 +247,7 @@ def _add_delegation(connection: Connection, prepared: PreparedEvent, event: Dele
         id=event.id, theme=event.theme, home=event.home, session_id=event.session_id, at=event.at,
         user=event.task, assistant=event.result, metadata={**event.metadata, "delegated_to": event.child_session_id},
     )  # fmt: skip
-    fresh = _add_turns(connection, event.theme, [(turn, prepared.passages)])
+    fresh = _add_turns(connection, {event.theme: [(turn, prepared.passages)]})
     if fresh:
         parameters = {**asdict(event), "metadata": json.dumps(dict(event.metadata))}
         connection.execute(QUERIES["add_delegation"], parameters)

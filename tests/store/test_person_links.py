@@ -250,7 +250,7 @@ def test_rows_of_a_process_that_knows_no_links_are_moved_by_the_next_move(memory
     with memory.database.transaction(10, 20) as connection:
         # As release 2.0.0 does.
         connection.execute(QUERIES["share_sessions"], {"home": "h"})
-        rows._add_turns(connection, PHONE, [(old, prepare(old).passages)])
+        rows._add_turns(connection, {PHONE: [(old, prepare(old).passages)]})
     with memory.database.connection(10) as connection:
         (found,) = person_links.listed(connection, 10)
         assert (found.account, found.turns, found.entries) == (PHONE, 2, 0)
@@ -275,9 +275,9 @@ def as_2_0_0(memory: Memory, account: str, event: TurnTaken | SessionEnded | Wit
     with memory.database.transaction(10, 20) as connection:
         out_of_order.lock(connection, [event])
         if isinstance(event, TurnTaken):
-            rows._add_turns(connection, account, [(event, prepare(event).passages)])
+            rows._add_turns(connection, {account: [(event, prepare(event).passages)]})
         else:
-            rows._apply_one(connection, prepare(event))
+            rows._apply_one(connection, prepare(event), set())
 
 
 def upkeep_moves(memory: Memory) -> None:
@@ -370,7 +370,9 @@ def test_whatever_the_order_every_row_is_there_once_and_goes_back_to_its_account
                     memory.apply(said[account][-1])
                 else:
                     with memory.database.transaction(10, 20) as connection:
-                        rows._add_turns(connection, account, [(said[account][-1], prepare(said[account][-1]).passages)])
+                        rows._add_turns(
+                            connection, {account: [(said[account][-1], prepare(said[account][-1]).passages)]}
+                        )
             case "again":
                 memory.apply(*said[account])
             case "link" if account not in linked:

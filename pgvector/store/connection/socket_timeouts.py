@@ -23,12 +23,14 @@ class TimedConnection(psycopg.Connection[DictRow]):
     """A connection that closes itself and raises OperationalError when its limits are exceeded.
 
     A pool hides why it cannot connect, so `connect` passes the error to `report`, or None after a success.
-    `distributed` is whether the tables are distributed over the nodes of a cluster.
+    `distributed` is whether the tables are distributed over the nodes of a cluster, `used_at` the monotonic time when
+    it was used last.
     """
 
     # The monotonic time when it stops waiting, and the longest wait for one answer.
     _deadline = _answer_s = math.inf
     distributed = False
+    used_at = -math.inf
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through
@@ -57,19 +59,28 @@ class TimedConnection(psycopg.Connection[DictRow]):
             yield
         finally:
             self._deadline = self._answer_s = math.inf
+            self.used_at = time.monotonic()
+
+    def execute(self, *args: Any, **kwargs: Any) -> psycopg.Cursor[DictRow]:
+        """Execute a statement as psycopg does. In a pipeline each answer is sent at once, so that it counts as one."""
+        cursor = super().execute(*args, **kwargs)
+        if self.pgconn.pipeline_status:
+            self.pgconn.send_flush_request()
+        return cursor
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
-        """Wait for an answer of the server."""
-        deadline = min(self._deadline, time.monotonic() + self._answer_s)
-        return super().wait(self._until(deadline, gen), *args, **kwargs)
+        """Wait for an answer of the server, or for all of a pipeline."""
+        return super().wait(self._limited(gen), *args, **kwargs)
 
-    def _until(self, deadline: float, gen: PQGen[RV]) -> PQGen[RV]:
+    def _limited(self, gen: PQGen[RV]) -> PQGen[RV]:
         try:
-            wanted = next(gen)
+            wanted, silent_since = next(gen), time.monotonic()
             while True:
                 # The driver reports ten times a second that nothing has come.
                 ready = yield wanted
-                if not ready and time.monotonic() > deadline:
+                if ready:
+                    silent_since = time.monotonic()
+                elif time.monotonic() > min(self._deadline, silent_since + self._answer_s):
                     # It must not be used again: the answer could still come.
                     self.pgconn.finish()
                     raise psycopg.OperationalError("the server did not answer in time")

@@ -17,6 +17,9 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, TypeAlias
 
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
 from ...errors import BadEvent
 from ...model import Add, Delegated, Event, FactWritten, Remove, Replace, SessionEnded, TurnTaken, Update
 from ...text.masks import masked
@@ -91,16 +94,16 @@ def _insert(
 
 def remaining(connection: Connection, events: Sequence[Event]) -> Sequence[Event | None]:
     """The events without what was erased, and None where nothing is left."""
-    known = _known(connection, events)
+    known = _known(connection, events, _secrets(connection) if events else ())
     return [known.rest(event) for event in events] if known else events
 
 
-def storable(connection: Connection, events: Sequence[Event]) -> Sequence[Event | None]:
-    """As `remaining`, for events that are stored in this transaction, which has `person_links.shared`.
+def storable(connection: Connection, events: Sequence[Event], known_secrets: Sequence[bytes]) -> Sequence[Event | None]:
+    """As `remaining`, for events that are stored in this transaction, which has called `person_links.share`.
 
     Those that are dropped or changed are counted.
     """
-    known = _known(connection, events)
+    known = _known(connection, events, known_secrets)
     if known is None:
         return events
     kept: list[Event | None] = []
@@ -151,9 +154,8 @@ class _Known:
         return next((cause for cause in causes if cause in self.times), (event.theme, b""))
 
 
-def _known(connection: Connection, events: Sequence[Event]) -> _Known | None:
-    """The marks of these events; None when there are none."""
-    known = _secrets(connection) if events else []
+def _known(connection: Connection, events: Sequence[Event], known: Sequence[bytes]) -> _Known | None:
+    """The marks of these events that were made with the `known` secrets; None when there are none."""
     if not known:
         return None
     of_files = {event.content for event in events if isinstance(event, Add) and event.from_file}
@@ -234,10 +236,18 @@ def _texts(event: Event) -> list[tuple[MarkKind, str]]:
     return found
 
 
-def _secrets(connection: Connection) -> list[bytes]:
+def ask_secrets(connection: Connection) -> Cursor[DictRow]:
+    """The answer for `secrets_in`; in a pipeline, it is read behind that."""
+    return connection.execute(QUERIES["read_setting"], {"name": _SETTING})
+
+
+def secrets_in(found: Iterable[DictRow]) -> list[bytes]:
     """The secrets of the hashes; none before the first erasure."""
-    row = connection.execute(QUERIES["read_setting"], {"name": _SETTING}).fetchone()
-    return [bytes.fromhex(secret) for secret in row["value"].split(",")] if row else []
+    return [bytes.fromhex(secret) for row in found for secret in row["value"].split(",")]
+
+
+def _secrets(connection: Connection) -> list[bytes]:
+    return secrets_in(ask_secrets(connection))
 
 
 def _make_secret(connection: Connection) -> bytes:
