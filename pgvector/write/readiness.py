@@ -57,11 +57,11 @@ class Readiness:
         if verify or not self.reached.is_set():
             dimensions = database.prepare(fit.wanted_dimensions).dimensions
             key.settle(database.claim_person_key)
-            database.check()
-            self._over("database")
             timeout_s = self._settings.connect_timeout_s
             with database.connection(timeout_s, within_s=timeout_s) as connection:
                 self._look(connection)
+            database.doubted = False
+            self._over("database")
             self._match(dimensions, FIRST_MATCH_S_MAX)
             self.reached.set()
         elif fit.undecided and database.state is not None:

@@ -70,7 +70,7 @@ class Database:
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
         self.doubted = False
-        """Whether somebody could not read since the last `check`."""
+        """Whether somebody could not read since the writer could last."""
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
         self.held, self.timeline = HeldVectors(settings.heal_interval_s), ServerTimeline()
@@ -120,11 +120,6 @@ class Database:
     def verify(self, connection: Connection) -> verification.SchemaState:
         """Check the schema as `verification.verify` does; its error names the command for this kind of server."""
         return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
-
-    def check(self) -> None:
-        """Read a row; nobody doubts the database then. Raises DatabaseUnavailable or SchemaNotApplied."""
-        self._claim_setting("person_key", "")
-        self.doubted = False
 
     def claim_model(self, model: str) -> str:
         """The embedding model of the stored vectors; it is set to `model` when the database has none."""
