@@ -16,7 +16,6 @@ from typing import Any
 import psycopg
 import pytest
 from loopback import Endpoint
-from waiting import wait_for
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
 from hermes_memory_pgvector.hosts.tool_calls import Saving, savings, told_of_turn
@@ -27,6 +26,7 @@ from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.state import Save
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.connection.database import Database
 
 
 @pytest.fixture
@@ -359,18 +359,16 @@ def test_no_event_is_lost_while_the_database_is_read_only(
     assert (counts.applied, counts.set_aside, counts.pending) == (6, 0, 0)
 
 
-def test_two_processes_that_name_the_model_at_once_agree(runtime: Runtime, database: str) -> None:
-    # The runtime names it in the background.
-    wait_for(lambda: not isinstance(runtime.compatibility.usable(), str))
-    with psycopg.connect(database, autocommit=True) as admin:
-        admin.execute("delete from hermes_pgvector_settings where name = 'embedding_model'")
+def test_two_processes_that_name_the_model_at_once_agree(database: str, tmp_path: Path) -> None:
+    other = Database(Settings(dsn=database), tmp_path)
     answers_got: list[str] = []
     with psycopg.connect(database) as first:
         first.execute("insert into hermes_pgvector_settings (name, value) values ('embedding_model', 'first')")
-        second = threading.Thread(target=lambda: answers_got.append(runtime.database.claim_model("second")))
+        second = threading.Thread(target=lambda: answers_got.append(other.claim_model("second")))
         second.start()
         second.join(0.3)
     second.join(10)
+    other.close()
     assert answers_got == ["first"]
 
 

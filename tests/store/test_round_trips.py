@@ -81,7 +81,7 @@ def test_an_entry_is_stored_in_three_round_trips_beside_those_of_its_batch(
     assert waits(store, [added(number) for number in range(10)], monkeypatch, tmp_path) <= 3 * 10 + 3
 
 
-def test_a_process_that_starts_is_ready_after_seven_round_trips_on_its_first_connection(
+def test_a_process_that_starts_is_ready_after_six_round_trips_on_its_first_connection(
     database: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(dsn=database, embed_url=endpoint.url, embed_model="test")  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_a_process_that_starts_is_ready_after_seven_round_trips_on_its_first_con
                 trips = counted()
             finally:
                 release(runtime)
-    assert trips[0] <= 7
+    assert trips[0] <= 6
 
 
 def test_a_pipeline_may_take_longer_than_one_of_its_answers(store: Database) -> None:

@@ -123,6 +123,8 @@ class Database:
 
     def claim_model(self, model: str) -> str:
         """The embedding model of the stored vectors; it is set to `model` when the database has none."""
+        if self.state is not None and self.state.embedding_model is not None and not self.held.outdated:
+            return self.state.embedding_model
         held = self._claim_setting("embedding_model", model) or model
         if self.state is not None and self.state.embedding_model is None:
             self.held.state = replace(self.state, embedding_model=held)
