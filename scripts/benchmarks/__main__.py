@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 from bundled_model import backlog, bundled, bundled_long
 from environment import Environment, Package, environment
+from far_database import far
 from faults import orphan_rows, outage, recovery, shutdown
 from report import goals, show, summary
 from run import Figures, Run, Sizes
@@ -24,7 +25,7 @@ from write_path import bare_loop, burst, footprint, hooks, sessions, start, stea
 
 # Each scenario and its number of runs.
 SCENARIOS: dict[Callable[[Run], Figures], int] = {
-    hooks: 3, start: 5, burst: 3, bare_loop: 3, steady: 1, sessions: 1, footprint: 1, outage: 1,
+    hooks: 3, start: 5, burst: 3, bare_loop: 3, steady: 1, sessions: 1, footprint: 1, far: 3, outage: 1,
     bundled: 1, bundled_long: 1, recovery: 1, orphan_rows: 1, shutdown: 1, backlog: 1,
 }  # fmt: skip
 # The bare loop takes equally long each time.
@@ -40,7 +41,9 @@ def arguments() -> argparse.Namespace:
     default = "all, and backlog with --data"
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(BY_NAME)} (default: {default})")
     parser.add_argument(
-        "--runs", type=int, help="runs of each scenario (default: 5 of start, 3 of hooks, burst, bare_loop, else 1)"
+        "--runs",
+        type=int,
+        help="runs of each scenario (default: 5 of start, 3 of hooks, burst, bare_loop, far, else 1)",
     )
     parser.add_argument("--warm", action="store_true", help="store one turn in each agent before it is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the work, from 0 to 1")

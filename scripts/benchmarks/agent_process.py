@@ -96,9 +96,10 @@ class Agent:
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n§\n".join(entries[-FILE_ENTRIES:]), encoding="utf-8")
 
-    def open(self) -> dict[str, float]:
-        """Begin the sessions that were prepared, or one; returns the usage."""
-        self._sessions = [self._provider(f"session-{number}") for number in range(len(self._turns) or 1)]
+    def open(self, own_themes: bool = False) -> dict[str, float]:
+        """Begin the sessions that were prepared, or one, on request each in a theme of its name; returns the usage."""
+        names = [f"session-{number}" for number in range(len(self._turns) or 1)]
+        self._sessions = [self._provider(name, *([name] if own_themes else [])) for name in names]
         return self.usage()
 
     def start(self, loaded: Sequence[str], question: str) -> dict[str, float]:
@@ -201,6 +202,12 @@ class Agent:
         asked = Asked(how, questions, providers, per_s, random.Random(seed))
         asked.ask_first()
         return asked.run(seconds)
+
+    def first_answer(self, theme: str, question: str) -> float | None:
+        """Begin a session and ask before its first turn, as a host does; the milliseconds, None without memories."""
+        began = time.monotonic()
+        text = self._provider("first", theme).prefetch(question, session_id="first")
+        return 1000 * (time.monotonic() - began) if text else None
 
     def leak(self, turns: list[tuple[str, str]]) -> None:
         """Make a provider for each turn and never shut it down, as a gateway may do for each request."""

@@ -40,6 +40,8 @@ class Sizes:
     fault_s: float = 10.0
     fault_gap_s: float = 3.0
     orphan_rows: int = 200
+    far_sessions: int = 16
+    far_turns: int = 25
     leaked: int = 1000
     leaked_peer: int = 30
     peer_quiet_s: float = 6.0
@@ -54,7 +56,8 @@ class Sizes:
         least = {
             "burst_turns": 40, "bundled_turns": 5, "bundled_long_turns": 2, "steady_s": 2, "processes": 2,
             "sessions": 2, "session_turns": 5, "idle_s": 3, "outage_turns": 20, "outage_s": 1, "fault_turns": 5,
-            "fault_s": 1, "fault_gap_s": 0, "orphan_rows": 6, "leaked": 20, "leaked_peer": 3, "peer_quiet_s": 3,
+            "fault_s": 1, "fault_gap_s": 0, "orphan_rows": 6, "far_sessions": 3, "far_turns": 4, "leaked": 20,
+            "leaked_peer": 3, "peer_quiet_s": 3,
         }  # fmt: skip
         full = {field.name: field.default for field in fields(cls)}
         parts = {name: max(number, type(number)(full[name] * share)) for name, number in least.items()}
