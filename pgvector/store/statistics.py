@@ -27,6 +27,7 @@ class Facts:
     pgvector_available: str
     database_bytes: int
     database: str
+    encoding: str
     role: str
     superuser: bool
     owner: bool

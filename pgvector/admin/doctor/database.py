@@ -11,7 +11,15 @@ from ...errors import PgvectorError
 from ...session.person_key import PersonKey
 from ...settings import Settings
 from ...store.embedded import identity
-from ...store.schema.preflight import PGVECTOR_MIN, PGVECTOR_SOUND, migrate_command, older
+from ...store.schema.preflight import (
+    ENCODING,
+    ENCODING_FOUND,
+    ENCODING_REMEDY,
+    PGVECTOR_MIN,
+    PGVECTOR_SOUND,
+    migrate_command,
+    older,
+)
 from ...store.schema.verification import SchemaState
 from ...store.statistics import Facts
 from ..check import Check, in_psql, place_of_setting, quoted
@@ -41,6 +49,9 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
     answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {facts.server_version}"
     yield Check("database", "ok", answered)
     yield _pgvector(facts)
+    if facts.encoding != ENCODING:
+        remedy = f"{ENCODING_REMEDY}; hermes-pgvector export and import move what is stored"
+        yield Check("encoding", "problem", f"the database {ENCODING_FOUND.format(facts.encoding)}", remedy)
     if facts.hidden:
         yield _hidden(facts)
     if found.schema is None and facts.hidden:

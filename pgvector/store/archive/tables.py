@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 from ...errors import BadArgument, DatabaseUnavailable, Refused
 from ..connection.driver_errors import wrap_errors
 from ..connection.dsn import parsed
+from ..schema.preflight import ENCODING
 
 ROWS_AT_ONCE = 200
 CONNECT_S_MAX = 10
@@ -27,7 +28,8 @@ def rows(dsn: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The id, the kind and the columns of each row, from one snapshot. Raises Refused, and DatabaseUnavailable."""
     try:
         parsed(dsn, "the source")
-        with wrap_errors(), psycopg.connect(dsn, connect_timeout=CONNECT_S_MAX, row_factory=dict_row) as connection:
+        options: dict[str, Any] = {"connect_timeout": CONNECT_S_MAX, "client_encoding": ENCODING}
+        with wrap_errors(), psycopg.connect(dsn, row_factory=dict_row, **options) as connection:
             connection.read_only = True
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             found = connection.execute(_OURS).fetchone()

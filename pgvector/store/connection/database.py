@@ -26,7 +26,7 @@ from ..embedded.cluster import AGENT
 from ..embedded.server import EmbeddedServer
 from ..queries import QUERIES
 from ..schema import migrations, row_security, verification
-from ..schema.preflight import first_line
+from ..schema.preflight import ENCODING, first_line
 from ..schema.verification import APPLICATION, Origin
 from .checked import checked, learn
 from .driver_errors import wrap_errors
@@ -277,6 +277,7 @@ class Database:
             "autocommit": True,
             "row_factory": dict_row,
             "prepare_threshold": None,
+            "client_encoding": ENCODING,
             "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
             "application_name": APPLICATION,
             "report": self._note_connecting,

@@ -19,10 +19,17 @@ POSTGRES_MIN = 15
 PGVECTOR_MIN = "0.8"
 # Older ones can fail in VACUUM and in index builds.
 PGVECTOR_SOUND = "0.8.4"
+# Of databases, and of all connections, whatever the DSN, the role or the environment says.
+ENCODING = "UTF8"
 CONNECT_TIMEOUT_S = 10
 LOCK_TIMEOUT_S = 60
 IDLE_S_MAX = 60
 POOLER_TRIES = 5
+ENCODING_FOUND = "has the encoding {}, in which texts of other languages, and emoji, cannot be stored"
+ENCODING_REMEDY = (
+    "make one that holds them, and use it instead: "
+    f"CREATE DATABASE hermes_memory TEMPLATE template0 ENCODING '{ENCODING}' LOCALE 'C.UTF-8'"
+)
 # Shown instead of a DSN, which may contain a password.
 ADMINISTRATOR = "postgresql://ADMIN@HOST/DATABASE"
 
@@ -40,8 +47,9 @@ def connect(dsn: str, timeout_s: float = CONNECT_TIMEOUT_S) -> psycopg.Connectio
     """An autocommit connection outside of the pool. Raises PasswordWanted or another DatabaseUnavailable."""
     try:
         return psycopg.connect(
-            dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row
-        )
+            dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row,
+            client_encoding=ENCODING,
+        )  # fmt: skip
     except psycopg.OperationalError as error:
         failed = error.pgconn
         wanted = failed is not None and (failed.needs_password or failed.used_password)
@@ -110,19 +118,23 @@ def check_direct(connection: Connection, dsn: str) -> None:
 
 
 def check_server(connection: Connection) -> None:
-    """Raise SchemaNotApplied with the remedy when the server is too old, or lacks the extension or a privilege."""
-    number, schema, may_create, installed, available, home, visible = fetch(
+    """Raise SchemaNotApplied with the remedy when the server is too old, or lacks the extension or a privilege, and
+    when a database without our schema has another encoding than UTF8."""
+    number, schema, may_create, installed, available, home, visible, encoding, new = fetch(
         connection,
         """SELECT current_setting('server_version_num')::int, current_schema(),
                   coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
                   (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                   (SELECT default_version FROM pg_available_extensions WHERE name = 'vector'),
                   (SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'),
-                  to_regtype('halfvec') IS NOT NULL""",
+                  to_regtype('halfvec') IS NOT NULL,
+                  current_setting('server_encoding'), to_regclass('hermes_pgvector_migrations') IS NULL""",
     )
     database, user = connection.info.dbname, connection.info.user
     if number // 10000 < POSTGRES_MIN:
         raise SchemaNotApplied(f"the server is Postgres {number // 10000}; {POSTGRES_MIN} or newer is needed")
+    if new and encoding != ENCODING:
+        raise SchemaNotApplied(f"database {database!r} {ENCODING_FOUND.format(encoding)}; {ENCODING_REMEDY}")
     if not may_create:
         raise SchemaNotApplied(
             f"role {user!r} may not create tables in schema {schema or '(none on the search_path)'!r} of database "
