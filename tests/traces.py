@@ -16,10 +16,11 @@ def titles(dsn: str, *processes: int) -> dict[str, str]:
         activity = seen.fetchall()
     found = {f"activity {pid}": f"{name} {query}" for pid, name, query in activity}
     for pid in (*(row[0] for row in activity), *processes):
-        for title in (Path(f"/proc/{pid}/cmdline"), *Path(f"/proc/{pid}/task").glob("*/comm")):
-            # The process, or its thread, may end meanwhile.
-            with suppress(FileNotFoundError, ProcessLookupError):
-                found[str(title)] = title.read_bytes().decode(errors="replace")
+        # The process, or one of its threads, may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for title in (Path(f"/proc/{pid}/cmdline"), *Path(f"/proc/{pid}/task").glob("*/comm")):
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    found[str(title)] = title.read_bytes().decode(errors="replace")
     return found
 
 

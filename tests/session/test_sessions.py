@@ -104,7 +104,8 @@ def away(home: Path) -> Iterator[Runtime]:
 def stored(runtime: Runtime, database: str, table: str = "conversations") -> list[str]:
     assert runtime.writer.flush(10)
     with psycopg.connect(database) as connection:
-        return [row[0] for row in connection.execute(f"select content from {table} order by id")]
+        order = "ts" if table == "conversations" else "id"
+        return [row[0] for row in connection.execute(f"select content from {table} order by {order}, id")]
 
 
 def texts(*turns: tuple[str, str]) -> list[str]:

@@ -224,7 +224,7 @@ def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     agent.begin(CHAT, "s1")
     # A line that the file has lost, and of whose loss no process has told yet.
     (agent.home / "memories" / "MEMORY.md").write_text("")
-    wait_for(lambda: not sql(database, "select from conversations where embedding is null"))
+    wait_for(lambda: not sql(database, "select 1 from conversations where embedding is null"))
     sql(database, "analyze")
 
     before = places(database, told)
@@ -361,7 +361,7 @@ def test_what_is_asked_for_is_all_that_is_erased(run_fast: Callable[..., Outcome
     gone = run_fast("--session", "session-4", "--yes", "--json").document
     assert gone["themes"] == ["lab", "ops"]
     assert gone["removed"]["facts"] == 1
-    assert not sql(database, "select from conversations where session_id = 'session-4'")
+    assert not sql(database, "select 1 from conversations where session_id = 'session-4'")
     assert run_fast("--theme", "ops", "--yes", "--json").document["removed"]["turns"] > 0
     assert sql(database, "select distinct agent_identity from conversations") == [("lab",)]
     assert contents(database, "memory_entries") == contents(database, "facts") == contents(database, "memory_history")
