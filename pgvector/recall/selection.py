@@ -53,7 +53,7 @@ def select(
         if len(best) >= request.limit and not (flooded and read < FLOOD_FETCHED_MAX):
             break
         # Each time is a round trip, so what differs in a flood is looked for at once.
-        size = max(2 * size, FLOOD_FETCHED_MAX - read if flooded else 0)
+        size = FLOOD_FETCHED_MAX - read if flooded and read < FLOOD_FETCHED_MAX else 2 * size
     if not grouped:
         return best[: request.limit]
     newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit), *best[NEWEST_AMONG:]]

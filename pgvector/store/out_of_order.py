@@ -14,20 +14,29 @@ from ..files import mark_name
 from ..model import Event, SessionEnded, TurnTaken, Withdrawn
 from ..text.masks import around_masks, masked
 from .connection.database import Connection
+from .connection.messages import Statement
 from .queries import QUERIES
 
 
-def lock(connection: Connection, events: Iterable[Event]) -> None:
-    """Keep other processes from storing turns of these events' homes while this transaction counts them.
+def locks(events: Iterable[Event]) -> list[Statement]:
+    """The statements that keep other processes from storing turns of these events' homes while turns are counted.
 
-    Call it before any other lock is taken, so that two processes cannot deadlock.
+    Run them before any other lock is taken, so that two processes cannot deadlock.
     """
     exclusive: dict[str, bool] = {}
     for event in events:
         if isinstance(event, TurnTaken | SessionEnded | Withdrawn):
             exclusive[event.home] = exclusive.get(event.home, False) or not isinstance(event, TurnTaken)
-    for home, alone in sorted(exclusive.items()):
-        connection.execute(QUERIES["lock_sessions" if alone else "share_sessions"], {"home": home})
+    return [
+        (QUERIES["lock_sessions" if alone else "share_sessions"], {"home": home})
+        for home, alone in sorted(exclusive.items())
+    ]
+
+
+def lock(connection: Connection, events: Iterable[Event]) -> None:
+    """Take the locks of `locks`."""
+    for text, values in locks(events):
+        connection.execute(text, values)
 
 
 def replayed(event: SessionEnded, missing: Sequence[tuple[str, str]]) -> list[TurnTaken]:

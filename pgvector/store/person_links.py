@@ -8,12 +8,11 @@ can be separated again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from psycopg import Cursor
 from psycopg.rows import DictRow
 
 from ..errors import SettingsError
@@ -21,6 +20,7 @@ from ..text.theme_names import reserved
 from .connection import entry_homes
 from .connection.database import Connection
 from .connection.distributed import form_of, is_distributed
+from .connection.messages import Statement, together
 from .queries import KINDS, QUERIES
 
 LINKS_MAX = 20_000
@@ -57,20 +57,18 @@ class Place(NamedTuple):
     account: str
 
 
-def share(connection: Connection, themes: Iterable[str]) -> Cursor[DictRow]:
-    """The answer for `places_of`: no place changes until the end of the transaction. Call it first in one that writes.
+def sharing(themes: Collection[str]) -> list[Statement]:
+    """The statements that no place of a theme changes after, until the end of the transaction.
 
-    It may be called in a pipeline, and the answer read behind it.
+    The answer of the last one is for `places_of`. Run them first in a transaction that writes.
     """
-    themes = set(themes)
-    admit(connection, themes)
-    connection.execute(QUERIES["share_links"])
-    return connection.execute(QUERIES["find_places"], {"themes": list(themes)})
+    find: Statement = (QUERIES["find_places"], {"themes": list(themes)})
+    return [*_admitting(themes), (QUERIES["share_links"], {}), find]
 
 
 def shared_theme(connection: Connection, theme: str) -> str:
     """As `person_of`, until the end of the transaction. Call it first in the transaction."""
-    return places_of(share(connection, [theme])).get(theme, Place(theme, "")).theme
+    return places_of(together(connection, sharing([theme]))[-1].rows).get(theme, Place(theme, "")).theme
 
 
 def admit(connection: Connection, themes: Iterable[str]) -> None:
@@ -78,8 +76,13 @@ def admit(connection: Connection, themes: Iterable[str]) -> None:
 
     Call it in the transaction that stores rows of them. Rows of themes that the login may not see are refused there.
     """
-    if persons := [theme for theme in themes if reserved(theme)]:
-        connection.execute(QUERIES["admit_themes"], {"themes": persons})
+    for text, values in _admitting(themes):
+        connection.execute(text, values)
+
+
+def _admitting(themes: Iterable[str]) -> list[Statement]:
+    persons = [theme for theme in themes if reserved(theme)]
+    return [(QUERIES["admit_themes"], {"themes": persons})] if persons else []
 
 
 def places_of(found: Iterable[DictRow]) -> dict[str, Place]:

@@ -30,6 +30,8 @@ from ..model import (
 from ..text import tokenizer
 from . import entries, facts, out_of_order, person_links, pieces
 from .connection.database import Connection, half
+from .connection.distributed import form_of, is_distributed
+from .connection.messages import Statement, together
 from .erasure import marks
 from .facts import PRESSURE, Pressure
 from .passages import Passage, PreparedEvent, prepare
@@ -79,11 +81,10 @@ def apply(
 
 def _opened(connection: Connection, events: Sequence[Event]) -> tuple[dict[str, Place], list[bytes]]:
     """Take the locks that come before all others; the places of themes, and the secrets of the marks of erasures."""
-    with connection.pipeline():
-        found = person_links.share(connection, {event.theme for event in events})
-        secrets = marks.ask_secrets(connection)
-        out_of_order.lock(connection, events)
-    return person_links.places_of(found), marks.secrets_in(secrets)
+    sharing = person_links.sharing({event.theme for event in events})
+    answers = together(connection, [*sharing, marks.SECRETS_ASKED, *out_of_order.locks(events)])
+    places, secrets = answers[len(sharing) - 1 : len(sharing) + 1]
+    return person_links.places_of(places.rows), marks.secrets_in(secrets.rows)
 
 
 def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
@@ -120,43 +121,46 @@ def _by_theme(batch: Iterable[PreparedEvent]) -> dict[str, list[Turn]]:
 
 
 def _add_turns(connection: Connection, themes: Mapping[str, Sequence[Turn]]) -> int:
-    """Add turns, with a statement for each theme, all in one round trip; returns how many were new to the ledger."""
+    """Add turns, in one statement, on a cluster in one for each theme; returns how many were new to the ledger."""
     # In the same order in all processes, so that two which store the same events cannot deadlock.
-    order = sorted(themes)
-    with connection.pipeline():
-        answers = [connection.execute(QUERIES["add_turns"], _columns(theme, themes[theme])) for theme in order]
+    order, statement = sorted(themes), QUERIES[form_of(connection, "add_turns")]
     fresh, divided, disordered = 0, list[tuple[tuple[str, int], Sequence[Vector]]](), dict[str, list[TurnTaken]]()
-    for theme, answer in zip(order, answers, strict=True):
-        added = answer.fetchone() or {}
-        new = set(added["fresh"])
-        stored = [(turn, passages) for turn, passages in themes[theme] if UUID(turn.id) in new]
-        inserted = [passage for _, passages in stored for passage in passages]
-        divided += [((theme, row), passage.pieces) for row, passage in zip(added["ids"], inserted, strict=True)]
-        if added["replayed"] or added["withdrawn"]:
-            disordered[theme] = [turn for turn, _ in stored]
+    for part in [[theme] for theme in order] if is_distributed(connection) else [order]:
+        turns = [(theme, turn, passages) for theme in part for turn, passages in themes[theme]]
+        added = connection.execute(statement, _columns(turns)).fetchone() or {}
+        new = set(zip(added["fresh_themes"], added["fresh"], strict=True))
+        stored = [each for each in turns if (each[0], UUID(each[1].id)) in new]
+        inserted = [(theme, passage) for theme, _, passages in stored for passage in passages]
+        divided += [
+            ((theme, row), passage.pieces) for row, (theme, passage) in zip(added["ids"], inserted, strict=True)
+        ]
+        for late in added["disordered"]:
+            disordered[late] = [turn for theme, turn, _ in stored if theme == late]
         fresh += len(new)
     pieces.add(connection, "turns", divided)
-    for theme, turns in disordered.items():
-        out_of_order.settle(connection, theme, turns)
+    for theme, late_turns in disordered.items():
+        out_of_order.settle(connection, theme, late_turns)
     return fresh
 
 
-def _columns(theme: str, turns: Sequence[Turn]) -> dict[str, Any]:
-    """The events and rows of turns of a theme as `add_turns.sql` takes them: one list a column."""
-    rows = [(turn, index, passage) for turn, passages in turns for index, passage in enumerate(passages)]
+def _columns(turns: Sequence[tuple[str, TurnTaken, tuple[Passage, ...]]]) -> dict[str, Any]:
+    """The events and rows of turns as `add_turns.sql` takes them: one list a column. `theme` is the first one."""
+    rows = [(theme, turn, index, passage) for theme, turn, passages in turns for index, passage in enumerate(passages)]
     return {
-        "theme": theme,
-        "events": [turn.id for turn, _ in turns],
-        "row_events": [turn.id for turn, _, _ in rows],
-        "sessions": [turn.session_id for turn, _, _ in rows],
-        "parents": [turn.parent_session_id for turn, _, _ in rows],
-        "roles": [passage.role for _, _, passage in rows],
-        "contents": [passage.content for _, _, passage in rows],
+        "theme": turns[0][0],
+        "event_themes": [theme for theme, _, _ in turns],
+        "events": [turn.id for _, turn, _ in turns],
+        "themes": [theme for theme, _, _, _ in rows],
+        "row_events": [turn.id for _, turn, _, _ in rows],
+        "sessions": [turn.session_id for _, turn, _, _ in rows],
+        "parents": [turn.parent_session_id for _, turn, _, _ in rows],
+        "roles": [passage.role for _, _, _, passage in rows],
+        "contents": [passage.content for _, _, _, passage in rows],
         # Both sides of a turn have its time; a microsecond keeps them in order. Recall knows them by it.
-        "times": [turn.at + timedelta(microseconds=index) for turn, index, _ in rows],
-        "embeddings": [half(passage.vector) for _, _, passage in rows],
-        "words": [tokenizer.document(passage.content) for _, _, passage in rows],
-        "metadatas": [json.dumps(dict(turn.metadata)) for turn, _, _ in rows],
+        "times": [turn.at + timedelta(microseconds=index) for _, turn, index, _ in rows],
+        "embeddings": [half(passage.vector) for _, _, _, passage in rows],
+        "words": [tokenizer.document(passage.content) for _, _, _, passage in rows],
+        "metadatas": [json.dumps(dict(turn.metadata)) for _, turn, _, _ in rows],
     }
 
 
@@ -168,12 +172,11 @@ def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str])
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, prepared, event)
-    with connection.pipeline():
-        if isinstance(event, Add | Update | Replace | Remove | Attributed) and event.home not in homes:
-            connection.execute(QUERIES["lock_home"], {"home": event.home})
-            homes.add(event.home)
-        logged = connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id})
-    if logged.rowcount == 0:
+    logging: list[Statement] = [(QUERIES["log_event"], {"theme": event.theme, "event": event.id})]
+    if isinstance(event, Add | Update | Replace | Remove | Attributed) and event.home not in homes:
+        logging.insert(0, (QUERIES["lock_home"], {"home": event.home}))
+        homes.add(event.home)
+    if together(connection, logging)[-1].affected == 0:
         return 0
     vector = half(prepared.passages[0].vector) if prepared.passages else None
     match event:

@@ -58,7 +58,7 @@ class Readiness:
             dimensions = database.prepare(fit.wanted_dimensions).dimensions
             key.settle(database.claim_person_key)
             timeout_s = self._settings.connect_timeout_s
-            with database.connection(timeout_s, within_s=timeout_s) as connection:
+            with database.connection(timeout_s, within_s=timeout_s, trusting=True) as connection:
                 self._look(connection)
             database.doubted = False
             self._over("database")

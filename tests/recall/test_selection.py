@@ -299,6 +299,19 @@ def test_more_of_a_flood_is_read_to_find_what_differs() -> None:
     assert len(reads) == 2
 
 
+def test_a_flood_that_is_noticed_late_is_read_to_its_bound() -> None:
+    texts = ["it is blue"] * 60 + [f"status of the old bridge: {n} welders on site, no blockers" for n in range(300)]
+    stored = {("t", n): Row("t", n, text, None, NOON, "", "", "memory") for n, text in enumerate(texts)}
+    read: list[Key] = []
+
+    def fetch(keys: Sequence[Key]) -> dict[Key, Row]:
+        read.extend(keys)
+        return {key: stored[key] for key in keys}
+
+    selection.select(fetch, request(4), {key: -key[1] for key in stored})
+    assert len(read) == selection.FLOOD_FETCHED_MAX
+
+
 def test_an_entry_that_is_left_out_is_pointed_at_and_marks_no_other() -> None:
     told = {"tools": ["web_extract"], "saves": ["1"]}
     entries = {

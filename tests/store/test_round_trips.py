@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,9 @@ import psycopg
 import pytest
 from loopback import Endpoint, vector
 from statements import traced
+from waiting import wait_for
 
+from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import Add, Event, TurnTaken
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
@@ -98,16 +99,24 @@ def test_a_process_that_starts_is_ready_after_six_round_trips_on_its_first_conne
     assert trips[0] <= 6
 
 
-def test_a_pipeline_may_take_longer_than_one_of_its_answers(store: Database) -> None:
-    with store.connection(5) as connection:
-        with connection.limited(answer_s=1.0), connection.pipeline():  # type: ignore[attr-defined]
-            slept = [connection.execute("select pg_sleep(0.5) is null as woke") for _ in range(4)]
-        assert len([row for each in slept for row in each]) == 4
-        began = time.monotonic()
-        with (
-            pytest.raises(psycopg.OperationalError, match="did not answer in time"),
-            connection.limited(answer_s=0.5),  # type: ignore[attr-defined]
-            connection.pipeline(),
-        ):
-            connection.execute("select pg_sleep(30)")
-        assert time.monotonic() - began < 10
+@pytest.mark.parametrize(
+    ("batch", "stops"),
+    [([*(taken(number, 12) for number in range(24)), added(24)], "apply"), ([added(0)], "facts.lock")],
+)
+def test_a_process_that_stops_while_it_stores_keeps_no_locks(
+    batch: list[Event], stops: str, store: Database, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        with psycopg.connect(database, autocommit=True) as others:
+            alive = "select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+            wait_for(lambda: not others.execute(alive).fetchall(), 10)
+
+    def stored() -> None:
+        with store.transaction(5, 5, idle_in_transaction_session_timeout="500") as connection:
+            rows.apply(connection, list(map(prepare, batch)))
+            stop()
+
+    if stops != "apply":
+        monkeypatch.setattr(f"hermes_memory_pgvector.store.{stops}", stop)
+    with pytest.raises(DatabaseUnavailable):
+        stored()

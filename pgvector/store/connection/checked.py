@@ -15,20 +15,19 @@ from ..queries import QUERIES
 from .socket_timeouts import TimedConnection
 
 CHECK_S_MAX = 1.0
-# Used a moment ago, a connection is taken to work, so that what a process does at its start takes few round trips.
 UNCHECKED_S_MAX = 0.5
 TYPE_S_MAX = 10.0
 
 
 def checked(
-    pool: ConnectionPool[TimedConnection], timeout_s: float, opening: bytes
+    pool: ConnectionPool[TimedConnection], timeout_s: float, opening: bytes, *, trusting: bool = False
 ) -> tuple[TimedConnection, list[DictRow]]:
     """A connection of the pool and the rows that it answered to `opening`, the first of each statement.
 
     Dead connections are replaced within `timeout_s` seconds.
 
-    The opening is the check, because a separate one would cost a round trip. An empty one is left out on a connection
-    that was used in the last UNCHECKED_S_MAX seconds.
+    The opening is the check, because a separate one would cost a round trip. With `trusting`, an empty one is left out
+    on a connection that was used in the last UNCHECKED_S_MAX seconds.
     """
     deadline = time.monotonic() + timeout_s
     # All connections of the pool may be dead, but not the one after them, unless the server is.
@@ -37,7 +36,8 @@ def checked(
         connection = pool.getconn(timeout=deadline - time.monotonic())
         try:
             answers: list[DictRow] = []
-            if opening or time.monotonic() > connection.used_at + UNCHECKED_S_MAX:
+            recent = time.monotonic() <= connection.used_at + UNCHECKED_S_MAX
+            if opening or not (trusting and recent):
                 # At most a third of the time, so that there is enough for a new connection when this one is dead.
                 with connection.limited(min(CHECK_S_MAX, (deadline - time.monotonic()) / 3)):
                     answers = _answers(connection.execute(opening))

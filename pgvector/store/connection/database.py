@@ -110,7 +110,7 @@ class Database:
 
     def refresh(self) -> verification.SchemaState:
         """Read `state` again. Raises DatabaseUnavailable or SchemaNotApplied."""
-        with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
+        with self._soon() as connection:
             self.held.state = state = self.verify(connection)
             for flaw in row_security.flaws(connection) if state.row_security else ():
                 log.warning("row security does not keep the themes apart: %s; see: hermes-pgvector doctor", flaw)
@@ -134,8 +134,11 @@ class Database:
         """The key of persons' themes, set to `offer` if that is given and there is none. Empty for a mere reader."""
         return self._claim_setting("person_key", offer)
 
+    def _soon(self) -> AbstractContextManager[Connection]:
+        return self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX, trusting=True)
+
     def _claim_setting(self, name: str, offer: str) -> str:
-        with self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX) as connection:
+        with self._soon() as connection:
             row = connection.execute(QUERIES["read_setting"], {"name": name}).fetchone()
             if row is None and offer:
                 allowed = connection.execute(QUERIES["may_claim"]).fetchone()
@@ -144,13 +147,17 @@ class Database:
                 row = connection.execute(QUERIES["claim_setting"], {"name": name, "value": offer}).fetchone()
         return str(row["value"]) if row else offer
 
-    def connection(self, timeout_s: float, *, within_s: float = math.inf) -> AbstractContextManager[Connection]:
-        """A connection of the pool in autocommit mode.
+    def connection(
+        self, timeout_s: float, *, within_s: float = math.inf, trusting: bool = False
+    ) -> AbstractContextManager[Connection]:
+        """A connection of the pool in autocommit mode. With `trusting` one that was just used is not asked whether it
+        works, for callers that try again: what a process does at its start takes few round trips then.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
         the driver's errors, also for statements in the block. A note tells why a connection could not be made.
         """
-        return self._connection(timeout_s, within_s, self._settings.statement_timeout_s + ANSWER_S_MAX)
+        answer_s = self._settings.statement_timeout_s + ANSWER_S_MAX
+        return self._connection(timeout_s, within_s, answer_s, trusting=trusting)
 
     def transaction(
         self,
@@ -216,6 +223,7 @@ class Database:
         *,
         admitted: bool = False,
         vectors: Origin | None = None,
+        trusting: bool = False,
     ) -> Iterator[Connection]:
         """A connection on which `opening` has been run; ends a transaction with COMMIT or ROLLBACK.
 
@@ -226,7 +234,7 @@ class Database:
             with self.line.admitted(timeout_s, first=True):
                 left_s = until - time.monotonic()
                 with self._connection(
-                    left_s, within_s, answer_s, opening, admitted=True, vectors=vectors
+                    left_s, within_s, answer_s, opening, admitted=True, vectors=vectors, trusting=trusting
                 ) as connection:
                     yield connection
             return
@@ -234,7 +242,7 @@ class Database:
         pool = self._opened_pool()
         try:
             with wrap_errors():
-                connection, answers = checked(pool, timeout_s, opening)
+                connection, answers = checked(pool, timeout_s, opening, trusting=trusting)
         except DatabaseUnavailable as error:
             if self._refusal:
                 error.add_note(self._refusal)

@@ -61,26 +61,18 @@ class TimedConnection(psycopg.Connection[DictRow]):
             self._deadline = self._answer_s = math.inf
             self.used_at = time.monotonic()
 
-    def execute(self, *args: Any, **kwargs: Any) -> psycopg.Cursor[DictRow]:
-        """Execute a statement as psycopg does. In a pipeline each answer is sent at once, so that it counts as one."""
-        cursor = super().execute(*args, **kwargs)
-        if self.pgconn.pipeline_status:
-            self.pgconn.send_flush_request()
-        return cursor
-
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
-        """Wait for an answer of the server, or for all of a pipeline."""
-        return super().wait(self._limited(gen), *args, **kwargs)
+        """Wait for an answer of the server."""
+        deadline = min(self._deadline, time.monotonic() + self._answer_s)
+        return super().wait(self._until(deadline, gen), *args, **kwargs)
 
-    def _limited(self, gen: PQGen[RV]) -> PQGen[RV]:
+    def _until(self, deadline: float, gen: PQGen[RV]) -> PQGen[RV]:
         try:
-            wanted, silent_since = next(gen), time.monotonic()
+            wanted = next(gen)
             while True:
                 # The driver reports ten times a second that nothing has come.
                 ready = yield wanted
-                if ready:
-                    silent_since = time.monotonic()
-                elif time.monotonic() > min(self._deadline, silent_since + self._answer_s):
+                if not ready and time.monotonic() > deadline:
                     # It must not be used again: the answer could still come.
                     self.pgconn.finish()
                     raise psycopg.OperationalError("the server did not answer in time")

@@ -17,19 +17,21 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, TypeAlias
 
-from psycopg import Cursor
 from psycopg.rows import DictRow
 
 from ...errors import BadEvent
 from ...model import Add, Delegated, Event, FactWritten, Remove, Replace, SessionEnded, TurnTaken, Update
 from ...text.masks import masked
 from ..connection.database import Connection
+from ..connection.messages import Statement
 from ..queries import QUERIES
 
 MarkKind: TypeAlias = Literal["theme", "session", "entries", "turns", "facts"]
 # Returns when something was erased, or None; of a kind, and with a text.
 ErasedAt: TypeAlias = Callable[[MarkKind, str], datetime | None]
 _SETTING = "erasure_key"
+# The statement whose answer is for `secrets_in`.
+SECRETS_ASKED: Statement = (QUERIES["read_setting"], {"name": _SETTING})
 # Of the database, and of those whose archives were imported.
 SECRETS_MAX = 16
 
@@ -99,7 +101,7 @@ def remaining(connection: Connection, events: Sequence[Event]) -> Sequence[Event
 
 
 def storable(connection: Connection, events: Sequence[Event], known_secrets: Sequence[bytes]) -> Sequence[Event | None]:
-    """As `remaining`, for events that are stored in this transaction, which has called `person_links.share`.
+    """As `remaining`, for events that are stored in this transaction, which has run `person_links.sharing`.
 
     Those that are dropped or changed are counted.
     """
@@ -236,18 +238,13 @@ def _texts(event: Event) -> list[tuple[MarkKind, str]]:
     return found
 
 
-def ask_secrets(connection: Connection) -> Cursor[DictRow]:
-    """The answer for `secrets_in`; in a pipeline, it is read behind that."""
-    return connection.execute(QUERIES["read_setting"], {"name": _SETTING})
-
-
 def secrets_in(found: Iterable[DictRow]) -> list[bytes]:
     """The secrets of the hashes; none before the first erasure."""
     return [bytes.fromhex(secret) for row in found for secret in row["value"].split(",")]
 
 
 def _secrets(connection: Connection) -> list[bytes]:
-    return secrets_in(ask_secrets(connection))
+    return secrets_in(connection.execute(*SECRETS_ASKED))
 
 
 def _make_secret(connection: Connection) -> bytes:
