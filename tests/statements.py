@@ -32,7 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def traced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Callable[[], list[int]]]:
     """Returns how often each new connection of this process has waited for the server since it was made.
 
-    A pipeline counts once. Needs Linux, where libpq traces messages.
+    Needs Linux, where libpq traces messages.
     """
     connect, files = TimedConnection.connect.__func__, list[Path]()  # type: ignore[attr-defined]
 
