@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from commandline import hermes_pgvector
 
-from hermes_memory_pgvector.errors import SchemaNotApplied
+from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
@@ -48,10 +48,17 @@ def encoded(server: Any) -> Iterator[Callable[[str], str]]:
 @pytest.mark.parametrize("encoding", OTHERS)
 def test_a_memory_is_not_made_where_it_could_not_hold_all_texts(encoded: Callable[[str], str], encoding: str) -> None:
     dsn = encoded(encoding)
-    with pytest.raises(SchemaNotApplied, match=f"encoding {encoding}.*CREATE DATABASE .* ENCODING 'UTF8'"):
+    with pytest.raises(SettingsError, match=f"encoding {encoding}.*CREATE DATABASE .* ENCODING 'UTF8'"):
         migrations.migrate(dsn)
     with connect(dsn) as connection:
         assert connection.execute("select to_regclass('conversations') as made").fetchone() == {"made": None}
+
+
+def test_setup_asks_no_administrator_to_mend_an_encoding(encoded: Callable[[str], str], tmp_path: Path) -> None:
+    outcome = hermes_pgvector("--home", str(tmp_path), "setup", "--dsn", encoded("LATIN1"))
+    assert outcome.code == 1
+    assert "ENCODING 'UTF8'" in outcome.shown
+    assert "ADMIN_DSN" not in outcome.shown
 
 
 def test_a_memory_of_an_earlier_release_in_another_encoding_goes_on_and_doctor_names_it(

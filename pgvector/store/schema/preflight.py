@@ -118,8 +118,10 @@ def check_direct(connection: Connection, dsn: str) -> None:
 
 
 def check_server(connection: Connection) -> None:
-    """Raise SchemaNotApplied with the remedy when the server is too old, or lacks the extension or a privilege, and
-    when a database without our schema has another encoding than UTF8."""
+    """Raise SchemaNotApplied with the remedy when the server is too old, or lacks the extension or a privilege.
+
+    Raises SettingsError when a database without our schema has another encoding than UTF8: another one has to be used.
+    """
     number, schema, may_create, installed, available, home, visible, encoding, new = fetch(
         connection,
         """SELECT current_setting('server_version_num')::int, current_schema(),
@@ -134,7 +136,7 @@ def check_server(connection: Connection) -> None:
     if number // 10000 < POSTGRES_MIN:
         raise SchemaNotApplied(f"the server is Postgres {number // 10000}; {POSTGRES_MIN} or newer is needed")
     if new and encoding != ENCODING:
-        raise SchemaNotApplied(f"database {database!r} {ENCODING_FOUND.format(encoding)}; {ENCODING_REMEDY}")
+        raise SettingsError(f"database {database!r} {ENCODING_FOUND.format(encoding)}; {ENCODING_REMEDY}")
     if not may_create:
         raise SchemaNotApplied(
             f"role {user!r} may not create tables in schema {schema or '(none on the search_path)'!r} of database "
