@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 def sharing(themes: Collection[str]) -> list[Statement]:
-    """The statements that no place of a theme changes after, until the end of the transaction.
+    """Statements that keep the places of themes as they are until the end of the transaction, and read those of these.
 
     The answer of the last one is for `places_of`. Run them first in a transaction that writes.
     """

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, LiteralString, TypeAlias
@@ -110,7 +110,7 @@ class Database:
 
     def refresh(self) -> verification.SchemaState:
         """Read `state` again. Raises DatabaseUnavailable or SchemaNotApplied."""
-        with self._soon() as connection:
+        with self._retried_connection() as connection:
             self.held.state = state = self.verify(connection)
             for flaw in row_security.flaws(connection) if state.row_security else ():
                 log.warning("row security does not keep the themes apart: %s; see: hermes-pgvector doctor", flaw)
@@ -134,11 +134,12 @@ class Database:
         """The key of persons' themes, set to `offer` if that is given and there is none. Empty for a mere reader."""
         return self._claim_setting("person_key", offer)
 
-    def _soon(self) -> AbstractContextManager[Connection]:
+    def _retried_connection(self) -> AbstractContextManager[Connection]:
+        """For what a process does at its start, and does again when it fails."""
         return self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX, trusting=True)
 
     def _claim_setting(self, name: str, offer: str) -> str:
-        with self._soon() as connection:
+        with self._retried_connection() as connection:
             row = connection.execute(QUERIES["read_setting"], {"name": name}).fetchone()
             if row is None and offer:
                 allowed = connection.execute(QUERIES["may_claim"]).fetchone()
@@ -150,8 +151,10 @@ class Database:
     def connection(
         self, timeout_s: float, *, within_s: float = math.inf, trusting: bool = False
     ) -> AbstractContextManager[Connection]:
-        """A connection of the pool in autocommit mode. With `trusting` one that was just used is not asked whether it
-        works, for callers that try again: what a process does at its start takes few round trips then.
+        """A connection of the pool in autocommit mode.
+
+        With `trusting`, one that was just used is not asked whether it works: a round trip less, for callers that try
+        again.
 
         Raises DatabaseUnavailable (try again), SchemaNotApplied (migrate) or BadEvent (the data is refused) in place of
         the driver's errors, also for statements in the block. A note tells why a connection could not be made.
@@ -229,34 +232,26 @@ class Database:
 
         An `opening` ends with `held_vectors`, and may ask for the timeline before.
         """
-        if not admitted:
-            until = time.monotonic() + timeout_s
-            with self.line.admitted(timeout_s, first=True):
-                left_s = until - time.monotonic()
-                with self._connection(
-                    left_s, within_s, answer_s, opening, admitted=True, vectors=vectors, trusting=trusting
-                ) as connection:
-                    yield connection
-            return
-        deadline = time.monotonic() + within_s
-        pool = self._opened_pool()
-        try:
-            with wrap_errors():
-                connection, answers = checked(pool, timeout_s, opening, trusting=trusting)
-        except DatabaseUnavailable as error:
-            if self._refusal:
-                error.add_note(self._refusal)
-            raise
-        with wrap_errors():
+        until = time.monotonic() + timeout_s
+        with nullcontext() if admitted else self.line.admitted(timeout_s, first=True):
+            deadline, pool = time.monotonic() + within_s, self._opened_pool()
             try:
-                with connection.limited(deadline - time.monotonic(), answer_s), connection:
-                    if opening:
-                        self.held.check(answers[-1], vectors)
-                        self.timeline.note(*answers[:-1])
-                    yield connection
-                    self.timeline.end(connection)
-            finally:
-                pool.putconn(connection)
+                with wrap_errors():
+                    connection, answers = checked(pool, until - time.monotonic(), opening, trusting=trusting)
+            except DatabaseUnavailable as error:
+                if self._refusal:
+                    error.add_note(self._refusal)
+                raise
+            with wrap_errors():
+                try:
+                    with connection.limited(deadline - time.monotonic(), answer_s), connection:
+                        if opening:
+                            self.held.check(answers[-1], vectors)
+                            self.timeline.note(*answers[:-1])
+                        yield connection
+                        self.timeline.end(connection)
+                finally:
+                    pool.putconn(connection)
 
     def close(self) -> None:
         """Close the pool; the next use opens it again."""
