@@ -106,3 +106,9 @@ def withdraw(connection: Connection, event: Withdrawn) -> None:
             forms = unmasked(connection, event.theme, [event.session_id, *event.continued], [assistant or user])
             for content in (assistant or user, *forms):
                 connection.execute(QUERIES["withdraw_turn"], {**values, "content": content})
+
+
+def withdraw_moved(connection: Connection, theme: str, ids: Sequence[int] | None = None) -> None:
+    """Delete withdrawn turns of a theme that were moved to it after their withdrawal; only those with the given ids."""
+    for found in connection.execute(QUERIES["withdrawals_of_turns"], {"theme": theme, "ids": ids}).fetchall():
+        connection.execute(QUERIES["withdraw_turn"], {"theme": theme, **found})

@@ -17,6 +17,7 @@ from psycopg.rows import DictRow
 
 from ..errors import SettingsError
 from ..text.theme_names import reserved
+from . import out_of_order
 from .connection import entry_homes
 from .connection.database import Connection
 from .connection.distributed import form_of, is_distributed
@@ -177,7 +178,8 @@ def unlink(connection: Connection, account: str) -> int:
 def copy_records(connection: Connection, source: str, destination: str) -> None:
     """Copy what is known of the events of a theme: those that come again, and late ones, find it.
 
-    Raises SettingsError when the role may not move the rows afterwards.
+    Turns of the destination that were withdrawn under the source are deleted. Raises SettingsError when the role may
+    not move the rows afterwards.
     """
     if not may_move(connection):
         raise SettingsError(
@@ -187,6 +189,7 @@ def copy_records(connection: Connection, source: str, destination: str) -> None:
     for name in ("copy_events", "copy_tombstones", "copy_withdrawals", "copy_pruned"):
         connection.execute(QUERIES[name], {"source": source, "destination": destination})
     entry_homes.copy(connection, source, destination)
+    out_of_order.withdraw_moved(connection, destination)
 
 
 def may_move(connection: Connection) -> bool:
@@ -216,7 +219,7 @@ def move(
     moved = 0
     for kind in KINDS:
         ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
-        if ids and mark and kind == "turns":
+        if ids and kind == "turns":
             _replace_replayed(connection, {**values, "ids": ids})
         if ids and kind == "facts":
             connection.execute(QUERIES["settle_facts"], {**values, "ids": ids})
@@ -225,11 +228,15 @@ def move(
                 connection.execute(QUERIES[name], {**values, "ids": ids})
             if kind == "entries":
                 connection.execute(QUERIES["settle_history"], {**values, "ids": ids})
+            if kind == "turns":
+                out_of_order.withdraw_moved(connection, destination, ids)
         moved += len(ids)
     for name in ("move_history", "move_edges", "move_agents", "move_fact_scopes"):
         moved += max(0, connection.execute(QUERIES[name], values).rowcount)
     if mark and not moved and not is_distributed(connection):
-        _withdraw(connection, source, destination)
+        # A process of an earlier release withdraws turns under the source.
+        connection.execute(QUERIES["copy_withdrawals"], values)
+        out_of_order.withdraw_moved(connection, destination)
     return moved
 
 
@@ -237,14 +244,6 @@ def _replace_replayed(connection: Connection, values: dict[str, Any]) -> None:
     """Delete what replays have stored at the destination of the turns that are moved to it."""
     for turn in connection.execute(QUERIES["turns_of_replays"], values).fetchall():
         connection.execute(QUERIES["replace_replayed"], {**turn, "theme": values["destination"]})
-
-
-def _withdraw(connection: Connection, source: str, destination: str) -> None:
-    """Withdraw turns of the destination that a process of an earlier release withdrew under the source."""
-    values = {"source": source, "destination": destination}
-    for withdrawn in connection.execute(QUERIES["unmoved_withdrawals"], values).fetchall():
-        connection.execute(QUERIES["withdraw_turn"], {**withdrawn, "theme": destination})
-    connection.execute(QUERIES["copy_withdrawals"], values)
 
 
 def move_unmoved(connection: Connection, limit: int) -> int:

@@ -63,6 +63,7 @@ def apply(
         person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
         # What was erased was erased under this name or under the next one.
         batch = _not_erased(connection, batch, erased, secrets)
+        _change_unmoved(connection, [p.event for p in batch if p.event.theme in places])
         batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
     batch = _not_erased(connection, batch, erased, secrets)
     events = [prepared.event for prepared in batch]
@@ -94,6 +95,19 @@ def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
     event = prepared.event
     metadata = {**event.metadata, "linked_account": place.account} if place.account else event.metadata
     return replace(prepared, event=replace(event, theme=place.theme, metadata=metadata))
+
+
+def _change_unmoved(connection: Connection, events: Iterable[Event]) -> None:
+    """Apply those events that change stored rows to rows that have not been moved to the place of their theme yet.
+
+    Whoever moves a row holds it locked, so whatever has been moved by the end of this is found at its new place.
+    """
+    for event in events:
+        match event:
+            case Attributed():
+                entries.attribute(connection, event)
+            case Withdrawn():
+                out_of_order.withdraw(connection, event)
 
 
 def _not_erased(

@@ -14,9 +14,11 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from waiting import wait_for
 
 from hermes_memory_pgvector.model import (
     Add,
+    Attributed,
     Delegated,
     Event,
     FactsTicked,
@@ -28,7 +30,7 @@ from hermes_memory_pgvector.model import (
     Withdrawn,
 )
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import out_of_order, person_links, rows
+from hermes_memory_pgvector.store import out_of_order, person_links, renames, rows
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
@@ -166,6 +168,102 @@ def test_what_was_done_before_the_link_holds_after_it(memory: Memory) -> None:
     assert memory.contents(PERSON) == ["kept?", "kept!"]
 
 
+NAMES = pytest.mark.parametrize(
+    ("source", "place", "mark"), [(PHONE, PERSON, PHONE), ("old", "new", "")], ids=["link", "rename"]
+)
+
+
+def begin(memory: Memory, source: str, place: str, mark: str) -> None:
+    """Link or rename, and move nothing yet."""
+    change = person_links.link if mark else renames.rename
+    with memory.database.transaction(10, 20) as connection:
+        change(connection, source, place)
+
+
+def withdrawn(theme: str, standing: int = 0) -> Withdrawn:
+    taken_back = (("taken back?", "taken back!"),)
+    return Withdrawn(theme=theme, home="h", session_id="s", turns=taken_back, standing=(standing,))
+
+
+@NAMES
+def test_turns_that_are_withdrawn_before_they_are_moved_do_not_come_back(
+    memory: Memory, source: str, place: str, mark: str
+) -> None:
+    memory.apply(turn("kept", source), turn("taken back", source), turn("taken back", source))
+    begin(memory, source, place, mark)
+    memory.apply(withdrawn(source, standing=1))
+    assert memory.contents(source) == ["kept?", "kept!", "taken back?", "taken back!"]
+    memory.apply(withdrawn(source))
+    assert memory.contents(source) == ["kept?", "kept!"]
+    memory.move(source, place, mark=mark)
+    assert memory.contents(place) == ["kept?", "kept!"]
+
+
+@NAMES
+def test_of_equal_turns_that_are_withdrawn_while_they_are_moved_as_many_stay_as_should(
+    memory: Memory, source: str, place: str, mark: str
+) -> None:
+    memory.apply(turn("taken back", source), turn("taken back", source))
+    begin(memory, source, place, mark)
+    with memory.database.transaction(10, 20) as connection:
+        assert person_links.move(connection, source, place, mark=mark, limit=2) == 2
+    memory.apply(withdrawn(source, standing=1))
+    memory.move(source, place, mark=mark)
+    assert memory.contents(place) == ["taken back?", "taken back!"]
+
+
+@not_on_citus.waits
+@NAMES
+def test_a_turn_that_is_withdrawn_at_the_moment_of_its_move_does_not_come_back(
+    memory: Memory, source: str, place: str, mark: str
+) -> None:
+    memory.apply(turn("taken back", source), turn("kept", source))
+    begin(memory, source, place, mark)
+    withdrawing = threading.Thread(target=memory.apply, args=(withdrawn(source),))
+    with memory.database.transaction(10, 20) as connection:
+        person_links.move(connection, source, place, mark=mark)
+        withdrawing.start()
+        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        wait_for(lambda: bool(memory.psql(waiting)), 10)
+    withdrawing.join(20)
+    assert memory.contents(place) == ["kept?", "kept!"]
+
+
+def test_turns_that_are_withdrawn_while_they_go_back_to_their_account_stay_away(memory: Memory) -> None:
+    memory.apply(turn("kept"), turn("taken back"))
+    memory.link(PHONE)
+    memory.move(PERSON, PHONE, account=PHONE)
+    memory.apply(withdrawn(PHONE))
+    memory.unlink(PHONE)
+    assert memory.contents(PHONE) == ["kept?", "kept!"]
+    assert memory.left(PERSON) == {}
+
+
+@NAMES
+def test_a_replay_of_turns_that_are_moved_after_it_stores_none_of_them_twice(
+    memory: Memory, source: str, place: str, mark: str
+) -> None:
+    memory.apply(turn("one", source), turn("two", source))
+    begin(memory, source, place, mark)
+    turns = tuple((f"{text}?", f"{text}!") for text in ("one", "two", "three"))
+    memory.apply(SessionEnded(theme=source, home="h", session_id="s", turns=turns))
+    memory.move(source, place, mark=mark)
+    assert sorted(memory.contents(place)) == sorted(text for pair in turns for text in pair)
+
+
+@NAMES
+def test_what_tools_made_an_entry_is_noted_wherever_the_entry_is(
+    memory: Memory, source: str, place: str, mark: str
+) -> None:
+    memory.apply(*(entry(text, source, metadata={"saves": [text]}) for text in ("tea", "soap")))
+    begin(memory, source, place, mark)
+    memory.apply(Attributed(theme=source, saves=("tea",), metadata={"tools": ["web_search"]}))
+    memory.move(source, place, mark=mark)
+    memory.apply(Attributed(theme=source, saves=("soap",), metadata={"tools": ["web_search"]}))
+    made = memory.psql("select agent_identity, content, metadata -> 'tools' ->> 0 from memory_entries order by id")
+    assert made == [(place, "tea", "web_search"), (place, "soap", "web_search")]
+
+
 def test_an_entry_that_two_accounts_have_is_kept_once_and_the_other_one_in_the_history(memory: Memory) -> None:
     memory.apply(entry("tea"), entry("tea", LAPTOP, metadata={"colour": "green"}), entry("soap", LAPTOP))
     memory.link(PHONE, LAPTOP)
@@ -212,7 +310,9 @@ def test_an_account_that_is_separated_takes_its_rows_with_it_old_and_new(memory:
     assert memory.apply(first, second) == 0
     memory.apply(turn("later"))
     assert memory.contents(PHONE)[-1] == "later!"
-    assert not memory.psql("select from conversations where agent_identity = %s and metadata ? 'linked_account'", PHONE)
+    assert not memory.psql(
+        "select 1 from conversations where agent_identity = %s and metadata ? 'linked_account'", PHONE
+    )
     memory.unlink(LAPTOP)
     assert memory.left(PERSON) == {}
 
