@@ -35,9 +35,8 @@ class FactState:
 
 def read(connection: Connection, theme: str, settings: Settings) -> FactState:
     """The state of a theme that has no other person's name. Costs the same however many cold facts there are."""
-    hot = tuple(rows.hot(connection, theme, HOT_FACTS_MAX))
+    hot, chars, scopes = rows.current(connection, theme, HOT_FACTS_MAX)
     count = len(hot) if len(hot) < HOT_FACTS_MAX else rows.count_hot(connection, theme)
-    chars, scopes = rows.gauge(connection, theme), tuple(rows.open_scopes(connection, theme))
     return FactState(theme, hot, count, scopes, chars, settings.facts_chars_max)
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pgvector import HalfVector
 
@@ -17,6 +17,7 @@ from ..model import Event, FactEvent, FactKind, FactsPurged, FactsTicked, FactWr
 from ..settings import Settings
 from ..text import tokenizer
 from .connection.database import Connection
+from .connection.messages import together
 from .queries import QUERIES
 
 Status: TypeAlias = Literal["active", "cold", "superseded", "archived"]
@@ -56,6 +57,15 @@ class FactScope:
     silent: int
 
 
+class Current(NamedTuple):
+    """The hot facts of a theme, which are the active ones of open scopes, the characters that all active facts have in
+    their notation, and the open scopes. Of facts and scopes the last written come first."""
+
+    hot: tuple[Fact, ...]
+    chars: int
+    scopes: tuple[FactScope, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Pressure:
     """How many characters of active facts a theme has room for, and from which percentages on facts make room."""
@@ -84,9 +94,18 @@ def pressure_of(settings: Settings) -> Pressure:
 # Reading
 
 
-def hot(connection: Connection, theme: str, limit: int) -> list[Fact]:
-    """The active facts of open scopes, at most `limit`, the last written first."""
-    return [Fact(**row) for row in connection.execute(QUERIES["hot_facts"], {"theme": theme, "limit": limit})]
+def current(connection: Connection, theme: str, hot_max: int, scopes_max: int = SCOPES_MAX) -> Current:
+    """What holds now in a theme, read in one round trip."""
+    hot, room, scopes = together(
+        connection,
+        [
+            (QUERIES["hot_facts"], {"theme": theme, "limit": hot_max}),
+            (QUERIES["gauge_facts"], {"theme": theme}),
+            (QUERIES["list_fact_scopes"], {"theme": theme, "limit": scopes_max}),
+        ],
+    )
+    hot_facts = tuple(Fact(**row) for row in hot.rows)
+    return Current(hot_facts, room.rows[0]["chars"], tuple(FactScope(**row) for row in scopes.rows))
 
 
 def gauge(connection: Connection, theme: str) -> int:
@@ -99,12 +118,6 @@ def count_hot(connection: Connection, theme: str) -> int:
     """The number of active facts of open scopes."""
     row = connection.execute(QUERIES["count_hot_facts"], {"theme": theme}).fetchone() or {}
     return int(row["facts"])
-
-
-def open_scopes(connection: Connection, theme: str, limit: int = SCOPES_MAX) -> list[FactScope]:
-    """The open scopes of a theme, the last written first."""
-    rows = connection.execute(QUERIES["list_fact_scopes"], {"theme": theme, "limit": limit})
-    return [FactScope(**row) for row in rows]
 
 
 def listed(

@@ -88,11 +88,11 @@ class Memory:
 
     def hot(self, limit: int = 100) -> list[str]:
         with self.database.connection(10) as connection:
-            return list(map(notation, facts.hot(connection, "ops", limit)))
+            return list(map(notation, facts.current(connection, "ops", limit).hot))
 
     def open(self, theme: str = "ops") -> list[str]:
         with self.database.connection(10) as connection:
-            return [scope.label for scope in facts.open_scopes(connection, theme)]
+            return [scope.label for scope in facts.current(connection, theme, 100).scopes]
 
 
 def notation(fact: Fact) -> str:

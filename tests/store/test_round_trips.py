@@ -17,7 +17,8 @@ from statements import traced
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable
-from hermes_memory_pgvector.model import Add, Event, TurnTaken
+from hermes_memory_pgvector.facts import state
+from hermes_memory_pgvector.model import Add, Event, FactWritten, TurnTaken
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
@@ -80,6 +81,25 @@ def test_an_entry_is_stored_in_three_round_trips_beside_those_of_its_batch(
     store: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert waits(store, [added(number) for number in range(10)], monkeypatch, tmp_path) <= 3 * 10 + 3
+
+
+def test_the_facts_before_a_turn_are_read_in_one_round_trip(
+    store: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    facts: list[Event] = [
+        FactWritten(**_named("theme", 0), kind="V", target="soil", content="loam", scope="bed"),
+        FactWritten(**_named("theme", 1), kind="V", target="port", content="5433"),
+    ]
+    with store.transaction(5, 5) as connection:
+        rows.apply(connection, list(map(prepare, facts)))
+    store.close()
+    with traced(monkeypatch, tmp_path) as trips, store.connection(5) as connection:
+        [before] = trips()
+        read = state.read(connection, "theme", Settings())
+        [after] = trips()
+    assert [fact.target for fact in read.facts] == ["port", "soil"]
+    assert [scope.label for scope in read.scopes] == ["bed"]
+    assert after - before == 1
 
 
 def test_a_process_that_starts_is_ready_after_six_round_trips_on_its_first_connection(
