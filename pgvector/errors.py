@@ -56,6 +56,14 @@ class EmbedderUnavailable(Unavailable):
     """The embedding endpoint cannot be reached, is too slow, or returned a temporary error."""
 
 
+class EmbedderLimited(EmbedderUnavailable):
+    """The endpoint takes no more requests for now. `wait_s` is how many seconds to wait, 0 when that is not known."""
+
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
 class EmbedderFailed(EmbedderUnavailable):
     """The endpoint answered an internal error: it does not work, or one of the texts makes it fail."""
 

@@ -30,6 +30,7 @@ class Endpoint:
         self.dimensions = dimensions
         self.status = 200
         self.delay_s = self.delay_per_text_s = 0.0
+        self.retry_after_s: int | None = None
         self.not_a_number = False
         self.drop_last = False
         self.requests = self.texts = self.waiting = 0
@@ -86,6 +87,8 @@ class Endpoint:
                     answer = {"embeddings": [row["embedding"] for row in answer["data"]]}
                 payload = json.dumps(answer if endpoint.status == 200 else {"error": "trouble"}).encode()
                 self.send_response(endpoint.status)
+                if endpoint.status != 200 and endpoint.retry_after_s is not None:
+                    self.send_header("Retry-After", str(endpoint.retry_after_s))
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(payload)))
                 self.end_headers()

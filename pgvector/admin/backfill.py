@@ -13,19 +13,20 @@ from rich.progress import Progress, TaskID
 
 from ..embedding.compatibility import EmbedderCompatibility
 from ..embedding.protocol import Embedder
-from ..errors import EmbedderMismatch, EmbedderUnavailable
+from ..errors import EmbedderMismatch
 from ..mirror.home import Home
 from ..model import WORDS_ONLY
 from ..settings import Settings, load
 from ..store import statistics
 from ..store.connection.database import Database
 from ..store.statistics import Totals
-from ..write.backfill import REFUSED_MAX, Backfill
+from ..write.backfill import Backfill
 from ..write.embedding_queue import EmbeddingQueue
 from ..write.maintenance import Maintenance
 from .console import Console, counted
 from .database import start_server
 from .embedder import PROBE
+from .rate_limit import waiting
 from .sentences import Division
 
 POLL_S = 2.0
@@ -39,7 +40,7 @@ class _Job:
     def __init__(self, database: Database, embedder: Embedder, settings: Settings, limit: int) -> None:
         self.database, self.settings, self.limit = database, settings, limit
         self._embedder = embedder
-        self._woken = threading.Event()
+        self._woken, self._waits = threading.Event(), False
         self.vectors = Backfill(database, EmbeddingQueue(settings, self._woken.set), settings, rows_max=limit)
         self.words = Maintenance(database, settings, share=1.0)
         self.vectors.run_soon()
@@ -54,15 +55,11 @@ class _Job:
         with self.database.connection(self.settings.connect_timeout_s) as connection:
             return statistics.totals(connection)
 
-    def step(self) -> bool:
-        """Do a part of the work; False when nothing is left. Raises EmbedderUnavailable and EmbedderMismatch."""
+    def step(self, console: Console) -> bool:
+        """Do a part of the work; False when nothing is left. Raises as `waiting` does."""
         self._woken.clear()
         changed = self.vectors.step(self._embedder)
-        if self.vectors.problem:
-            done = counted(self.vectors.rows_done, "row")
-            raise EmbedderUnavailable(f"{self.vectors.problem}; {done} done, run the command again to continue")
-        if len(self.vectors.refused) >= REFUSED_MAX:
-            raise EmbedderMismatch(f"{self._embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
+        self._waits = waiting(self.vectors, self._embedder, console, self._waits)
         changed |= self.words.step()
         if not changed:
             self._woken.wait(STEP_S)
@@ -119,7 +116,7 @@ def _run(job: _Job, console: Console, wait_s: float, division: Division | None) 
         with console.progress() as progress:
             vectors = progress.add_task("vectors", total=total)
             words = progress.add_task("words", total=missing.without_words)
-            while (total or missing.without_words) and job.step():
+            while (total or missing.without_words) and job.step(console):
                 if not job.vectors.allowed:
                     _wait_for_lease(job, console, wait_s)
                 _note(job, progress, vectors, words, total)

@@ -37,11 +37,11 @@ def ollama_models(url: str, timeout_s: float) -> list[str] | None:
     deadline = time.monotonic() + timeout_s
     try:
         with closing(HttpClient(httpx.URL(url))) as client:
-            status, content = client.request("GET", f"{url}/api/tags", b"", ANSWER_BYTES_MAX, deadline)
-        names = [str(model["name"]) for model in json.loads(content)["models"]][:NAMES_MAX]
+            answer = client.request("GET", f"{url}/api/tags", b"", ANSWER_BYTES_MAX, deadline)
+        names = [str(model["name"]) for model in json.loads(answer.body)["models"]][:NAMES_MAX]
     except (PgvectorError, httpx.InvalidURL, ValueError, KeyError, TypeError, RecursionError):
         return None
-    if status != 200:
+    if answer.status != 200:
         return None
     return sorted(map(models.canonical, names), key=lambda name: not embeds(name))
 

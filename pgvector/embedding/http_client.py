@@ -11,21 +11,39 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
+from email.utils import parsedate_to_datetime
 from functools import partial
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from ..errors import EmbedderMismatch, EmbedderUnavailable, SettingsError
+from ..model import now
 from ..version import __version__
 
 IDLE_CONNECTIONS_MAX, IDLE_S_MAX = 4, 30.0
+RETRY_AFTER_S_MAX = 60.0
 PROXY_VARIABLES = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
 
 # At DEBUG this logger prints the password of a SOCKS proxy.
 logging.getLogger("httpcore.socks").setLevel(logging.INFO)
+
+
+class Answer(NamedTuple):
+    """The status and the body of an answer, and for how many seconds it asks to wait, at most RETRY_AFTER_S_MAX."""
+
+    status: int
+    body: bytes
+    wait_s: float = 0.0
+
+    @property
+    def limited(self) -> bool:
+        """Whether the endpoint takes no more requests for now."""
+        return self.status == httpx.codes.TOO_MANY_REQUESTS or (
+            self.status == httpx.codes.SERVICE_UNAVAILABLE and self.wait_s > 0
+        )
 
 
 class _Call(threading.local):
@@ -125,10 +143,8 @@ class HttpClient:
         self._closed = False
         self._idle = [self._new_transport()]
 
-    def request(
-        self, method: str, url: httpx.URL | str, payload: bytes, bytes_max: int, deadline: float
-    ) -> tuple[int, bytes]:
-        """The status and the body of the answer, received before `deadline` on the monotonic clock.
+    def request(self, method: str, url: httpx.URL | str, payload: bytes, bytes_max: int, deadline: float) -> Answer:
+        """The answer, received before `deadline` on the monotonic clock.
 
         The deadline holds for the sum of all waits, except that name resolution has no limit and each address of a
         name may take half of the time to connect. Raises EmbedderUnavailable, or EmbedderMismatch for an answer of
@@ -154,7 +170,7 @@ class HttpClient:
             body = self._decompressed(body, response.headers.get("Content-Encoding", ""), bytes_max)
         if len(body) > bytes_max:
             raise EmbedderMismatch(f"{self.host} answered more than {bytes_max} bytes; check {self._setting}")
-        return response.status_code, body
+        return Answer(response.status_code, body, _wait_s(response.headers.get("Retry-After", "")))
 
     def close(self) -> None:
         """Close the idle connections. A call that is running closes its own when it ends. Safe to call twice."""
@@ -219,6 +235,18 @@ class HttpClient:
             return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, bytes_max + 1)
         except zlib.error:
             raise EmbedderUnavailable(f"{self.host} sent a damaged compressed answer") from None
+
+
+def _wait_s(retry_after: str) -> float:
+    """The seconds of a header `Retry-After`, which has these or a date (RFC 9110, 10.2.3); 0 for anything else."""
+    try:
+        if retry_after.strip().isdecimal():
+            wait_s = float(retry_after)
+        else:
+            wait_s = (parsedate_to_datetime(retry_after) - now()).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return min(RETRY_AFTER_S_MAX, max(0.0, wait_s))
 
 
 def _proxy(address: httpx.URL) -> str | None:

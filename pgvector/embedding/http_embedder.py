@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import httpx
 
-from ..errors import EmbedderFailed, EmbedderMismatch, EmbedderUnavailable
+from ..errors import EmbedderFailed, EmbedderLimited, EmbedderMismatch, EmbedderUnavailable
 from ..model import Vector
 from ..settings import Settings
 from . import dialects, models
-from .http_client import PROXY_VARIABLES, HttpClient
+from .http_client import PROXY_VARIABLES, Answer, HttpClient
 from .vectors import TextRefused, prepared, truncated, validated
 
-_TEMPORARY = frozenset({408, 424, 425, 429})
+_TEMPORARY = frozenset({408, 424, 425})
 _KEY_REFUSED = frozenset({401, 403})
 _BAD_TEXT = frozenset({400, 413, 422})
 _TOO_LONG = re.compile(r"context (length|window|size)|too (long|large)|input length|tokens")
@@ -137,29 +137,30 @@ class HttpEmbedder:
 
     def _request(self, address: str, inputs: list[str], deadline: float) -> list[Vector]:
         as_base64 = self._accepts_base64 is not False and not dialects.is_ollama(address)
-        status, content = self._post(address, inputs, as_base64, deadline)
+        answer = self._post(address, inputs, as_base64, deadline)
         if as_base64 and self._accepts_base64 is None:
-            if status in (400, 422):
-                status, content = self._post(address, inputs, False, deadline)
+            if answer.status in (400, 422):
+                answer = self._post(address, inputs, False, deadline)
                 as_base64 = False
-            if status == 200:
+            if answer.status == 200:
                 self._accepts_base64 = as_base64
-        if status != 200:
-            raise self._status_error(status, dialects.error_message(content))
+        if answer.status != 200:
+            raise self._status_error(answer)
         try:
-            return dialects.parse_answer(address, content)
+            return dialects.parse_answer(address, answer.body)
         except dialects.WrongShape as wrong:
             raise _WrongEndpoint(f"{self._host} answered {wrong}; check embed_url and embed_api") from None
 
-    def _post(self, address: str, inputs: list[str], as_base64: bool, deadline: float) -> tuple[int, bytes]:
+    def _post(self, address: str, inputs: list[str], as_base64: bool, deadline: float) -> Answer:
         payload = dialects.request_body(
             address, self._requested_model, inputs, as_base64=as_base64, dimensions=self._requested_dimensions
         )
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(inputs)
         return self._client.request("POST", self._urls[address], payload, bytes_max, deadline)
 
-    def _status_error(self, status: int, message: str) -> Exception:
-        """The error for a status other than 200. It repeats nothing of the endpoint's `message`."""
+    def _status_error(self, answer: Answer) -> Exception:
+        """The error for a status other than 200. It repeats nothing of the endpoint's message."""
+        status, message = answer.status, dialects.error_message(answer.body)
         answered = f"{self._host} answered {status}"
         if (status in _BAD_TEXT or status == 500) and _TOO_LONG.search(message):
             return _BatchRefused(answered, too_long=True)
@@ -169,6 +170,8 @@ class HttpEmbedder:
             return EmbedderMismatch(f"{answered}: it has no embedding model {model!r}; {pull}")
         if status in _BAD_TEXT or (status == 500 and _NOT_A_NUMBER.search(message)):
             return _BatchRefused(answered, too_long=False)
+        if answer.limited:
+            return EmbedderLimited(f"{answered}: it takes no more requests for now", answer.wait_s)
         if status in _TEMPORARY or status >= 500:
             kind = EmbedderFailed if status == 500 else EmbedderUnavailable
             return kind(f"{answered}; the request is retried later")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from ..errors import EmbedderMismatch, EmbedderUnavailable
+from ..errors import EmbedderLimited, EmbedderMismatch, EmbedderUnavailable
 from ..settings import Settings
 from . import rerank_api
 from .http_client import HttpClient
@@ -16,7 +16,7 @@ from .vectors import prepared
 
 # TEI answers 422 and others 413 to more texts than they take at once.
 _TOO_MANY = frozenset({413, 422})
-_TEMPORARY = frozenset({408, 425, 429})
+_TEMPORARY = frozenset({408, 425})
 _ANSWER_BYTES_BASE = 1 << 16
 # Some endpoints repeat the texts in their answer, escaped.
 _ANSWER_BYTES_PER_TEXT = 1 << 15
@@ -92,8 +92,10 @@ class Reranker:
     def _request(self, address: str, dialect: Dialect, query: str, texts: list[str], deadline: float) -> list[float]:
         payload = rerank_api.request_body(dialect, self._model, query, texts)
         bytes_max = _ANSWER_BYTES_BASE + _ANSWER_BYTES_PER_TEXT * len(texts)
-        status, content = self._client.request("POST", address, payload, bytes_max, deadline)
-        answered = f"{self._client.host} answered {status}"
+        answer = self._client.request("POST", address, payload, bytes_max, deadline)
+        status, answered = answer.status, f"{self._client.host} answered {answer.status}"
+        if answer.limited:
+            raise EmbedderLimited(answered, answer.wait_s)
         if status in _TEMPORARY or status >= 500:
             raise EmbedderUnavailable(answered)
         if status == 400 or status in _TOO_MANY:
@@ -103,6 +105,6 @@ class Reranker:
             advice = "the key that rerank_key_env names" if status in (401, 403) else "rerank_url"
             raise EmbedderMismatch(f"{answered}; check {advice}")
         try:
-            return rerank_api.parse_scores(content, len(texts))
+            return rerank_api.parse_scores(answer.body, len(texts))
         except rerank_api.WrongScores as wrong:
             raise EmbedderMismatch(f"{self._client.host} answered {wrong}; check rerank_url") from None

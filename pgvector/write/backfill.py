@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from cachetools import TTLCache
 
 from ..embedding.protocol import Embedder
-from ..errors import BadEvent, Refused
+from ..errors import BadEvent, EmbedderLimited, Refused
 from ..model import Vector
 from ..settings import Settings
 from ..store import upkeep
@@ -84,6 +84,7 @@ class Backfill:
         self.refused: TTLCache[tuple[Kind, int], str] = TTLCache(REFUSED_MAX, REFUSED_S)
         self.rows_done = 0
         self.problem = ""
+        self._limited_at: float | None = None
 
     @property
     def busy(self) -> bool:
@@ -106,6 +107,11 @@ class Backfill:
         return bool(self.problem) or not (self.allowed and self._has_embedder)
 
     @property
+    def limited_s(self) -> float:
+        """For how many seconds the embedder has taken no more requests, and so no vector came; 0 for other problems."""
+        return 0.0 if self._limited_at is None else time.monotonic() - self._limited_at
+
+    @property
     def rows_per_s(self) -> float:
         """The pace since rows last began to lack vectors; 0 while none do."""
         if not self.wanted or self._began is None:
@@ -125,9 +131,9 @@ class Backfill:
         self._work.clear()
         self._rest(problem)
 
-    def _rest(self, problem: str) -> None:
+    def _rest(self, problem: str, wait_s: float = RETRY_S) -> None:
         """Request nothing for a while; another process of the fleet may try meanwhile."""
-        self.problem, self._next_at = problem, time.monotonic() + RETRY_S
+        self.problem, self._next_at = problem, time.monotonic() + wait_s
         self._lease.release_soon(self._database)
 
     def stop(self) -> None:
@@ -170,8 +176,17 @@ class Backfill:
             if isinstance(work.error, Refused):
                 self._refuse(work.row, work.error)
             elif work.error is not None:
-                self._rest(str(work.error))
+                self._fail(work.error)
         return bool(whole)
+
+    def _fail(self, error: BaseException) -> None:
+        """Rest after an error of the embedder, for as long as it asks to."""
+        wait_s = RETRY_S
+        if isinstance(error, EmbedderLimited):
+            wait_s, self._limited_at = max(wait_s, error.wait_s), self._limited_at or time.monotonic()
+        else:
+            self._limited_at = None
+        self._rest(str(error), wait_s)
 
     def _store_vectors(self, done: list[_Work]) -> None:
         """Store the vectors of these rows; one by one when Postgres refuses them together."""
@@ -181,7 +196,7 @@ class Backfill:
         try:
             with self._database.transaction(*limits, vectors=origin) as connection:
                 self.rows_done += upkeep.embed(connection, rows, vectors, second=self._second)
-            self.problem = ""
+            self.problem, self._limited_at = "", None
         except BadEvent as error:
             if len(done) == 1:
                 self._refuse(done[0].row, error)

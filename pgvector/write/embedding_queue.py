@@ -173,6 +173,9 @@ class EmbeddingQueue:
         started = time.monotonic()
         try:
             self._probe.ask(embedder)
+        except EmbedderUnavailable:
+            self._failed = True
+            raise
         except PgvectorError as error:
             self._failed = True
             raise EmbedderUnavailable(str(error)) from None

@@ -39,11 +39,19 @@ ADMINISTRATORS = "hermes-pgvector migrate --dsn postgresql://ADMIN@HOST/DATABASE
 
 
 class PickyEndpoint(Endpoint):
-    """Answers only zeros for texts with a certain word, as a broken model does, and dies after `texts_max` texts."""
+    """Answers only zeros for texts with a certain word, as a broken model does, and dies after `texts_max` texts.
 
-    texts_max = 1 << 30
+    Its `limited_at`th request, and all that come within `retry_after_s` after it, are too many.
+    """
+
+    texts_max = limited_at = 1 << 30
+    limited_until = 0.0
 
     def _answer(self, texts: list[str]) -> dict[str, Any]:
+        if self.requests + 1 == self.limited_at:
+            self.limited_until = time.monotonic() + (self.retry_after_s or 0)
+        if self.status in (200, 429):
+            self.status = 429 if time.monotonic() < self.limited_until else 200
         if self.texts + len(texts) > self.texts_max:
             self.status = 503
         answer = super()._answer(texts)
@@ -512,6 +520,28 @@ def test_backfill_stops_when_the_embedder_fails_and_keeps_finished_batches(
     endpoint.status, endpoint.texts_max = 200, 1 << 30
     assert run("backfill").code == 0
     assert unembedded(database) == 0
+
+
+def test_backfill_waits_for_an_endpoint_that_takes_no_more_requests_for_now(
+    run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint
+) -> None:
+    add_turns(database, [f"turn number {number}" for number in range(9)])
+    endpoint.limited_at, endpoint.retry_after_s = 3, 2
+    outcome = run("backfill", "--batch", "2")
+    assert outcome.code == 0
+    assert unembedded(database) == 0
+    assert re.search(r"^waiting: \S+ answered 429: it takes no more requests for now$", outcome.err, re.MULTILINE)
+
+
+def test_backfill_ends_when_an_endpoint_takes_no_requests_for_too_long(
+    run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_memory_pgvector.admin.rate_limit.LIMITED_S_MAX", 1.0)
+    add_turns(database, ["turn"])
+    endpoint.limited_at, endpoint.retry_after_s = 2, 1_000
+    outcome = run("backfill")
+    assert outcome.code == 1
+    assert "0 rows done, run the command again" in outcome.err
 
 
 def test_backfill_puts_no_vectors_of_another_model_into_a_database(run: Callable[..., Outcome], database: str) -> None:

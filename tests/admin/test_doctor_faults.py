@@ -232,6 +232,10 @@ FAULTS: dict[str, Fault] = {
         lambda scene: scene.endpoint.close(), "embedder", "^words: ", mend=lambda scene: scene.endpoint.reopen(),
         told="^start it",
     ),
+    "embedder with a rate limit": Fault(
+        lambda scene: setattr(scene.endpoint, "status", 429), "embedder", "answered 429: it takes no more requests",
+        mend=lambda scene: setattr(scene.endpoint, "status", 200), told="^wait, or raise its rate limit",
+    ),
     "rows of another model": Fault(
         "insert into hermes_pgvector_settings (name, value) values ('embedding_model', 'it''s $another')",
         "model", "the database holds vectors of it's .another, this home uses words",

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
-from hermes_memory_pgvector.embedding.breaker import FAILURES_MAX, OPEN_S_FIRST, REFUSED_S, Breaker
+from hermes_memory_pgvector.embedding.breaker import (
+    FAILURES_MAX,
+    LIMITED_S_MAX,
+    OPEN_S_FIRST,
+    REFUSED_S,
+    SPREAD,
+    Breaker,
+)
 from hermes_memory_pgvector.embedding.vectors import TextRefused
-from hermes_memory_pgvector.errors import Condition, EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.errors import Condition, EmbedderLimited, EmbedderMismatch, EmbedderUnavailable
 
+LIMITED = EmbedderLimited("the endpoint answered 429")
 DOWN = EmbedderUnavailable("the endpoint answered 503")
 WRONG = EmbedderMismatch("the endpoint answered 401")
 
@@ -127,6 +137,76 @@ def test_a_refusal_opens_the_breaker_at_once_and_for_longer() -> None:
     assert seconds_left(breaker) == REFUSED_S > OPEN_S_FIRST
     with pytest.raises(EmbedderUnavailable, match="401"):
         breaker.embed_query("x", 1)
+
+
+@pytest.mark.parametrize("told_s", [7.0, 86_400.0])
+def test_the_time_that_an_endpoint_asks_to_wait_is_waited_at_once_and_has_a_bound(told_s: float) -> None:
+    inner, clock = Scripted(EmbedderLimited("the endpoint answered 429", told_s)), Clock()
+    breaker = Breaker(inner, clock)
+    with pytest.raises(EmbedderLimited, match="429"):
+        breaker.embed_query("x", 1)
+    wait_s = min(told_s, LIMITED_S_MAX)
+    with pytest.raises(EmbedderLimited, match="no request is sent") as caught:
+        breaker.embed_query("x", 1)
+    assert wait_s <= caught.value.wait_s <= (1 + SPREAD) * wait_s
+    assert inner.calls == 1
+    clock.now += caught.value.wait_s
+    inner.error = None
+    assert breaker.embed_query("x", 1) == [1.0]
+    inner.error = DOWN
+    for _ in range(FAILURES_MAX):
+        with pytest.raises(EmbedderUnavailable, match="503"):
+            breaker.embed_query("x", 1)
+    assert seconds_left(breaker) == OPEN_S_FIRST
+
+
+def test_an_endpoint_that_takes_too_many_requests_for_some_of_them_is_asked_again_at_once() -> None:
+    inner = Scripted(LIMITED)
+    breaker = Breaker(inner, Clock())
+    for _ in range(FAILURES_MAX):
+        with pytest.raises(EmbedderLimited, match="answered 429"):
+            breaker.embed_query("x", 1)
+    assert inner.calls == FAILURES_MAX
+
+
+class Limiter:
+    """An endpoint that takes so many requests a minute, and counts those that it refuses, too."""
+
+    model, dimensions = "limited", 1
+
+    def __init__(self, clock: Clock, a_minute: int, retry_after_s: float) -> None:
+        self.clock, self.a_minute, self.retry_after_s = clock, a_minute, retry_after_s
+        self.seen: deque[float] = deque()
+        self.answered = 0
+
+    def embed_query(self, text: str, timeout_s: float) -> list[float]:
+        self.seen.append(self.clock())
+        while self.seen[0] <= self.clock() - 60:
+            self.seen.popleft()
+        if len(self.seen) > self.a_minute:
+            raise EmbedderLimited("the endpoint answered 429", self.retry_after_s)
+        self.answered += 1
+        return [1.0]
+
+    def embed_passages(self, texts: Sequence[str], timeout_s: float) -> list[list[float]]:
+        return [self.embed_query(text, timeout_s) for text in texts]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("retry_after_s", [0.0, 5.0])
+def test_a_fleet_that_asks_for_too_much_does_not_keep_its_endpoint_shut(retry_after_s: float) -> None:
+    clock = Clock()
+    endpoint = Limiter(clock, a_minute=100, retry_after_s=retry_after_s)
+    fleet = [Breaker(endpoint, clock) for _ in range(40)]
+    for _ in range(20 * 60):
+        for agent in fleet:
+            with suppress(EmbedderUnavailable):
+                agent.embed_query("x", 1)
+        clock.now += 0.5
+    # Ten minutes, after the first of which nothing was answered while each process tried every 2.5 s.
+    assert endpoint.answered > 0.3 * 10 * endpoint.a_minute
 
 
 def test_a_refused_text_does_not_open_the_breaker() -> None:

@@ -14,14 +14,17 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from hermes_memory_pgvector.embedding.http_client import RETRY_AFTER_S_MAX
 from hermes_memory_pgvector.embedding.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.embedding.vectors import TextRefused
-from hermes_memory_pgvector.errors import EmbedderMismatch, EmbedderUnavailable
+from hermes_memory_pgvector.errors import EmbedderLimited, EmbedderMismatch, EmbedderUnavailable
 from hermes_memory_pgvector.settings import Settings
 
 KEY = "sk-this-must-stay-secret"
@@ -62,7 +65,7 @@ class Endpoint:
     def _stream(self, request: httpx.Request) -> httpx.Response:
         """The answer with a body that is not read yet, as from the network."""
         answer = self(request)
-        return httpx.Response(answer.status_code, content=iter([answer.content]))
+        return httpx.Response(answer.status_code, headers=answer.headers, content=iter([answer.content]))
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         document = json.loads(request.content)
@@ -263,7 +266,39 @@ def test_an_answer_above_the_size_limit_is_refused() -> None:
 # Error answers
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize(
+    ("status", "retry_after", "wait_s"),
+    [
+        (429, None, 0),
+        (429, "7", 7),
+        (503, " 9 ", 9),
+        (503, "86400", RETRY_AFTER_S_MAX),
+        (429, "Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        (429, "soon", 0),
+        (429, "-5", 0),
+        (429, "9" * 400, RETRY_AFTER_S_MAX),
+        (429, "Fri, 31 Dec 99999 23:59:59 GMT", 0),
+    ],
+)
+def test_an_endpoint_that_takes_no_more_requests_says_for_how_long(
+    status: int, retry_after: str | None, wait_s: float
+) -> None:
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    endpoint = Endpoint(override=lambda request: httpx.Response(status, headers=headers))
+    with pytest.raises(EmbedderLimited, match=f"answered {status}: it takes no more requests") as caught:
+        endpoint.embedder().embed_query("a", 5)
+    assert caught.value.wait_s == wait_s
+
+
+def test_the_time_to_wait_may_be_a_date() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    endpoint = Endpoint(override=lambda request: httpx.Response(429, headers={"Retry-After": later}))
+    with pytest.raises(EmbedderLimited) as caught:
+        endpoint.embedder().embed_query("a", 5)
+    assert 20 < caught.value.wait_s <= 30
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
 def test_temporary_errors_make_the_embedder_unavailable(status: int) -> None:
     endpoint = Endpoint(override=_error(status, "busy"))
     with pytest.raises(EmbedderUnavailable, match=str(status)):

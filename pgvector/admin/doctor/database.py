@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...embedding import factory
-from ...errors import PgvectorError
+from ...errors import EmbedderLimited, PgvectorError
 from ...session.person_key import PersonKey
 from ...settings import Settings
 from ...store.embedded import identity
@@ -117,8 +117,10 @@ def embedder(settings: Settings, found: Overview) -> Iterator[Check]:
         if found.schema:
             yield _model(chosen.model, chosen.dimensions, found.schema)
     except PgvectorError as error:
-        remedy = "start it, or correct embed_url and embed_model; until then recall searches by words only"
-        yield Check("embedder", "problem", f"{chosen.model}: {error}", remedy)
+        limited = isinstance(error, EmbedderLimited)
+        remedy = "wait, or raise its rate limit" if limited else "start it, or correct embed_url and embed_model"
+        words_only = "until then recall searches by words only"
+        yield Check("embedder", "problem", f"{chosen.model}: {error}", f"{remedy}; {words_only}")
     finally:
         chosen.close()
 

@@ -6,15 +6,16 @@ import threading
 import time
 
 from ...embedding.protocol import Embedder
-from ...errors import DatabaseUnavailable, EmbedderMismatch, EmbedderUnavailable
+from ...errors import DatabaseUnavailable
 from ...settings import Settings
 from ...store import second_column
 from ...store.connection.database import Database
 from ...store.schema.preflight import Connection
 from ...store.schema.verification import Origin
-from ...write.backfill import REFUSED_MAX, Backfill
+from ...write.backfill import Backfill
 from ...write.embedding_queue import EmbeddingQueue
 from ..console import Console, duration
+from ..rate_limit import waiting
 
 STEP_S = 0.1
 SAY_S = 15.0
@@ -33,7 +34,7 @@ class Filling:
         # The lock of the command keeps others away, and a killed run leaves its lease.
         self._vectors.needs_lease = False
         self.refused = self._vectors.refused
-        self._failures = 0
+        self._failures, self._waits = 0, False
 
     @property
     def rows_done(self) -> int:
@@ -52,7 +53,7 @@ class Filling:
             with console.progress() as progress:
                 task = progress.add_task("vectors", total=total)
                 done = 0
-                while self._step() and done + len(self.refused) < total:
+                while self._step(console) and done + len(self.refused) < total:
                     done, took_s = self.rows_done - before, time.monotonic() - started
                     pace = done / max(took_s, 0.1)
                     progress.update(task, completed=done, total=max(total, done))
@@ -67,7 +68,7 @@ class Filling:
         finally:
             self._vectors.stop()
 
-    def _step(self) -> bool:
+    def _step(self, console: Console) -> bool:
         self._woken.clear()
         try:
             changed = self._vectors.step(self._embedder)
@@ -79,10 +80,7 @@ class Filling:
                 raise
             self._vectors.stop()
             changed = False
-        if self._vectors.problem:
-            raise EmbedderUnavailable(f"{self._vectors.problem}; run the command again to continue")
-        if len(self.refused) >= REFUSED_MAX:
-            raise EmbedderMismatch(f"{self._embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
+        self._waits = waiting(self._vectors, self._embedder, console, self._waits)
         if not changed:
             self._woken.wait(STEP_S)
         return self._vectors.wanted
