@@ -447,11 +447,15 @@ def test_many_rows_are_moved_in_batches(memory: Memory) -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["say", "again", "link", "unlink", "old", "upkeep"]), st.sampled_from([PHONE, LAPTOP])),
+    st.tuples(
+        st.sampled_from(["say", "again", "take back", "begin", "link", "unlink", "old", "upkeep"]),
+        st.sampled_from([PHONE, LAPTOP]),
+    ),
     max_size=14,
 )
 
 
+@example([("say", PHONE), ("begin", PHONE), ("take back", PHONE), ("upkeep", PHONE), ("unlink", PHONE)])
 @example([("link", PHONE), ("old", PHONE), ("again", PHONE), ("upkeep", PHONE), ("unlink", PHONE), ("again", PHONE)])
 @given(STEPS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -459,7 +463,10 @@ STEPS = st.lists(
 def test_whatever_the_order_every_row_is_there_once_and_goes_back_to_its_account(
     memory: Memory, steps: list[tuple[str, str]]
 ) -> None:
-    memory.psql("truncate memory_person_links, conversations, memory_entries, memory_events, memory_history cascade")
+    memory.psql(
+        "truncate memory_person_links, conversations, memory_entries, memory_events, memory_history, "
+        "memory_withdrawals cascade"
+    )
     said: dict[str, list[TurnTaken]] = {PHONE: [], LAPTOP: []}
     linked: set[str] = set()
     for number, (step, account) in enumerate(steps):
@@ -475,6 +482,16 @@ def test_whatever_the_order_every_row_is_there_once_and_goes_back_to_its_account
                         )
             case "again":
                 memory.apply(*said[account])
+            case "take back" if said[account]:
+                back = said[account].pop()
+                memory.apply(
+                    Withdrawn(
+                        theme=account, home="h", session_id="s", turns=((back.user, back.assistant),), standing=(0,)
+                    )
+                )
+            case "begin" if account not in linked:
+                begin(memory, account, PERSON, account)
+                linked.add(account)
             case "link" if account not in linked:
                 memory.link(account)
                 linked.add(account)
