@@ -127,13 +127,15 @@ def person_of(connection: Connection, theme: str) -> str:
 
 
 def themes_of(connection: Connection, theme: str) -> tuple[str, ...]:
-    """All themes with rows of the person of a theme, which may be a person or an account; the theme itself comes first.
+    """All themes that may have rows of a theme, which may be an account or an old name; the theme itself comes first.
 
+    These are its person or new name, and the accounts and old names of that, whose rows may not have been moved yet.
     Whoever deletes what is stored of somebody deletes it in all of them.
     """
     person = person_of(connection, theme)
     accounts = (link.account for link in listed(connection, LINKS_MAX, person))
-    return tuple(dict.fromkeys((theme, person, *accounts)))
+    names = connection.execute(QUERIES["old_names"], {"theme": person, "limit": LINKS_MAX})
+    return tuple(dict.fromkeys((theme, person, *accounts, *(row["theme"] for row in names))))
 
 
 def held(connection: Connection, theme: str, account: str = "") -> Holding:

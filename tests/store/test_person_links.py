@@ -537,6 +537,9 @@ def test_all_themes_of_a_person_are_found_from_any_of_them(memory: Memory) -> No
             assert found[0] == theme
             assert set(found) == {PHONE, LAPTOP, PERSON}
         assert person_links.themes_of(connection, "ops") == ("ops",)
+        renames.rename(connection, "old", "new")
+        assert person_links.themes_of(connection, "old") == ("old", "new")
+        assert person_links.themes_of(connection, "new") == ("new", "old")
         assert person_links.themes_of(connection, "") == ("",)
 
 

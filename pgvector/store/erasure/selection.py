@@ -18,7 +18,7 @@ from ..queries import KINDS, QUERIES, Kind
 from ..schema.preflight import ADMINISTRATOR
 from . import marks
 
-BATCH_ROWS = 500
+BATCH_ROWS, PASSES_MAX = 500, 5
 # A bigint of Postgres.
 _BIGINT_MAX = (1 << 63) - 1
 # Runs a function in a transaction of its own, and once more when that was undone.
@@ -186,12 +186,21 @@ def _mark_rows(connection: Connection, selection: Selection, after: Row) -> Row 
 
 
 def delete(run: Run, selection: Selection) -> Iterator[Counter[str]]:
-    """Delete all of the selection in batches; yields how many rows of which kind."""
-    for kind in selection.kinds:
-        row: Row | None = Row(kind, "", 0, "")
-        while row is not None:
-            row, deleted = run(partial(_delete_page, selection=selection, after=row))
-            yield deleted
+    """Delete all of the selection in batches, until nothing of it is found; yields how many rows of which kind.
+
+    A row that somebody moves to another theme meanwhile may get to where was looked already. Agents may store rows with
+    the text faster than this looks, so it looks PASSES_MAX times at most.
+    """
+    for _ in range(PASSES_MAX):
+        found = False
+        for kind in selection.kinds:
+            row: Row | None = Row(kind, "", 0, "")
+            while row is not None:
+                row, deleted = run(partial(_delete_page, selection=selection, after=row))
+                found |= row is not None
+                yield deleted
+        if not found:
+            break
     for name in _BESIDE if selection.kind is None else ():
         while deleted := run(partial(_delete_beside, selection=selection, name=name)):
             yield deleted

@@ -506,6 +506,34 @@ def test_with_a_linked_account_go_all_accounts_of_the_person_and_their_links(
     assert sql(database, "select distinct agent_identity from conversations") == [("ops",)]
 
 
+@pytest.mark.parametrize("named", ["old", "new"])
+def test_rows_that_are_still_under_the_old_name_of_a_theme_go_with_it(
+    named: str, run_fast: Callable[..., Outcome], database: str
+) -> None:
+    sql(database, "insert into memory_renames values ('old', 'new')")
+    for theme in ("old", "new", "ops"):
+        sql(database, ROWS, theme, 5)
+    done = run_fast("--theme", named, "--yes", "--json")
+    assert (set(done.document["themes"]), done.document["removed"]["turns"]) == ({"old", "new"}, 10)
+    assert sql(database, "select distinct agent_identity from conversations") == [("ops",)]
+    assert sql(database, "select agent_identity, theme from memory_renames") == [("old", "new")]
+
+
+def test_rows_that_are_moved_while_they_are_erased_go_too(
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    sql(database, "insert into memory_renames values ('z-old', 'a-new')")
+    sql(database, ROWS, "z-old", 700)
+    sql(database, ROWS, "a-new", 600)
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path / "one"), "erase"]
+    with psycopg.connect(database) as moving:
+        moving.execute("update conversations set agent_identity = 'a-new' where agent_identity = 'z-old'")
+        process = subprocess.Popen([*command, "--theme", "a-new", "--yes"], cwd="/", stdout=subprocess.DEVNULL)
+        wait_for(lambda: sql(database, "select count(*) from conversations") == [(800,)])
+    assert process.wait(60) == 3
+    assert sql(database, "select count(*) from conversations") == [(0,)]
+
+
 def test_what_is_said_while_a_theme_is_erased_is_kept(
     run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
