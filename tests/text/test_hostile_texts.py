@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 from collections.abc import Callable
 
 import pytest
+from growth import spent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,16 +39,6 @@ def asked_words(text: str) -> list[str]:
 def test_a_hostile_text_takes_as_long_as_any(function: Callable[[str], object], text: str) -> None:
     plain = "It listens on port 5433. Wer wüsste das? " * (len(text) // 41)
     assert spent(function, text) < 100 * spent(function, plain)
-
-
-def spent(function: Callable[[str], object], text: str) -> float:
-    """The seconds of this thread's time that it takes, the least of three."""
-    times = []
-    for _ in range(3):
-        started = time.thread_time()
-        function(text)
-        times.append(time.thread_time() - started)
-    return min(times)
 
 
 # Letters and marks that compose, Korean and Japanese that do, wide and bold ones.

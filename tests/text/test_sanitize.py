@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from growth import grows_linearly
 from hostile import NASTY, assert_harmless, disguised, special_tokens
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -196,9 +197,8 @@ def test_a_line_is_cut_at_a_word() -> None:
     "piece", ["<", "<system ", "[", "- ", "&lt;", "<|", "|>", "<|a", "|", "memory-", " ", "#", "\n", "(quoted) "]
 )
 def test_hostile_repetition_is_rendered_in_linear_time(piece: str) -> None:
-    # Far beyond any timeout if the work were quadratic.
-    sanitize.visible(piece * 200_000)
-    sanitize.safe_line(piece * 50_000, 1000)
+    assert grows_linearly(sanitize.visible, piece, 5_000)
+    assert grows_linearly(lambda text: sanitize.safe_line(text, 1000), piece, 5_000)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])

@@ -3,11 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from growth import FACTOR, grows_linearly
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.text import suspicion
-from hermes_memory_pgvector.text.suspicion import reasons
+from hermes_memory_pgvector.text.suspicion import TEXT_CHARS_MAX, reasons
 from hermes_memory_pgvector.text.vocabulary import _beginnings
 
 DATA = Path(__file__).parents[1] / "data"
@@ -104,8 +105,9 @@ def test_any_text_has_an_answer_that_stays(text: str) -> None:
     ["ignore ", "ignore all rules ", "[a_memory=x]", "![](http://a?", "system: ", "A1", "忽略", "<", "\n", "no "],
 )
 def test_hostile_repetition_is_read_in_linear_time(piece: str) -> None:
-    # Far beyond any timeout if the work were quadratic.
-    reasons(piece * 100_000)
+    assert TEXT_CHARS_MAX == 20_000, "no longer text is read"
+    # `reasons` knows a text that it is given again.
+    assert grows_linearly(lambda text: suspicion._reasons(text, False), piece, TEXT_CHARS_MAX // len(piece) // FACTOR)
 
 
 @pytest.mark.parametrize(
