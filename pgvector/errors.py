@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-DISK_FULL = "the disk of the database server is full"
+SERVER_DISK_FULL = "the disk of the database server is full"
 
 
 class PgvectorError(Exception):

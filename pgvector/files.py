@@ -19,12 +19,12 @@ from .errors import Unavailable
 
 log = logging.getLogger("hermes.pgvector")
 
-DISK_FULL = "the disk of this host is full"
+HOST_DISK_FULL = "the disk of this host is full"
 
 
 def reason(error: OSError) -> str:
     """Why a file could not be read or written, without its name."""
-    return DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
+    return HOST_DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
 
 
 def make_private(folder: Path) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +88,3 @@ def stored(dsn: str) -> dict[str, int]:
     """The number of rows of each text in conversations."""
     with psycopg.connect(dsn) as connection:
         return dict(connection.execute("select content, count(*) from conversations group by content").fetchall())
-
-
-MakeAgent = Callable[..., Agent]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.filesize import decimal as size
 
-from ..files import DISK_FULL
+from ..files import HOST_DISK_FULL
 from .check import Check
 
 FREE_BYTES_FULL = 64 << 10
@@ -23,7 +23,7 @@ def disk(name: str, folder: Path) -> Check:
         return Check(name, "warning", f"{folder}: {error.strerror}", "check the disk by hand")
     found = f"{size(free)} free for {folder}"
     if free < FREE_BYTES_FULL:
-        found = f"{DISK_FULL}: {found}"
+        found = f"{HOST_DISK_FULL}: {found}"
     elif free < FREE_BYTES_MIN:
         found = f"only {found}"
     if free < FREE_BYTES_MIN:

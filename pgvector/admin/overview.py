@@ -21,7 +21,7 @@ from ..store.connection.database import Database
 from ..store.embedded.server import ServerStatus
 from ..store.probe import StandbyFound, answer_seconds, standby
 from ..store.schema.verification import SchemaState
-from ..store.statistics import Facts, ThemeTotals, Totals
+from ..store.statistics import ServerInfo, ThemeTotals, Totals
 from ..text.sanitize import safe_line
 from ..write.retention import Quota, quotas
 from .console import counted
@@ -46,7 +46,7 @@ class Overview:
     server: ServerStatus | None = None
     seconds: float | None = None
     standby: StandbyFound | None = None
-    facts: Facts | None = None
+    server_info: ServerInfo | None = None
     schema: SchemaState | None = None
     totals: Totals | None = None
     themes: tuple[ThemeTotals, ...] = ()
@@ -123,7 +123,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
                 return found
         found.seconds = answer_seconds(database.dsn, settings.connect_timeout_s)
         with database.connection(settings.connect_timeout_s) as connection:
-            found.facts = statistics.facts(connection)
+            found.server_info = statistics.server_info(connection)
             found.schema = database.verify(connection)
             found.standby = standby(settings, database, connection)
         found.person_key = database.claim_person_key("")

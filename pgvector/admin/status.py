@@ -52,8 +52,8 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
     """The state of a home as names and values."""
     found, running, waiting = seen.database, seen.processes, seen.waiting
     lines = [("Database", found.where)]
-    if found.facts:
-        server = found.facts
+    if found.server_info:
+        server = found.server_info
         version = f"pgvector {server.pgvector_version}" if server.pgvector_version else "no pgvector"
         lines.append(("Server", f"Postgres {server.server_version}, {version}, {size(server.database_bytes)}"))
     else:
@@ -101,7 +101,7 @@ def _theme(theme: ThemeTotals) -> dict[str, Cell]:
 
 def _document(seen: Observation, settings: Settings) -> dict[str, Any]:
     found = seen.database
-    server, state = found.facts, found.schema
+    server, state = found.server_info, found.schema
     return {
         "home": str(seen.home.path),
         "database": {

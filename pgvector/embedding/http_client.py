@@ -186,7 +186,7 @@ class HttpClient:
         A connection serves one call at a time, and is closed after a failure.
         """
         if self._closed:
-            raise EmbedderUnavailable("the embedder is closed")
+            raise EmbedderUnavailable(f"the client of {self._setting} is closed")
         left_s = _call.left_s
         # A name can have several addresses. The first one that does not answer leaves time for the second.
         limits = {"connect": left_s / 2, "read": left_s, "write": left_s, "pool": left_s}

@@ -15,7 +15,6 @@ NONE = "(none yet)"
 SCOPES_MAX = 5
 SCOPE_SHOWN_CHARS = 40
 # The least budgets: what is always there has room in them.
-TOKENS_MIN = 100
 CHARS_MIN = 200
 
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from ..errors import BadEvent
-from ..files import DISK_FULL, overwrite, sync_file
+from ..files import HOST_DISK_FULL, overwrite, sync_file
 from ..model import Event
 from .codec import HEADER, MAGIC, decode
 
@@ -86,7 +86,7 @@ def append_record(fd: int, record: bytes, begin: int, *, fsync: bool) -> None:
     """
     try:
         if os.write(fd, record) != len(record):
-            raise OSError(errno.ENOSPC, DISK_FULL)
+            raise OSError(errno.ENOSPC, HOST_DISK_FULL)
         if fsync:
             os.fsync(fd)
     except OSError:

@@ -60,7 +60,8 @@ class Listed:
 class Details:
     """What else is known of a row. `updated_at` is None for turns, which are never changed.
 
-    `replaces` are the ids that an entry had before its corrections, `pieces` is the number of chunks of a long text.
+    `replaces` are the ids that an entry had before its corrections, `pieces` is how many further vectors a text
+    has, of its chunks or of its sentences.
     """
 
     embedded: bool

@@ -41,7 +41,7 @@ class Found:
 
     where: str
     connect_s: float
-    facts: statistics.Facts
+    server_info: statistics.ServerInfo
     stored: verification.SchemaState | None
     lacking: tuple[str, ...]
     obstacle: str
@@ -49,7 +49,7 @@ class Found:
     @property
     def ready(self) -> bool:
         """Whether agents can use the database now."""
-        return self.stored is not None and not self.facts.missing
+        return self.stored is not None and not self.server_info.missing
 
 
 def probe(dsn: str, timeout_s: float) -> Found:
@@ -62,8 +62,8 @@ def probe(dsn: str, timeout_s: float) -> Found:
     started = time.monotonic()
     with wrap_errors(), connect(dsn, timeout_s) as connection:
         connect_s = time.monotonic() - started
-        facts = statistics.facts(connection)
-        return Found(describe(dsn), connect_s, facts, *_schema(connection, readable=not facts.missing))
+        info = statistics.server_info(connection)
+        return Found(describe(dsn), connect_s, info, *_schema(connection, readable=not info.missing))
 
 
 def answer_seconds(dsn: str, timeout_s: float) -> float:

@@ -131,16 +131,6 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
     }
 
 
-def narrowing(scope: Scope, *, others: bool = False) -> dict[str, str]:
-    """The setting of a transaction that sees the themes of a scope only, where row security is on.
-
-    It has a theme on each line, `*` for all but those of persons and rooms. With `others` these are seen, too.
-    """
-    themes = (scope.own,) if scope.themes is None else scope.themes
-    lines = ("*", *themes) if others or scope.themes is None else themes
-    return {"hermes_pgvector__themes": "\n".join(lines) or "\n"}
-
-
 def _tag_parameters(scope: Scope) -> dict[str, Any]:
     tags = _array(scope.tags)
     # In the index of tags the theme of a row is one of them.

@@ -13,7 +13,7 @@ from .schema import rights
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServerInfo:
     """The server and the connected role: `missing` are rights on our tables that it lacks, `excess` those that agents
     do not need.
 
@@ -102,10 +102,10 @@ class SourceTotals:
     turns: int
 
 
-def facts(connection: Connection) -> Facts:
-    """Facts about the server; works without the schema, too."""
-    row = connection.execute(QUERIES["server_facts"]).fetchone() or {}
-    return Facts(**row | {"hidden": tuple(row["hidden"])}, **rights.held(connection)._asdict())
+def server_info(connection: Connection) -> ServerInfo:
+    """What the server tells of itself and of the role; works without the schema, too."""
+    row = connection.execute(QUERIES["server_info"]).fetchone() or {}
+    return ServerInfo(**row | {"hidden": tuple(row["hidden"])}, **rights.held(connection)._asdict())
 
 
 def totals(connection: Connection) -> Totals:

@@ -13,7 +13,6 @@ from ..model import Period
 from .cleaning import compatible
 
 QUESTION_CHARS_MAX = 1000
-YEAR_MIN, YEAR_MAX = 1970, 2200
 AGO_MAX = 999
 DAYS_OF = {"day": 1, "week": 7, "month": 30, "year": 365}
 # Of a month: the days with which its beginning and its middle end.

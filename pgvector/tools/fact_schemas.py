@@ -101,7 +101,7 @@ MEMORY_OPTIMIZE = given.schema(
     {
         "threshold_pct": {
             "type": ["number", "string"],
-            "description": "Only files above this share of their cap, in percent (default: the setting, 55)",
+            "description": "Only files above this share of their cap, in % (default: the setting `relief_above_pct`)",
         },
         "dry_run": {"type": "boolean", "description": "false: do what the plan says (default true: only show it)"},
         "session_id": _SESSION,

@@ -47,8 +47,7 @@ class BatchProcessor:
     `late`, by model and text: the backfill stores them. Until the embedder has caught up, batches request no vectors.
 
     `rename` gives an event the final names of its theme and author, or raises BadEvent. `stored` is called with the
-    events of each batch. `woken` is set when vectors
-    have come. `unembedded` is set when rows were stored without a vector.
+    events of each batch. `woken` is set when vectors have come, `unembedded` when rows were stored without a vector.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ class Sources:
         while self._orphan or self._given:
             (self._orphan or self._given.popleft()).close()
             self._orphan = None
-        self._orphan, self._found, self._look_at = None, None, 0.0
+        self._found, self._look_at = None, 0.0
         self._spool.rewind()
 
     def abandon(self) -> None:

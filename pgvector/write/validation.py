@@ -33,8 +33,8 @@ TURN_MAX, PURGE_DAYS_MAX = 1 << 31, 36_500
 def validate(event: Event, settings: Settings) -> Event:
     """The event with texts that Postgres takes: no NUL, no lone surrogate, at most `content_chars_max` characters.
 
-    Raises BadEvent when its target is unknown, its entry is empty, its tags or its expiry are none, or a fact is beyond
-    its bounds.
+    Raises BadEvent when its target is unknown, its entry is empty, its tags or its expiry are invalid, or a fact is
+    beyond its bounds.
     """
     if isinstance(event, FactWritten | FactsTicked | FactsPurged):
         event = _of_facts(event, settings)
@@ -100,5 +100,8 @@ def _of_facts(event: FactEvent, settings: Settings) -> FactEvent:
 
 
 def _expiry(text: str) -> str:
-    """An expiry as it is stored; raises ValueError for any other text."""
-    return text if text in ("", NEVER) else datetime.fromisoformat(text).isoformat()
+    """An expiry as it is stored. Raises BadEvent."""
+    try:
+        return text if text in ("", NEVER) else datetime.fromisoformat(text).isoformat()
+    except ValueError:
+        raise BadEvent(f"expires is {text[:40]!r}; it must be a time in ISO 8601, or {NEVER}") from None

@@ -138,7 +138,7 @@ def test_an_administrator_creates_the_tables_for_a_role_that_may_not(
         assert done.code == 0, done.shown
         found = probe(own, 3)
         assert found.ready
-        assert not found.facts.owner
+        assert not found.server_info.owner
     finally:
         with psycopg.connect(empty_database, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
@@ -372,7 +372,7 @@ def test_a_probe_names_the_privileges_that_a_role_lacks(database: str, role: str
     assert found.stored is None
     assert found.lacking == ()
     assert "may not read" in found.obstacle
-    assert any(line.startswith("select on") for line in found.facts.missing)
+    assert any(line.startswith("select on") for line in found.server_info.missing)
 
 
 def test_a_string_that_is_not_a_dsn_is_not_repeated() -> None:

@@ -7,7 +7,7 @@ from hostile import NASTY, assert_harmless
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.facts.block import CHARS_MIN, NONE, TOKENS_MIN, Hot, block
+from hermes_memory_pgvector.facts.block import CHARS_MIN, NONE, Hot, block
 from hermes_memory_pgvector.facts.notation import Notation
 from hermes_memory_pgvector.facts.tokens import tokens_of
 from hermes_memory_pgvector.model import FACT_KINDS
@@ -24,7 +24,7 @@ FACTS = st.lists(st.builds(Notation, st.sampled_from(FACT_KINDS), TEXTS, TEXTS),
 @given(
     FACTS,
     st.lists(TEXTS, max_size=20),
-    st.integers(TOKENS_MIN, 400),
+    st.integers(100, 400),
     st.integers(CHARS_MIN, 3000),
     st.integers(0, 10**9),
 )

@@ -15,8 +15,8 @@ from faultrig.releases import HookAgent
 from loopback import Endpoint
 from waiting import wait_for
 
-from hermes_memory_pgvector.errors import DISK_FULL, DatabaseUnavailable
-from hermes_memory_pgvector.files import DISK_FULL as HOME_FULL
+from hermes_memory_pgvector.errors import SERVER_DISK_FULL, DatabaseUnavailable
+from hermes_memory_pgvector.files import HOST_DISK_FULL
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.outbox.inspection import processes
 from hermes_memory_pgvector.store.embedded.server import available
@@ -75,17 +75,17 @@ def test_a_full_disk_of_the_server(
     filler = fill(disk)
     for number in range(1, 30):
         lab.say(number)
-    wait_for(lambda: DISK_FULL in lab.log.read_text())
-    wait_for(lambda: DISK_FULL in lab.run("status").shown)
+    wait_for(lambda: SERVER_DISK_FULL in lab.log.read_text())
+    wait_for(lambda: SERVER_DISK_FULL in lab.run("status").shown)
     assert lab.run("status").code == 3
     found = lab.run("doctor")
     assert found.code == 1
-    assert f"server's disk: {DISK_FULL}" in found.shown
+    assert f"server's disk: {SERVER_DISK_FULL}" in found.shown
     assert "→ free space on the server" in found.shown
     filler.unlink()
     wait_for(lambda: lab.stored() == list(range(30)))
     # The agent tells about once a second how it is.
-    wait_for(lambda: DISK_FULL not in lab.run("doctor").shown)
+    wait_for(lambda: SERVER_DISK_FULL not in lab.run("doctor").shown)
     assert lab.refused() == 0
 
 
@@ -96,7 +96,7 @@ def test_a_server_on_a_full_disk_is_started_when_there_is_room_again(stack: Exit
     server = stack.enter_context(own_postgres(disk))
     server.stop(mode="immediate")
     filler = fill(disk)
-    with pytest.raises(DatabaseUnavailable, match=HOME_FULL):
+    with pytest.raises(DatabaseUnavailable, match=HOST_DISK_FULL):
         server.ensure_running()
     filler.unlink()
     server.ensure_running()
@@ -114,11 +114,11 @@ def test_a_full_disk_of_the_home(
     filler = fill(disk)
     for number in range(1, 5):
         lab.say(number)
-    wait_for(lambda: HOME_FULL in lab.log.read_text())
-    assert HOME_FULL in lab.run("status").shown
+    wait_for(lambda: HOST_DISK_FULL in lab.log.read_text())
+    assert HOST_DISK_FULL in lab.run("status").shown
     assert lab.run("status").code == 1
-    assert f"disk: {HOME_FULL}" in lab.run("doctor").shown
-    assert f"spool: {HOME_FULL}" in lab.run("watch").shown
+    assert f"disk: {HOST_DISK_FULL}" in lab.run("doctor").shown
+    assert f"spool: {HOST_DISK_FULL}" in lab.run("watch").shown
     filler.unlink()
     for number in range(5, 10):
         lab.say(number)
@@ -126,4 +126,4 @@ def test_a_full_disk_of_the_home(
     # What was refused was not accepted; each other turn is there.
     wait_for(lambda: len(lab.stored()) == 10 - lab.refused())
     assert lab.stored()[-5:] == [5, 6, 7, 8, 9]
-    assert HOME_FULL not in lab.run("doctor").shown
+    assert HOST_DISK_FULL not in lab.run("doctor").shown

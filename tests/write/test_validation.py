@@ -120,6 +120,11 @@ def test_an_unknown_target_is_a_bad_event_that_names_it() -> None:
     assert len(str(caught.value)) < 200
 
 
+def test_an_unreadable_expiry_is_a_bad_event_that_quotes_it() -> None:
+    with pytest.raises(BadEvent, match="expires is 'soon'; it must be a time in ISO 8601, or never"):
+        validate(Add(theme="ops", target="memory", content="text", expires="soon"), Settings())
+
+
 def test_an_empty_side_of_a_turn_stays_empty() -> None:
     ready = validate(TurnTaken(theme="t", user="asked", assistant="\0"), SETTINGS)
     assert isinstance(ready, TurnTaken)

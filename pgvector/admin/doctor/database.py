@@ -21,7 +21,7 @@ from ...store.schema.preflight import (
     older,
 )
 from ...store.schema.verification import SchemaState
-from ...store.statistics import Facts
+from ...store.statistics import ServerInfo
 from ..check import Check, in_psql, place_of_setting, quoted
 from ..disk import disk
 from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
@@ -41,20 +41,20 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         if room.verdict == "problem":
             yield room
         return
-    if found.facts is None:
+    if found.server_info is None:
         remedy = refusal.remedy(found.problem, state.parent)
         yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
         return
-    facts = found.facts
-    answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {facts.server_version}"
+    info = found.server_info
+    answered = f"{found.where} answers in {1000 * (found.seconds or 0):.0f} ms, Postgres {info.server_version}"
     yield Check("database", "ok", answered)
-    yield _pgvector(facts)
-    if facts.encoding != ENCODING:
+    yield _pgvector(info)
+    if info.encoding != ENCODING:
         remedy = f"{ENCODING_REMEDY}; hermes-pgvector export and import move what is stored"
-        yield Check("encoding", "problem", f"the database {ENCODING_FOUND.format(facts.encoding)}", remedy)
-    if facts.hidden:
-        yield _hidden(facts)
-    if found.schema is None and facts.hidden:
+        yield Check("encoding", "problem", f"the database {ENCODING_FOUND.format(info.encoding)}", remedy)
+    if info.hidden:
+        yield _hidden(info)
+    if found.schema is None and info.hidden:
         return
     if found.schema is None:
         what, _, command = found.problem.partition("; run: ")
@@ -63,7 +63,7 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
     schema = found.schema
     over = ", distributed over a Citus cluster" if schema.distributed else ""
     yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions{over}")
-    yield _role(facts)
+    yield _role(info)
     yield from _rows(found)
     if found.server:
         yield disk("server's disk", found.server.data_dir)
@@ -144,8 +144,8 @@ def reranker(settings: Settings) -> Iterator[Check]:
         chosen.close()
 
 
-def _pgvector(facts: Facts) -> Check:
-    version, available = facts.pgvector_version, facts.pgvector_available
+def _pgvector(info: ServerInfo) -> Check:
+    version, available = info.pgvector_version, info.pgvector_available
     if not older(version, PGVECTOR_SOUND):
         return Check("pgvector", "ok", f"pgvector {version}")
     if not older(version, PGVECTOR_MIN):
@@ -163,26 +163,26 @@ def _pgvector(facts: Facts) -> Check:
     return Check("pgvector", "problem", found, remedy)
 
 
-def _hidden(facts: Facts) -> Check:
-    schemas = ", ".join(facts.hidden)
-    what = f"the memory or pgvector is in {schemas}, which is not on the search_path of {facts.role}"
+def _hidden(info: ServerInfo) -> Check:
+    schemas = ", ".join(info.hidden)
+    what = f"the memory or pgvector is in {schemas}, which is not on the search_path of {info.role}"
     # Other databases of the server are none of ours.
-    here = f"database {quoted(facts.database)}"
-    place = place_of_setting(facts.search_path_source, facts.role, facts.database, here)
-    path = ", ".join(filter(None, (facts.search_path, schemas)))
+    here = f"database {quoted(info.database)}"
+    place = place_of_setting(info.search_path_source, info.role, info.database, here)
+    path = ", ".join(filter(None, (info.search_path, schemas)))
     return Check("search_path", "problem", what, in_psql(f"alter {place} set search_path = {path}"))
 
 
-def _role(facts: Facts) -> Check:
-    name, role = "role", facts.role
-    if facts.missing:
-        return Check(name, "problem", f"{role} lacks {', '.join(facts.missing[:4])}", migrate_command(role))
-    if facts.superuser or facts.owner:
-        what = "a superuser" if facts.superuser else "the owner of the tables"
+def _role(info: ServerInfo) -> Check:
+    name, role = "role", info.role
+    if info.missing:
+        return Check(name, "problem", f"{role} lacks {', '.join(info.missing[:4])}", migrate_command(role))
+    if info.superuser or info.owner:
+        what = "a superuser" if info.superuser else "the owner of the tables"
         remedy = f"make a role for agents and put it into HERMES_PGVECTOR_DSN; its rights: {migrate_command()}"
         return Check(name, "warning", f"{role} is {what}", remedy)
-    if facts.excess:
-        what = f"{role} may do more than agents of this release need: {', '.join(facts.excess)}"
+    if info.excess:
+        what = f"{role} may do more than agents of this release need: {', '.join(info.excess)}"
         return Check(name, "warning", what, migrate_command(role))
     return Check(name, "ok", f"{role} may read and write rows, and add to the history")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-from ...errors import DISK_FULL, PgvectorError
+from ...errors import SERVER_DISK_FULL, PgvectorError
 from ...model import now
 from ...session.themes import trial_theme
 from ...settings import Settings
@@ -56,7 +56,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     yield from _row_security(flaws, role, on=schema.row_security)
     if full:
         remedy = "free space on the server; meanwhile events wait in the spool, and are stored then"
-        yield Check("server's disk", "problem", DISK_FULL, remedy)
+        yield Check("server's disk", "problem", SERVER_DISK_FULL, remedy)
     yield _clock(asked + (answered - asked) / 2 - found.clock)
     yield from tables(found, complete=schema.version == LATEST, distributed=schema.distributed)
     yield from planned

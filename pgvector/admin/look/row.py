@@ -161,8 +161,8 @@ def facts(found: Found) -> list[tuple[str, str]]:
 
 def _searchable(known: Details) -> str:
     vector = "by meaning" if known.embedded else "not by meaning yet: it has no vector"
-    chunks = f" in {counted(known.pieces, 'chunk')}" if known.pieces else ""
-    return f"{vector}{chunks}, {'by words' if known.worded else 'not by words yet'}"
+    parts = f", with {counted(known.pieces, 'vector')} of its parts" if known.pieces else ""
+    return f"{vector}{parts}, {'by words' if known.worded else 'not by words yet'}"
 
 
 def _beside(turn: Neighbour, row: Listed | None) -> dict[str, Cell]:

@@ -42,14 +42,14 @@ class DatabaseChoice:
             self.server.ensure_running()
         if not self.migrate:
             return []
-        role = AGENT if self.server else self.found.facts.role if self.found and self.admin_dsn else None
+        role = AGENT if self.server else self.found.server_info.role if self.found and self.admin_dsn else None
         target = self.server.dsn if self.server else self.admin_dsn or self.dsn
         applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
         if self.server is None:
             now = probe(self.dsn, 10)
             if not now.ready:
-                lacks = ", ".join((*now.lacking, *now.facts.missing)[:4])
-                raise SettingsError(f"the tables are created, but {now.facts.role} at {now.where} lacks {lacks}")
+                lacks = ", ".join((*now.lacking, *now.server_info.missing)[:4])
+                raise SettingsError(f"the tables are created, but {now.server_info.role} at {now.where} lacks {lacks}")
         return applied
 
 
@@ -121,7 +121,7 @@ class DatabaseChooser:
                 self._console.say(f"✗ {error}")
 
     def _ask_for_administrator(self, dsn: str, found: Found) -> DatabaseChoice:
-        role = found.facts.role
+        role = found.server_info.role
         self._console.say(f"The tables cannot be used as {role}: {found.obstacle}")
         question = (
             f"An administrator's address of the same database, to create them and let {role} use them. "
@@ -132,7 +132,7 @@ class DatabaseChooser:
                 admin_dsn, admin = self._probe(given, ask=True)
                 if not admin.obstacle:
                     return DatabaseChoice(dsn, found, migrate=True, admin_dsn=admin_dsn)
-                self._console.say(f"✗ {admin.facts.role}: {admin.obstacle}")
+                self._console.say(f"✗ {admin.server_info.role}: {admin.obstacle}")
             except PgvectorError as error:
                 self._console.say(f"✗ {error}")
         self._console.say(f"! events wait in the spool until an administrator has run: {migrate_command(role)}")
@@ -151,16 +151,16 @@ class DatabaseChooser:
 
     def _report(self, found: Found) -> None:
         """Print what was found."""
-        facts, stored = found.facts, found.stored
+        info, stored = found.server_info, found.stored
         say = self._console.say
-        extension = f"pgvector {facts.pgvector_version}" if facts.pgvector_version else "no pgvector in it yet"
-        answered = f"answers in {1000 * found.connect_s:.0f} ms: Postgres {facts.server_version}"
+        extension = f"pgvector {info.pgvector_version}" if info.pgvector_version else "no pgvector in it yet"
+        answered = f"answers in {1000 * found.connect_s:.0f} ms: Postgres {info.server_version}"
         say(f"✓ {found.where} {answered}, {extension}")
         if stored:
             model = f" from {stored.embedding_model}" if stored.embedding_model else ""
             say(f"✓ it has the tables, for vectors of {stored.dimensions} dimensions{model}")
-        if (facts.owner or facts.superuser) and not found.obstacle:
+        if (info.owner or info.superuser) and not found.obstacle:
             say(
-                f"! {facts.role} may change tables; agents need a role that reads and writes rows only. To let one in: "
+                f"! {info.role} may change tables; agents need a role that reads and writes rows only. To let one in: "
                 "hermes-pgvector migrate --runtime-role ROLE"
             )

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ...background import importing
 from ..vectors import truncated
 
-DIMENSIONS = 384
 # The engine embeds texts of any length in windows of 512 tokens, in about 0.4 s per kilobyte on a slow core. It cannot
 # be interrupted within a text. These limits keep a passage near 2 s and a query near 0.3 s.
 _PASSAGE_BYTES_MAX = 4000

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ...background import importing
 from .wordpiece import Tokens, WordPiece
 
-DIMENSIONS = 384
 # The model was made for texts of this length; more is left out.
 TOKENS_MAX = 256
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from .e5 import E5
 from .minilm import MiniLM
 
-DIMENSIONS = 384
 # The cosine of a passage that is not English with a question is this share of what it would be in English.
 _MAPPED_SHARE = 0.9
 ALIGNMENT = Path(__file__).with_name("alignment.npz")

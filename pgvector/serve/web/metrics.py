@@ -106,7 +106,7 @@ def _samples(seen: Observation) -> dict[str, list[Sample]]:
 
 
 def _of_database(found: Overview) -> dict[str, list[Sample]]:
-    server, rows, schema = found.facts, found.totals, found.schema
+    server, rows, schema = found.server_info, found.totals, found.schema
     versions = {
         "server_version": server.server_version if server else "",
         "pgvector_version": server.pgvector_version if server else "",

@@ -25,7 +25,6 @@ TOKENS_MAX = 60
 # Shorter words are marked only when they are the same, longer ones also with another ending.
 STEM_CHARS_MIN, ENDING_CHARS_MAX = 4, 3
 BAR_WIDTH, CHART_HEIGHT = 20, 100
-_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Database:
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
         self.doubted = False
-        """Whether somebody could not read since the writer could last."""
+        """Whether a recall failed since the writer last used the database with success."""
         self.line = FairSemaphore(settings.pool_max)
         """The line for a connection of the pool. Recalls go to its end, everything else to its head."""
         self.held, self.timeline = HeldVectors(settings.heal_interval_s), ServerTimeline()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from ...errors import DISK_FULL, BadEvent, DatabaseUnavailable, SchemaNotApplied, TooSlow
+from ...errors import SERVER_DISK_FULL, BadEvent, DatabaseUnavailable, SchemaNotApplied, TooSlow
 from ..schema.preflight import migrate_command
 
 _SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
@@ -47,7 +47,7 @@ def wrap_errors() -> Iterator[None]:
     except psycopg.errors.QueryCanceled as error:
         raise TooSlow(f"Postgres did not finish in time ({_reason(error)})") from None
     except psycopg.errors.DiskFull:
-        raise DatabaseUnavailable(DISK_FULL) from None
+        raise DatabaseUnavailable(SERVER_DISK_FULL) from None
     except _TRY_AGAIN as error:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
     except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""The timeline of the server: on another one, what was stored before may be missing. And where in it a commit is."""
+"""The timeline of the server, which a failover changes, and the position of the last commit of this process in it."""
 
 from __future__ import annotations
 

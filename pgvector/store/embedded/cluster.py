@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from ...errors import DISK_FULL, DatabaseUnavailable, SettingsError
+from ...errors import SERVER_DISK_FULL, DatabaseUnavailable, SettingsError
 from ...files import overwrite
 from .system import Account, account_of, as_root, make_private_folder, run
 
@@ -227,7 +227,7 @@ def start_failure(output: str) -> str:
     """Why a server did not start: the end of its output, without times and what follows from the failure."""
     lines = [_STAMP.sub("", line) for line in output.splitlines() if not _CONSEQUENCE.search(line)]
     found = tail("\n".join(lines) if lines else output)
-    return f"{DISK_FULL}: {found}" if os.strerror(errno.ENOSPC) in output else found
+    return f"{SERVER_DISK_FULL}: {found}" if os.strerror(errno.ENOSPC) in output else found
 
 
 def bound_log(path: Path) -> None:
