@@ -224,6 +224,16 @@ def test_the_readme_shows_settings_with_their_defaults() -> None:
         assert f"| `{key}` | `{ENV_PREFIX}{key.upper()}` | {default.strip()} |" in manual
 
 
+def test_the_manual_lists_the_checks_of_doctor() -> None:
+    section = text_of(ROOT / "docs/operations.md").split("### `hermes-pgvector doctor")[1].split("\n### ")[0]
+    listed = {
+        name for row in re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)
+    }
+    code = "\n".join(map(text_of, [*(PACKAGE / "admin/doctor").glob("*.py"), PACKAGE / "admin/standby.py"]))
+    assert set(re.findall(r"Check\(\s*\"([^\"]+)\"", code)) <= listed
+    assert [name for name in listed if f'"{name}"' not in code] == []
+
+
 def test_all_places_agree_on_the_version() -> None:
     assert yaml.safe_load(text_of(PACKAGE / "plugin.yaml"))["version"] == __version__
     latest = re.search(r"^## (\d[\w.]*)(, not released yet)?$", text_of(ROOT / "CHANGELOG.md"), re.MULTILINE)
