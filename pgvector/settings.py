@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from .errors import SettingsError
 from .hosts import config as host_files
-from .hosts.config import ENV_PREFIX, config_file, env_values, read_config, section
+from .hosts.config import ENV_PREFIX, config_file, environment, read_config, section
 from .model import Outside
 from .text import setting_values
 from .text.keep_rules import Rules
@@ -244,6 +244,12 @@ class Settings(BaseModel):
         {}, description="Themes that `remember` may name, as {theme or pattern: [themes]}"
     )
 
+    _home: Path | None = PrivateAttr(None)
+
+    def key_in(self, variable: str) -> str:
+        """The key in a variable of the home of these settings; empty when it is unset. Raises SettingsError."""
+        return (environment(self._home) if self._home else os.environ).get(variable, "")
+
     @property
     def addresses(self) -> tuple[str, ...]:
         """The connection strings of `SECRETS`."""
@@ -263,9 +269,11 @@ def load(hermes_home: str | os.PathLike[str], environ: Mapping[str, str] | None 
     """
     given, origin = given_values(hermes_home, environ)
     try:
-        return setting_values.checked(Settings, given)
+        settings = setting_values.checked(Settings, given)
     except ValidationError as error:
         raise SettingsError(_explain(error, given, origin)) from None
+    settings._home = Path(hermes_home)
+    return settings
 
 
 def given_values(
@@ -276,12 +284,12 @@ def given_values(
     Raises SettingsError when a place cannot be read.
     """
     home = Path(hermes_home)
-    config = host_files.host_config(home)
+    config, variables = host_files.host_config(home), environment(home, environ)
     layers = [
         ("plugins.pgvector", section(config, "plugins").get("pgvector")),
         (str(config_file(home)), read_config(home)),
         (IN_HOST_CONFIG, section(config, "memory").get("pgvector")),
-        (IN_ENVIRONMENT, _environment(home, os.environ if environ is None else environ)),
+        (IN_ENVIRONMENT, {key: variables.get(f"{ENV_PREFIX}{key.upper()}") for key in Settings.model_fields}),
     ]
     given: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -310,9 +318,3 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
             given = repr(problem["input"])
         lines.append(f"{where} is {given[:80]}: {reason(problem)}")
     return "; ".join(dict.fromkeys(lines))
-
-
-def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
-    stored = env_values(home)
-    names = {key: f"{ENV_PREFIX}{key.upper()}" for key in Settings.model_fields}
-    return {key: environ.get(name) or stored.get(name) or None for key, name in names.items()}

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from hermes_memory_pgvector.errors import SettingsError
-from hermes_memory_pgvector.hosts.config import ENV_PREFIX
+from hermes_memory_pgvector.hosts.config import ENV_PREFIX, environment
 from hermes_memory_pgvector.settings import Settings, load
 from hermes_memory_pgvector.store.connection.dsn import unusable
 
@@ -65,8 +65,8 @@ def test_a_number_is_accepted_within_the_limits_in_the_manual_only(key: str, low
 
 
 def test_without_any_layer_the_defaults_hold(tmp_path: Path) -> None:
-    assert load(tmp_path, {}) == Settings()
-    assert load(tmp_path / "nowhere", {}) == Settings()
+    assert load(tmp_path, {}).model_dump() == Settings().model_dump()
+    assert load(tmp_path / "nowhere", {}).model_dump() == Settings().model_dump()
 
 
 @pytest.mark.parametrize("highest", range(len(LAYERS)))
@@ -98,6 +98,38 @@ def test_an_empty_value_means_unset(tmp_path: Path) -> None:
     assert (settings.pool_max, settings.batch_max) == (4, Settings().batch_max)
     write_env(tmp_path, "HERMES_PGVECTOR_POOL_MAX=9\n")
     assert load(tmp_path, {"HERMES_PGVECTOR_POOL_MAX": ""}).pool_max == 9
+
+
+def test_a_home_does_not_have_what_its_gateway_took_from_the_env_file_of_another_home(tmp_path: Path) -> None:
+    """A gateway of several profiles has the `.env` of its own home in its environment."""
+    gateway, work = tmp_path / "gateway", tmp_path / "work"
+    for home in (gateway, work):
+        home.mkdir()
+    write_env(gateway, "HERMES_PGVECTOR_EMBED_MODEL=of-gateway\nHERMES_PGVECTOR_PERSON_KEY=k1\nTHE_KEY=1\n")
+    environ = {
+        "HERMES_HOME": str(gateway), "HERMES_PGVECTOR_EMBED_MODEL": "of-gateway", "HERMES_PGVECTOR_PERSON_KEY": "k1",
+        "HERMES_PGVECTOR_POOL_MAX": "7", "THE_KEY": "1",
+    }  # fmt: skip
+    assert load(gateway, environ).embed_model == "of-gateway"
+    assert load(work, environ).embed_model == ""
+    # What somebody has exported holds for all of them.
+    assert load(work, environ).pool_max == 7
+    assert environment(work, environ).get("HERMES_PGVECTOR_PERSON_KEY") is None
+    write_env(work, "HERMES_PGVECTOR_EMBED_MODEL=of-work\nHERMES_PGVECTOR_POOL_MAX=8\nTHE_KEY=2\n")
+    assert (load(work, environ).embed_model, load(work, environ).pool_max) == ("of-work", 7)
+    assert environment(work, environ)["THE_KEY"] == "2"
+
+
+def test_the_key_of_a_home_is_that_of_its_own_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "gateway"))
+    monkeypatch.setenv("THE_KEY", "of-gateway")
+    for name in ("gateway", "work"):
+        (tmp_path / name).mkdir()
+        write_env(tmp_path / name, f"THE_KEY=of-{name}\n")
+    assert load(tmp_path / "work").key_in("THE_KEY") == "of-work"
+    (tmp_path / "work" / ".env").unlink()
+    assert load(tmp_path / "work").key_in("THE_KEY") == ""
+    assert load(tmp_path / "gateway").key_in("THE_KEY") == Settings().key_in("THE_KEY") == "of-gateway"
 
 
 def test_an_env_file_is_taken_as_it_stands(tmp_path: Path) -> None:

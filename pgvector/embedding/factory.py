@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -50,11 +49,11 @@ def named_model(settings: Settings) -> str:
 def build(settings: Settings, environ: Mapping[str, str] | None = None, *, held: str | None = None) -> Embedder:
     """The embedder of these settings, inside a circuit breaker. It sends and loads nothing before its first call.
 
-    `environ` has the variable that `embed_key_env` names; None means the environment of the process. `held` is the
-    model whose vectors the database holds. Raises SettingsError.
+    `environ` has the variable that `embed_key_env` names; None means that of the settings' home. `held` is the model
+    whose vectors the database holds. Raises SettingsError.
     """
     if settings.embed_url:
-        return Breaker(_over_http(settings, os.environ if environ is None else environ))
+        return Breaker(_over_http(settings, environ))
     model = bundled_model(settings, held)
     if model not in models.BUNDLED_MODULES:
         raise SettingsError(
@@ -75,7 +74,7 @@ def build(settings: Settings, environ: Mapping[str, str] | None = None, *, held:
 
 def build_reranker(settings: Settings, environ: Mapping[str, str] | None = None) -> Reranker:
     """The re-ranker of `rerank_url`. It sends nothing before its first call. Raises SettingsError."""
-    key = _key("rerank_key_env", settings.rerank_key_env, os.environ if environ is None else environ)
+    key = _key("rerank_key_env", settings.rerank_key_env, settings, environ)
     with importing():
         from .reranker import Reranker
     return _at_address("rerank_url", settings.rerank_url, lambda: Reranker(settings, key))
@@ -85,8 +84,8 @@ def _missing(model: str) -> list[str]:
     return [name for name in models.BUNDLED_MODULES[model] if importlib.util.find_spec(name) is None]
 
 
-def _over_http(settings: Settings, environ: Mapping[str, str]) -> Embedder:
-    key = _key("embed_key_env", settings.embed_key_env, environ)
+def _over_http(settings: Settings, environ: Mapping[str, str] | None) -> Embedder:
+    key = _key("embed_key_env", settings.embed_key_env, settings, environ)
     # The first client imports further modules, and loads certificates under a lock of OpenSSL.
     with importing():
         from .http_embedder import HttpEmbedder
@@ -110,10 +109,10 @@ def _at_address(setting: str, url: str, client: Callable[[], T]) -> T:
             ) from None
 
 
-def _key(setting: str, variable: str, environ: Mapping[str, str]) -> str:
+def _key(setting: str, variable: str, settings: Settings, environ: Mapping[str, str] | None) -> str:
     if not variable:
         return ""
-    key = environ.get(variable, "").strip()
+    key = (settings.key_in(variable) if environ is None else environ.get(variable, "")).strip()
     if not key:
         raise SettingsError(f"{setting} names {variable}, which is not set; export {variable} or clear {setting}")
     if not (key.isascii() and key.isprintable()) or " " in key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,27 @@ def read_config(home: Path) -> dict[str, Any]:
 
 
 def person_key(hermes_home: str | os.PathLike[str]) -> str:
-    """HERMES_PGVECTOR_PERSON_KEY of the environment, else of the home's `.env`; empty when unset. Raises SettingsError.
+    """HERMES_PGVECTOR_PERSON_KEY of the `environment` of a home; empty when unset. Raises SettingsError.
 
-    It is not a setting: it is read from these two places only, and never shown.
+    It is not a setting: it is read from this place only, and never shown.
     """
-    return os.environ.get(PERSON_KEY) or env_values(Path(hermes_home)).get(PERSON_KEY) or ""
+    return environment(Path(hermes_home)).get(PERSON_KEY, "")
+
+
+def environment(home: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a home has: those of the process, else of its `.env`. Raises SettingsError.
+
+    A gateway that serves several profiles has the `.env` of its own home in its environment. These variables are not
+    those of the other homes.
+    """
+    environ = os.environ if environ is None else environ
+    gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes")
+    foreign: Mapping[str, str | None] = {}
+    if gateway.resolve() != home.resolve():
+        with suppress(SettingsError):
+            foreign = env_values(gateway)
+    told = {name: value for name, value in environ.items() if value and value != foreign.get(name)}
+    return {name: value for name, value in env_values(home).items() if value} | told
 
 
 def env_values(home: Path) -> Mapping[str, str | None]:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hostrig.hermes import Hermes
+from hostrig.gateway import KEY
+from hostrig.hermes import ASK_S_MAX, Hermes
 from hostrig.marks import one_server
 from hostrig.model import Call, ModelEndpoint
 from hostrig.rows import Rows
@@ -53,6 +54,24 @@ def test_the_doctor_of_the_plugin_finds_nothing_wrong(hermes: Hermes) -> None:
     hermes.ask(PROMPT)
     doctor = hermes.run("pgvector", "doctor")
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+
+
+def test_a_gateway_stores_what_a_profile_says_in_the_database_of_that_profile(
+    make_hermes: Callable[..., Hermes], make_database: Callable[..., str], rows: Rows, database: str
+) -> None:
+    hermes = make_hermes({"gateway": {"multiplex_profiles": True}})
+    work, of_work = hermes.named("work"), make_database()
+    for profile, dsn in ((hermes, database), (work, of_work)):
+        with (profile.home / ".env").open("a") as file:
+            file.write(f"\nHERMES_PGVECTOR_DSN={dsn}\nAPI_SERVER_KEY={KEY}\n")
+    said = {"/v1": "The apple trees are pruned in February.", "/p/work/v1": "The contract with Acme is signed."}
+    with hermes.gateway() as gateway:
+        for path, text in said.items():
+            body = {"model": "hermes-agent", "messages": [{"role": "user", "content": text}]}
+            gateway.post(f"{path}/chat/completions", body, timeout_s=ASK_S_MAX).close()
+        rows.wait(lambda rows: said["/v1"] in rows.said("default"))
+        Rows(of_work).wait(lambda rows: said["/p/work/v1"] in rows.said("work"))
+    assert rows.said("work") == Rows(of_work).said("default") == []
 
 
 @pytest.mark.slow
