@@ -116,6 +116,9 @@ class Conversation:
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
+        if off is None and off_record.switch(question):
+            # One host tells the words of a message with a picture only now.
+            self._switch(theme, off=True)
         off = (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off
         for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
@@ -138,7 +141,7 @@ class Conversation:
                         parent_session_id=self._lineage.parent,
                         metadata=self._author(theme, speaker) | ({"tools": list(tools)} if answered and tools else {}),
                         **self._origin(theme, session_id),
-                    )
+                    )  # fmt: skip
                 )
                 if not accepted:
                     turns.refused.append(question)

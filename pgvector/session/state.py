@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +16,7 @@ INTERRUPTED_MAX = 100
 PENDING_MAX = 100
 IN_DOUBT_MAX = 8
 SAVES_MAX = 200
+_PICTURES = re.compile(r"\[\d+ images?\]")
 # How many turns one event holds.
 EVENT_TURNS_MAX = 2000
 
@@ -115,6 +117,7 @@ class Turns:
 
         Hosts hand over some turns with another text than they open them: then all turns that may still come count.
         """
+        question = self._opened_as(question)
         awaited = [turn for turn in self._pending if turn.awaited]
         asked = [turn for turn in awaited if turn.question == question] or awaited or [self.current]
         authors = {turn.author_id for turn in asked}
@@ -131,6 +134,7 @@ class Turns:
 
         Without a question, or when no such turn was opened, those of all that were not handed over, and of the last.
         """
+        question = question and self._opened_as(question)
         awaited = [turn for turn in self._pending if turn.awaited]
         asked = next((place for place, turn in enumerate(awaited, 1) if turn.question == question), None)
         turns = awaited[:asked] if asked else dict.fromkeys((*awaited, self.current))
@@ -138,6 +142,7 @@ class Turns:
 
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
+        question = self._opened_as(question)
         if question == self.current.question:
             self.current.is_open = False
         elif question in self._interrupted:
@@ -155,6 +160,12 @@ class Turns:
         # A question that was asked on and off the record may be either: the one off the record stays for the next.
         self._pending.remove(next((turn for turn in asked if not turn.off_record), asked[0]))
         return any(turn.off_record for turn in asked)
+
+    def _opened_as(self, question: str) -> str:
+        """The text with which the turn of a question was opened: one host adds how many pictures it has afterwards."""
+        pictures = _PICTURES.match(question)
+        words = question[pictures.end() :].split() if pictures else None
+        return next((turn.question for turn in self._pending if turn.question.split() == words), question)
 
     def complete(self, turn: tuple[str, str]) -> bool:
         """Whether a replayed turn on the record was answered in full."""

@@ -114,6 +114,23 @@ def test_one_message_off_the_record_leaves_no_row_and_the_next_one_does(
         assert connection.execute("select content from conversations where content like '%1234%'").fetchall() == []
 
 
+def test_off_the_record_beside_a_picture_holds_from_then_on(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str
+) -> None:
+    one = talk()
+    # One host begins such a turn without its text.
+    theme = one.open_turn("")
+    one.take_turn("off the record", "As you like.")
+    assert one.caller(theme).off_record
+    one.open_turn(said(1)[0])
+    one.take_turn(*said(1))
+    one.open_turn("on the record")
+    one.take_turn("on the record", "Good.")
+    one.open_turn(said(2)[0])
+    one.take_turn(*said(2))
+    assert answers(runtime, database) == [("s1", said(2)[1])]
+
+
 def test_of_two_turns_with_the_same_answer_a_replay_brings_the_one_that_was_missed(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:

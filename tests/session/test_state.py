@@ -32,6 +32,18 @@ def test_turns_that_are_handed_over_in_order_are_never_in_doubt() -> None:
         assert opened.hand_over("a") is off
 
 
+def test_a_turn_with_pictures_is_known_by_its_words() -> None:
+    opened = Turns()
+    opened.open(Turn("off the record:\nthis is it", author_id="7", off_record=True))
+    assert opened.author("[2 images] off the record: this is it") == "7"
+    assert opened.hand_over("[2 images] off the record: this is it") is True
+    opened.open(Turn("and this?", off_record=False))
+    assert opened.hand_over("[1 image] and this?") is False
+    opened.open(Turn("", off_record=True))
+    assert opened.hand_over("[1 image]") is True
+    assert opened.hand_over("[1 image] of another") is None
+
+
 def test_a_question_that_was_not_opened_is_off_the_record_only_while_such_a_turn_is_pending() -> None:
     opened = Turns()
     assert opened.hand_over("a picture of it") is None
