@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..errors import BadArgument
@@ -99,8 +100,11 @@ def mapping(arguments: Arguments, name: str, chars_max: int) -> dict[str, Any]:
 
 
 def tags(arguments: Arguments, name: str) -> tuple[str, ...] | None:
-    """Tags in their normal form, also as one text with commas; None when they are missing."""
+    """Tags in their normal form, also as one text, with commas or as JSON; None when they are missing."""
     value = arguments.get(name)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
     if isinstance(value, str):
         value = [part for part in value.split(",") if part.strip()]
     if value is None:
