@@ -134,16 +134,12 @@ class Conversation:
             if turn.replayed == (session_id or self.session_id, answered):
                 turn.replayed = None
             elif said or answered:
-                accepted = self._home.accept(
-                    TurnTaken(
-                        user=said,
-                        assistant=answered,
-                        parent_session_id=self._lineage.parent,
-                        metadata=self._author(theme, speaker) | ({"tools": list(tools)} if answered and tools else {}),
-                        **self._origin(theme, session_id),
-                    )  # fmt: skip
-                )
-                if not accepted:
+                taken = TurnTaken(
+                    user=said, assistant=answered, parent_session_id=self._lineage.parent,
+                    metadata=self._author(theme, speaker) | ({"tools": list(tools)} if answered and tools else {}),
+                    **self._origin(theme, session_id),
+                )  # fmt: skip
+                if not self._home.accept(taken):
                     turns.refused.append(question)
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
