@@ -172,14 +172,14 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
     def _memories(self, runtime: Runtime, conversation: Conversation, query: str, session_id: str) -> str:
         from .session.off_record import notice
 
-        if switched := notice(query, always_off=runtime.settings.off_record):
+        late, off = conversation.late_switch(), runtime.settings.off_record
+        if switched := notice(query, always_off=off) or notice(late, always_off=off):
             return switched
         theme = None if conversation.why_no_recall(query) else conversation.theme()
         if theme is None or not (runtime.prefetch.enabled or runtime.settings.injects_facts):
             return ""
         client, session = conversation.identity.platform == "api_server", session_id or conversation.session_id
-        before, own = runtime.prefetch.text_before_turn, runtime.own(theme)
-        text, self._recalled = before(theme, query, session, client, own)
+        text, self._recalled = runtime.prefetch.text_before_turn(theme, query, session, client, runtime.own(theme))
         return text
 
     @guarded(nothing)

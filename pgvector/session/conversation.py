@@ -71,6 +71,10 @@ class Conversation:
         """Why nothing is recalled before this message; empty when memories are."""
         return self._home.capture.why_no_recall(query, self._agent_context)
 
+    def late_switch(self) -> str:
+        """The message that took the session off the record when its turn was over; once, empty when there is none."""
+        return self._home.late_switch(self._mark(self._theme(), self.session_id))
+
     def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
         """Continue under another session id. Unless it begins `anew`, it goes on with the transcript so far."""
         before = parent_session_id or self.session_id
@@ -118,7 +122,7 @@ class Conversation:
             off = turns.hand_over(question)
         if off is None and off_record.switch(question):
             # One host tells the words of a message with a picture only now.
-            self._switch(theme, off=True)
+            self._home.switch_late(self._mark(theme, self.session_id), question)
         off = (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off
         for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
@@ -258,14 +262,11 @@ class Conversation:
         stores = self._agent_context in self._settings.write_contexts
         if not (task or result) or not stores or self._turns.any_off_record:
             return
-        theme = self._theme()
-        if not self._is_off(theme) and self._home.capture.delegates(
-            task, result, self.identity.source(self._speaker())
-        ):
+        theme, source = self._theme(), self.identity.source(self._speaker())
+        if not self._is_off(theme) and self._home.capture.delegates(task, result, source):
             task, result = map(self._home.capture.masked, (task, result))
-            self._home.accept(
-                Delegated(task=task, result=result, child_session_id=child_session_id, **self._origin(theme))
-            )
+            event = Delegated(task=task, result=result, child_session_id=child_session_id, **self._origin(theme))
+            self._home.accept(event)
 
     @property
     def _stores_turns(self) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from cachetools import LRUCache
+
 from ..files import LastingMarks
 from ..hosts import state_db
 from ..hosts.config import person_key
@@ -26,6 +28,7 @@ from .themes import Identity, author_of, keyed, templated_theme, theme_of
 log = logging.getLogger("hermes.pgvector")
 
 OFF_RECORD_MAX = 100_000
+LATE_SWITCHES_MAX = 1000
 
 
 class HomeContext:
@@ -54,6 +57,7 @@ class HomeContext:
         self.off_record = LastingMarks(
             state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it, and may store it"
         )
+        self._late_switches: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
         self._warned = False
         self.turn_lock = threading.Lock()
         self.outages = Outages(state / "outages", settings.outage_after_s)
@@ -88,6 +92,17 @@ class HomeContext:
                 looks_like,
             )
         return theme
+
+    def switch_late(self, mark: str, message: str) -> None:
+        """Take a session off the record whose agent has answered the message that says so already."""
+        self.off_record.change([mark], marked=True)
+        with self.turn_lock:
+            self._late_switches[mark] = message
+
+    def late_switch(self, mark: str) -> str:
+        """The message of `switch_late`, of which the agent is told now; empty when there is none."""
+        with self.turn_lock:
+            return self._late_switches.pop(mark, "")
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""

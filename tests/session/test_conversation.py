@@ -121,7 +121,10 @@ def test_off_the_record_beside_a_picture_holds_from_then_on(
     # One host begins such a turn without its text.
     theme = one.open_turn("")
     one.take_turn("off the record", "As you like.")
-    assert one.caller(theme).off_record
+    # It makes an agent for each request.
+    two = talk()
+    assert two.caller(theme).off_record
+    assert (two.late_switch(), two.late_switch()) == ("off the record", "")
     one.open_turn(said(1)[0])
     one.take_turn(*said(1))
     one.open_turn("on the record")

@@ -23,6 +23,8 @@ SAVE_TREES = "Please save what we said about the apple trees"
 SAVE_DOUGH = "Please save what we said about the bread dough"
 SAVED_TREES = "It is saved: those trees get their cut in the second month."
 SAVED_DOUGH = "It is saved: that dough gets its rest over the night."
+# One grey pixel.
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ABOUT_BOTH = "Tell me what we said about the apple trees and about the bread dough"
 TOLD_OF_BOTH = "I told you all that my notes of this have to say."
 
@@ -51,6 +53,25 @@ def hits(result: str) -> dict[str, str]:
     """Theme and content of what a tool found, with the other sides of turns; what is around its JSON is the host's."""
     answer = json.loads(result[result.index("{") : result.rindex("}") + 1])
     return {text["content"]: hit["theme"] for hit in answer["hits"] for text in (hit, hit.get("side", hit))}
+
+
+def with_picture(text: str) -> list[dict[str, Any]]:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
+    return [{"role": "user", "content": [{"type": "text", "text": text}, picture]}]
+
+
+def test_off_the_record_beside_a_picture_holds_and_the_agent_is_told(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    with hermes.gateway() as gateway:
+        gateway.complete(with_picture("off the record"), session="private")
+        gateway.ask("The doctor says that the knee needs an operation in June.", session="private")
+        told = [request.user for request in model.requests if "Nothing of this session is stored" in request.user]
+        assert len(told) == 1
+        gateway.complete(with_picture("off the record: the code of the safe is 4711"), session="aside")
+        gateway.complete(with_picture("Which bridge in Lisbon is on this photo?"), session="aside")
+        rows.wait(lambda rows: any("Lisbon" in text for text in rows.said("default")))
+    assert not [text for text in rows.said("default") if "knee" in text or "4711" in text]
 
 
 def filed(rows: Rows, theme: str) -> list[tuple[str, str]]:
