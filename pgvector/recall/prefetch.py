@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cachetools import LRUCache
 
+from ..hosts.environment import user_zone
 from ..hosts.transcript import exchanges
 from ..model import Hit, Recall, RecallRequest, Scope, now
 from ..settings import Settings
@@ -117,7 +118,7 @@ class Prefetch:
         facts = "" if facts == context.shown.facts else facts
         room -= len(f"{facts}\n\n") if facts else 0
         recall = self._before_turn(theme, query, session_id, context, due, room) if self.enabled else Recall()
-        memories = block(recall, chars_max=room, query=query, own=own, tools=self._has_tools)
+        memories = block(recall, chars_max=room, query=query, own=own, tools=self._has_tools, zone=user_zone())
         return "\n\n".join(filter(None, (facts, memories))), len(recall.hits)
 
     def before_turn(self, theme: str, query: str, session_id: str, by_client: bool = False) -> Recall:
@@ -243,7 +244,7 @@ class Prefetch:
         chars_max = min(COMPRESSION_CHARS_MAX, settings.prefetch_chars_max)
         # The rows of a person are in other themes than the one that asks.
         own = dict.fromkeys((theme, *(hit.theme for hit in hits if hit.theme not in themes[1:])))
-        return block(Recall(tuple(hits)), chars_max=chars_max, own=tuple(own))
+        return block(Recall(tuple(hits)), chars_max=chars_max, own=tuple(own), zone=user_zone())
 
 
 def relevant(hits: Sequence[Hit], floor: float | None, best: Sequence[Hit] | None = None) -> list[Hit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
 from itertools import islice
 
 from ..hosts.provenance import OUTSIDE, source_of
@@ -24,14 +25,23 @@ DEGRADED = "(recall is degraded: "
 _QUERY_WORD = re.compile(r"[A-Za-z0-9_]+|[^\W\x00-\x7f]{2}")
 
 
-def block(recall: Recall, *, chars_max: int, query: str = "", own: Sequence[str] = (), tools: bool = True) -> str:
+def block(
+    recall: Recall,
+    *,
+    chars_max: int,
+    query: str = "",
+    own: Sequence[str] = (),
+    tools: bool = True,
+    zone: tzinfo | None = UTC,
+) -> str:
     """The hits as the text that goes before a turn, at most `chars_max` characters; empty without hits.
 
     A heading, one bullet a hit, and a last line when the recall is degraded. The same recall gives the same text, and a
     text stands there once. Long hits share the room evenly, none takes more than half of it, and of a long one that
     passage is shown which holds most words of `query`. Where the themes of the reader are given as `own`, a hit of
     another one names it, else each hit of several themes. With `tools`, a question whose answer is left out for its
-    source names the tool to ask. Of an entry that is left out for its source, nothing else is shown.
+    source names the tool to ask. Of an entry that is left out for its source, nothing else is shown. Days are those of
+    `zone`; None is that of this machine.
     """
     hits = _distinct(recall.hits, chars_max, query)
     if not hits:
@@ -45,7 +55,7 @@ def block(recall: Recall, *, chars_max: int, query: str = "", own: Sequence[str]
     reasons = safe_line("; ".join(map(public_reason, recall.degraded)), REASONS_CHARS_MAX)
     ending = f"\n{DEGRADED}{reasons})" if reasons else ""
     finder = f": ask {FINDER}" if tools else ""
-    labels = [f"\n- [{_provenance(hit, hit.theme in others, finder)}] " for hit, _ in hits]
+    labels = [f"\n- [{_provenance(hit, hit.theme in others, finder, zone)}] " for hit, _ in hits]
     lengths = [min(len(text), max(HIT_CHARS_MIN, chars_max // 2)) for _, text in hits]
     shares = even_shares(list(map(len, labels)), lengths, chars_max - len(heading) - len(ending))
     bullets = [label + cut_at_word(text, share) for label, (_, text), share in zip(labels, hits, shares, strict=False)]
@@ -98,7 +108,10 @@ def _places(text: str, word: str) -> Iterator[tuple[int, str]]:
         at = text.find(word, at + len(word))
 
 
-def _provenance(hit: Hit, with_theme: bool, finder: str) -> str:
+def _provenance(hit: Hit, with_theme: bool, finder: str, zone: tzinfo | None) -> str:
+    def day(at: datetime) -> str:
+        return f"{times.local(at, zone):%Y-%m-%d}"
+
     what = safe_line(hit.target or hit.role or "memory", 20)
     session = safe_line(hit.session_id, 100)
     if session and not hit.target:
@@ -108,14 +121,14 @@ def _provenance(hit: Hit, with_theme: bool, finder: str) -> str:
     theme = f", theme {safe_line(hit.theme, 60)}" if with_theme else ""
     if left_out(hit):
         # Third parties may have chosen its tags.
-        return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}"
+        return f"{day(hit.at)}, {what}{theme}"
     said = f", said {hit.said} times" if hit.said > 1 else ""
     tags = f", tags {safe_line(' '.join(hit.tags), TAGS_CHARS_MAX)}" if hit.tags else ""
-    expires = f", expires {times.utc(hit.expires_at):%Y-%m-%d}" if hit.expires_at else ""
+    expires = f", expires {day(hit.expires_at)}" if hit.expires_at else ""
     alike = f", {hit.alike} more alike" if hit.alike else ""
-    older = f", older than that of {times.utc(hit.newer[1]):%Y-%m-%d}" if hit.newer else ""
+    older = f", older than that of {day(hit.newer[1])}" if hit.newer else ""
     answered = f", answered from {hit.withheld}{finder}" if hit.withheld and not hit.target else ""
-    return f"{times.utc(hit.at):%Y-%m-%d}, {what}{theme}{said}{alike}{older}{tags}{expires}{answered}"
+    return f"{day(hit.at)}, {what}{theme}{said}{alike}{older}{tags}{expires}{answered}"
 
 
 def even_shares(frames: Sequence[int], lengths: Sequence[int], room: int) -> list[int]:

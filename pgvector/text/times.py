@@ -78,6 +78,14 @@ def utc(at: datetime) -> datetime:
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
+def local(at: datetime, zone: tzinfo | None) -> datetime:
+    """A time in a zone, None being that of this machine; in UTC when it is too early or too late for that."""
+    try:
+        return utc(at).astimezone(zone)
+    except (OverflowError, OSError, ValueError):
+        return utc(at)
+
+
 def utc_text(at: datetime) -> str:
     """A time in UTC to the second, like 2026-11-21T09:30:00Z."""
     return utc(at).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
+from ..hosts.environment import user_zone
 from ..model import TARGETS, Add, Caller, Update, now
 from ..recall.quarantine import RELEASED
 from ..runtime import Runtime
@@ -142,9 +143,8 @@ def _content(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
 
 def _labels(arguments: Arguments) -> dict[str, Any]:
     """The fields of an event for expiry and tags."""
-    return {
-        "expires": times.expiry(given.text(arguments, "expires"), now()), "tags": given.tags(arguments, "tags")
-    }  # fmt: skip
+    expires = times.expiry(given.text(arguments, "expires"), now(), zone=user_zone())
+    return {"expires": expires, "tags": given.tags(arguments, "tags")}
 
 
 def _origin(caller: Caller) -> dict[str, Any]:

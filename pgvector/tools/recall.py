@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadArgument
+from ..hosts.environment import user_zone
 from ..model import TARGETS, Caller, Recall, RecallRequest
 from ..runtime import Runtime
 from ..text import times
@@ -26,7 +27,9 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     if not query:
         raise BadArgument("query is missing or empty; say what to look for")
     settings = runtime.settings
-    since, until = times.since(given.text(arguments, "since")), times.until(given.text(arguments, "until"))
+    zone = user_zone()
+    since = times.since(given.text(arguments, "since"), zone=zone)
+    until = times.until(given.text(arguments, "until"), zone=zone)
     times.check_order(since, until)
     role, target = given.choice(arguments, "role", ROLES), given.choice(arguments, "target", TARGETS)
     tags, all_tags = given.tags(arguments, "tags") or (), given.switch(arguments, "all_tags")

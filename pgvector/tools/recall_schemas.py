@@ -26,7 +26,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "since": {
         "type": "string",
-        "description": "Nothing older: a date (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
+        "description": "Nothing older: a date of the user (2026-11-21), a time (2026-11-21T09:30Z) or an age (7d)",
     },
     "until": {"type": "string", "description": "Nothing newer: as since; a date counts to its end"},
     "role": {

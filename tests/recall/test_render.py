@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from hits import AT, RECALLS, hit
 from hostile import assert_harmless
@@ -24,6 +25,14 @@ def test_the_block_of_two_hits() -> None:
 def test_the_block_names_the_theme_of_each_hit_when_there_are_several() -> None:
     shown = render.block(Recall((hit("a"), hit("b", theme="red"))), chars_max=500)
     assert "- [2026-11-21, memory, theme red] b" in shown
+
+
+def test_days_are_those_of_the_user() -> None:
+    evening = hit("It sails.", at=datetime(2026, 11, 28, 8, 8, tzinfo=UTC))
+    for zone, day in ((UTC, 28), (ZoneInfo("Pacific/Honolulu"), 27), (None, 28)):
+        assert f"- [2026-11-{day}, memory] It sails." in render.block(Recall((evening,)), chars_max=500, zone=zone)
+    last = hit("It ends.", at=datetime.max.replace(tzinfo=UTC))
+    assert "- [9999-12-31, memory]" in render.block(Recall((last,)), chars_max=500, zone=ZoneInfo("Asia/Tokyo"))
 
 
 def test_a_question_says_that_its_answer_is_left_out_and_which_tool_to_ask() -> None:

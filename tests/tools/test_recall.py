@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -346,6 +347,20 @@ def test_a_recall_of_one_role_returns_no_turn_of_the_other(days: Runtime, role: 
     hits = found(days, role=role)
     assert {hit["role"] for hit in hits} == {role}
     assert len(hits) == 3
+
+
+def test_days_are_those_of_the_user(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Pacific/Honolulu")
+    time.tzset()
+    try:
+        evening = Add(theme="ops", target="memory", content="kelp", at=datetime(2026, 3, 3, 8, tzinfo=UTC))
+        runtime.accept(evening)
+        assert runtime.writer.flush(20)
+        for day, count in (("2026-03-02", 1), ("2026-03-03", 0)):
+            assert len(found(runtime, "recall_memory", query="kelp", since=day, until=day)) == count
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_since_and_until_narrow_a_recall_of_entries(runtime: Runtime) -> None:
