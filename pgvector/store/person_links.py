@@ -157,6 +157,7 @@ def link(connection: Connection, account: str, person: str) -> None:
     """
     connection.execute(QUERIES["lock_links"])
     admit(connection, [account, person])
+    connection.execute(QUERIES["copy_erasures"], {"source": account})
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
     copy_records(connection, account, person)
 
@@ -173,6 +174,7 @@ def unlink(connection: Connection, account: str) -> int:
         return 0
     person = row["person"]
     copy_records(connection, person, account)
+    copy_erasures(connection, person, account)
     of_account = account if listed(connection, 1, person) else ""
     return sum(iter(lambda: move(connection, person, account, account=of_account), 0))
 
@@ -192,6 +194,11 @@ def copy_records(connection: Connection, source: str, destination: str) -> None:
         connection.execute(QUERIES[name], {"source": source, "destination": destination})
     entry_homes.copy(connection, source, destination)
     out_of_order.withdraw_moved(connection, destination)
+
+
+def copy_erasures(connection: Connection, source: str, destination: str) -> None:
+    """Have what was erased of a theme not be stored of another one either, whose events it had."""
+    connection.execute(QUERIES["copy_erasures_of_theme"], {"source": source, "destination": destination})
 
 
 def may_move(connection: Connection) -> bool:

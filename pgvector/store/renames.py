@@ -68,7 +68,10 @@ def release(connection: Connection, old: str) -> str | None:
     """Let an old name be a theme of its own again; returns the name that its events went to, None for no old name."""
     connection.execute(QUERIES["lock_links"])
     row = connection.execute(QUERIES["delete_rename"], {"old": old}).fetchone()
-    return row["theme"] if row else None
+    if row is None:
+        return None
+    person_links.copy_erasures(connection, row["theme"], old)
+    return str(row["theme"])
 
 
 def listed(connection: Connection, theme: str = "", limit: int = RENAMES_MAX) -> list[Rename]:

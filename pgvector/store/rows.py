@@ -56,18 +56,20 @@ def apply(
     Facts make room by `pressure` at the end. Raises what `Database.connection` raises; BadEvent means that Postgres
     refuses some event of the batch for good.
     """
-    fresh, homes = 0, set[str]()
+    fresh, homes, unmoved = 0, set[str](), list[Event]()
     places, secrets = _opened(connection, [prepared.event for prepared in batch])
     if places:
         told = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
         person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
         # What was erased was erased under this name or under the next one.
         batch = _not_erased(connection, batch, erased, secrets)
-        _change_unmoved(connection, [p.event for p in batch if p.event.theme in places])
+        unmoved = [p.event for p in batch if p.event.theme in places]
         batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
     batch = _not_erased(connection, batch, erased, secrets)
     events = [prepared.event for prepared in batch]
     facts.lock(connection, events)
+    # After the locks that whoever moves rows takes before rows.
+    _change_unmoved(connection, unmoved, homes)
     for is_turn, group in groupby(batch, key=lambda prepared: isinstance(prepared.event, TurnTaken)):
         if is_turn:
             fresh += _add_turns(connection, _by_theme(group))
@@ -97,7 +99,7 @@ def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
     return replace(prepared, event=replace(event, theme=place.theme, metadata=metadata))
 
 
-def _change_unmoved(connection: Connection, events: Iterable[Event]) -> None:
+def _change_unmoved(connection: Connection, events: Iterable[Event], homes: set[str]) -> None:
     """Apply those events that change stored rows to rows that have not been moved to the place of their theme yet.
 
     Whoever moves a row holds it locked, so whatever has been moved by the end of this is found at its new place.
@@ -105,6 +107,8 @@ def _change_unmoved(connection: Connection, events: Iterable[Event]) -> None:
     for event in events:
         match event:
             case Attributed():
+                for text, values in _home_lock(event, homes):
+                    connection.execute(text, values)
                 entries.attribute(connection, event)
             case Withdrawn():
                 out_of_order.withdraw(connection, event)
@@ -186,10 +190,8 @@ def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str])
             return _add_missing_turns(connection, event)
         case Delegated():
             return _add_delegation(connection, prepared, event)
-    logging: list[Statement] = [(QUERIES["log_event"], {"theme": event.theme, "event": event.id})]
-    if isinstance(event, Add | Update | Replace | Remove | Attributed) and event.home not in homes:
-        logging.insert(0, (QUERIES["lock_home"], {"home": event.home}))
-        homes.add(event.home)
+    locks = _home_lock(event, homes)
+    logging: list[Statement] = [*locks, (QUERIES["log_event"], {"theme": event.theme, "event": event.id})]
     if together(connection, logging)[-1].affected == 0:
         return 0
     vector = half(prepared.passages[0].vector) if prepared.passages else None
@@ -203,6 +205,14 @@ def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str])
         case Withdrawn():
             out_of_order.withdraw(connection, event)
     return 1
+
+
+def _home_lock(event: Event, homes: set[str]) -> list[Statement]:
+    """The lock of the home of an event of entries, unless it is in `homes`, which it is then."""
+    if not isinstance(event, Add | Update | Replace | Remove | Attributed) or event.home in homes:
+        return []
+    homes.add(event.home)
+    return [(QUERIES["lock_home"], {"home": event.home})]
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:

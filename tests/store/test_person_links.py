@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,9 @@ from hermes_memory_pgvector.model import (
     Withdrawn,
 )
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import out_of_order, person_links, renames, rows
+from hermes_memory_pgvector.store import facts, out_of_order, person_links, renames, rows
 from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.erasure import selection
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.write.maintenance import Maintenance
@@ -227,6 +230,56 @@ def test_a_turn_that_is_withdrawn_at_the_moment_of_its_move_does_not_come_back(
         wait_for(lambda: bool(memory.psql(waiting)), 10)
     withdrawing.join(20)
     assert memory.contents(place) == ["kept?", "kept!"]
+
+
+@NAMES
+def test_a_batch_of_an_agent_and_one_of_a_move_do_not_lock_each_other_out(
+    memory: Memory, source: str, place: str, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.apply(entry("tea", source, metadata={"saves": ["tea"]}), turn("one", source), fact("loam", source))
+    begin(memory, source, place, mark)
+    with ThreadPoolExecutor(1) as beside:
+        moves: list[Future[int]] = []
+        lock = facts.lock
+
+        def locked_late(*arguments: Any) -> None:
+            moves.append(beside.submit(memory.move, source, place, mark=mark))
+            time.sleep(1)
+            lock(*arguments)
+
+        monkeypatch.setattr("hermes_memory_pgvector.store.facts.lock", locked_late)
+        made = Attributed(theme=source, saves=("tea",), metadata={"tools": ["web_search"]})
+        assert memory.apply(made, fact("sand", source)) == 2
+        assert moves[0].result(20) > 0
+    assert memory.psql("select metadata -> 'tools' ->> 0 from memory_entries") == [("web_search",)]
+
+
+def erase_text(memory: Memory, text: str) -> None:
+    chosen = selection.Selection(text=text)
+
+    def run(work: Any) -> Any:
+        with memory.database.transaction(10, 20) as connection:
+            return work(connection)
+
+    list(selection.mark(run, chosen))
+    list(selection.delete(run, chosen))
+
+
+def test_what_was_erased_stays_away_when_its_names_part(memory: Memory) -> None:
+    secret, late = turn("secret"), turn("secret", "old")
+    memory.apply(secret, turn("kept"), late)
+    memory.link(PHONE)
+    begin(memory, "old", "new", "")
+    memory.move("old", "new")
+    erase_text(memory, "secret")
+    memory.unlink(PHONE)
+    with memory.database.transaction(10, 20) as connection:
+        assert renames.release(connection, "old") == "new"
+        rows.forget(connection, PHONE, [secret.id])
+        rows.forget(connection, "old", [late.id])
+    memory.apply(secret, late)
+    assert memory.contents(PHONE) == ["kept?", "kept!"]
+    assert memory.contents("old") == memory.contents("new") == []
 
 
 def test_turns_that_are_withdrawn_while_they_go_back_to_their_account_stay_away(memory: Memory) -> None:
