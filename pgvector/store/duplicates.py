@@ -126,3 +126,8 @@ def merge(
         }  # fmt: skip
         connection.execute(QUERIES["merge_entry"], values)
     return len(going)
+
+
+def kept_turns(connection: Connection, theme: str, ids: Sequence[int]) -> set[int]:
+    """Those of these turns that are there, which stay until the end of the caller's transaction."""
+    return {row["id"] for row in connection.execute(QUERIES["kept_turns"], {"theme": theme, "ids": list(ids)})}

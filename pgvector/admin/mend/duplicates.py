@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from sys import intern
 from typing import NamedTuple
 
@@ -56,10 +57,28 @@ class Search:
             yield Task("merge entries", total, lambda connection, rows: _merge(connection, waiting, rows))
             return
         for theme in dict.fromkeys(each.theme for each in groups):
-            merged = [number for each in groups if each.theme == theme for number in each.group.merge]
-            ids = [number for answer in merged for number in self._ids[answer]]
-            going = Pruning("turns", theme, Prunable(ids=ids))
-            yield Task(f"delete turns of {safe_line(theme, NAME_CHARS_MAX)}", len(ids), going.batch)
+            copies = [part.group for each in reversed(groups) if each.theme == theme for part in _parts(each)]
+            total = sum(len(self._turns(group)) for group in copies)
+            deleting = partial(self._delete, theme, copies)
+            yield Task(f"delete turns of {safe_line(theme, NAME_CHARS_MAX)}", total, deleting)
+
+    def _delete(self, theme: str, waiting: list[Group], connection: Connection, rows: int) -> int:
+        """Delete about so many turns of the groups that wait, the last group first; returns how many, 0 at the end.
+
+        Those of a group stay whose kept answer was withdrawn or deleted since they were compared.
+        """
+        deleted = 0
+        while waiting and not deleted:
+            chosen: list[Group] = []
+            while waiting and sum(map(len, map(self._turns, chosen))) < rows:
+                chosen.append(waiting.pop())
+            kept = duplicates.kept_turns(connection, theme, [group.keep for group in chosen])
+            ids = [number for group in chosen if group.keep in kept for number in self._turns(group)]
+            deleted = Pruning("turns", theme, Prunable(ids=ids)).batch(connection, len(ids)) if ids else 0
+        return deleted
+
+    def _turns(self, group: Group) -> list[int]:
+        return [number for answer in group.merge for number in self._ids[answer]]
 
 
 class _Scan:

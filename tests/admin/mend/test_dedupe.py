@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ import pytest
 from commandline import Outcome, hermes_pgvector, started
 from waiting import wait_for
 
-from hermes_memory_pgvector.model import SessionEnded, TurnTaken, Update
+from hermes_memory_pgvector.admin.mend.batches import Task
+from hermes_memory_pgvector.admin.mend.duplicates import Search
+from hermes_memory_pgvector.model import SessionEnded, TurnTaken, Update, Withdrawn
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
@@ -278,3 +280,32 @@ def test_of_a_hundred_thousand_entries_the_same_words_and_the_similar_ones_are_f
     memory.sql("vacuum analyze memory_entries")
     done = memory("--yes", "--reworded", "--json", "--limit", "100000")
     assert (done.code, done.document["merged"], len(memory.contents())) == (0, 1100, 99_100)
+
+
+def test_copies_of_a_turn_that_was_withdrawn_meanwhile_stay(memory: Memory) -> None:
+    said = [TurnTaken(theme="ops", home=HOME, session_id="s", user="Is it up?", assistant="It is.") for _ in range(3)]
+    lasting = [
+        TurnTaken(theme="ops", home=HOME, session_id="t", user="Since when?", assistant="May.") for _ in range(2)
+    ]
+    memory.store(*said, *lasting)
+    search, database = Search("turns", 0.9), Database(Settings(dsn=memory.dsn), memory.home)  # type: ignore[arg-type]
+
+    def run(tasks: Iterable[Task]) -> int:
+        done = 0
+        for task in tasks:
+            rows = -1
+            while rows:
+                with database.transaction(10, 10) as connection:
+                    rows = task.batch(connection, 2)
+                done += rows
+        return done
+
+    try:
+        run(search.tasks([("ops", 10)]))
+        undone = Withdrawn(theme="ops", home=HOME, session_id="s", turns=(("Is it up?", "It is."),), standing=(2,))
+        memory.store(undone)
+        assert run(search.merging(search.found)) == 2
+    finally:
+        database.close()
+    left = memory.sql("select content, count(*) from conversations group by content order by content")
+    assert left == [("Is it up?", 2), ("It is.", 2), ("May.", 1), ("Since when?", 1)]
