@@ -140,9 +140,15 @@ def _change(runtime: Runtime, change: Callable[[Connection], T]) -> T:
 
 
 def _move(runtime: Runtime, source: str, destination: str, *, account: str = "", mark: str = "") -> int:
-    """Move rows in batches, each in a transaction of its own; a command that was interrupted goes on where it was."""
+    """Move rows in batches, each in a transaction of its own; a command that was interrupted goes on where it was.
+
+    It ends when another command separates the account from the person.
+    """
+    linked, person = (mark, destination) if mark else (account, source)
 
     def batch(connection: Connection) -> int:
+        if not person_links.is_linked(connection, linked, person):
+            return 0
         return person_links.move(connection, source, destination, account=account, mark=mark)
 
     return sum(iter(lambda: _change(runtime, batch), 0))

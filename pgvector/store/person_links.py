@@ -157,7 +157,7 @@ def link(connection: Connection, account: str, person: str) -> None:
     """
     connection.execute(QUERIES["lock_links"])
     admit(connection, [account, person])
-    connection.execute(QUERIES["copy_erasures"], {"source": account})
+    connection.execute(QUERIES["copy_erasures_to_names"], {"source": account})
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
     copy_records(connection, account, person)
 
@@ -198,7 +198,7 @@ def copy_records(connection: Connection, source: str, destination: str) -> None:
 
 def copy_erasures(connection: Connection, source: str, destination: str) -> None:
     """Have what was erased of a theme not be stored of another one either, whose events it had."""
-    connection.execute(QUERIES["copy_erasures_of_theme"], {"source": source, "destination": destination})
+    connection.execute(QUERIES["copy_erasures"], {"source": source, "destination": destination})
 
 
 def may_move(connection: Connection) -> bool:
@@ -207,6 +207,12 @@ def may_move(connection: Connection) -> bool:
     if not is_distributed(connection):
         return True
     return bool((connection.execute(QUERIES["erasing_role"]).fetchone() or {})["may_erase"])
+
+
+def is_linked(connection: Connection, account: str, person: str) -> bool:
+    """Whether an account is linked to a person. No link changes until the end of the transaction: call it first."""
+    connection.execute(QUERIES["share_links"])
+    return of_themes(connection, [account]).get(account) == person
 
 
 def move(

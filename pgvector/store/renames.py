@@ -33,7 +33,7 @@ def rename(connection: Connection, old: str, new: str) -> None:
     """
     connection.execute(QUERIES["lock_links"])
     person_links.admit(connection, [old, new])
-    connection.execute(QUERIES["copy_erasures"], {"source": old})
+    connection.execute(QUERIES["copy_erasures_to_names"], {"source": old})
     connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
     person_links.copy_records(connection, old, new)
 
@@ -57,7 +57,13 @@ def take(connection: Connection, old: str, new: str) -> bool | None:
 
 
 def move(connection: Connection, old: str, new: str, rows: int) -> int:
-    """Move up to so many rows of each table; returns how many. Call it in transactions of its own until it is 0."""
+    """Move up to so many rows of each table; returns how many. Call it in transactions of its own until it is 0.
+
+    It is 0, too, once `old` is no old name of `new` any more. No rename changes until the end of the transaction.
+    """
+    connection.execute(QUERIES["share_links"])
+    if not any(known.old == old and known.new == new for known in listed(connection, old)):
+        return 0
     moved = person_links.move(connection, old, new, limit=rows)
     if not moved:
         connection.execute(QUERIES["forget_words"], {"theme": old})
@@ -87,6 +93,4 @@ def move_unmoved(connection: Connection, rows: int) -> int:
     """
     if not person_links.may_move(connection):
         return 0
-    # No rename changes meanwhile.
-    connection.execute(QUERIES["share_links"])
     return sum(move(connection, each.old, each.new, rows) for each in listed(connection) if each.unmoved)

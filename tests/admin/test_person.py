@@ -335,3 +335,26 @@ def test_links_add_no_statement_to_a_recall(
     assert run("link", "--yes", typed=BOTH).code == 0
     wait_for(lambda: len(one.own(theme)) == 3)
     assert statements() == before
+
+
+def test_a_link_that_another_command_ends_moves_no_more_rows(
+    run: Run, open_home: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = open_home()
+    for number in range(6):
+        say(runtime, "telegram", TELEGRAM, f"The gate number {number} of the orchard has the code 471{number}")
+    [account] = themes(database)
+    is_linked, calls = person_links.is_linked, list[str]()
+
+    def separated_after_a_batch(connection: Any, linked: str, person: str) -> bool:
+        calls.append(linked)
+        if calls.count(account) == 2:
+            with runtime.database.transaction(10, 20) as others:
+                person_links.unlink(others, linked)
+        return is_linked(connection, linked, person)
+
+    monkeypatch.setattr(person_links, "ROWS_MAX", 4)
+    monkeypatch.setattr(person_links, "is_linked", separated_after_a_batch)
+    assert run("link", "--yes", typed=BOTH).code == 0
+    assert calls.count(account) == 2
+    assert themes(database) == {account: 12}

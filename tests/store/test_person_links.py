@@ -254,6 +254,28 @@ def test_a_batch_of_an_agent_and_one_of_a_move_do_not_lock_each_other_out(
     assert memory.psql("select metadata -> 'tools' ->> 0 from memory_entries") == [("web_search",)]
 
 
+def test_a_move_ends_when_its_names_part(memory: Memory) -> None:
+    memory.apply(turn("one", "old"), turn("two", "old"), turn("three", "a"))
+    begin(memory, "old", "new", "")
+    begin(memory, "a", "b", "")
+
+    def moved(old: str, new: str) -> int:
+        with memory.database.transaction(10, 20) as connection:
+            return renames.move(connection, old, new, 2)
+
+    assert moved("old", "new") == 2
+    with memory.database.transaction(10, 20) as connection:
+        assert renames.release(connection, "old") == "new"
+    memory.apply(turn("mine", "old"))
+    assert moved("old", "new") == 0
+    assert "mine?" in memory.contents("old")
+    assert moved("a", "b") == 2
+    # Taken back by another command, while the first one goes on.
+    begin(memory, "b", "a", "")
+    assert (moved("a", "b"), moved("b", "a"), moved("a", "b"), moved("b", "a")) == (0, 2, 0, 0)
+    assert memory.contents("a") == ["three?", "three!"]
+
+
 def erase_text(memory: Memory, text: str) -> None:
     chosen = selection.Selection(text=text)
 
@@ -271,7 +293,11 @@ def test_what_was_erased_stays_away_when_its_names_part(memory: Memory) -> None:
     memory.link(PHONE)
     begin(memory, "old", "new", "")
     memory.move("old", "new")
+    begin(memory, "first", LAPTOP, "")
     erase_text(memory, "secret")
+    # It led to the account while its text was erased, and leads to the person now.
+    memory.link(LAPTOP)
+    memory.apply(turn("secret", "first"))
     memory.unlink(PHONE)
     with memory.database.transaction(10, 20) as connection:
         assert renames.release(connection, "old") == "new"
