@@ -7,20 +7,20 @@ from ..errors import EmbedderMismatch, EmbedderUnavailable
 from ..write.backfill import REFUSED_MAX, Backfill
 from .console import Console, counted
 
-LIMITED_S_MAX = 600.0
+WAIT_S_MAX = 600.0
 
 
 def waiting(vectors: Backfill, embedder: Embedder, console: Console, waited: bool) -> bool:
     """Whether a command waits for an endpoint that takes no more requests for now; it says so if it has not `waited`.
 
-    Raises EmbedderUnavailable when vectors do not come for another reason, or not for LIMITED_S_MAX, and
+    Raises EmbedderUnavailable when vectors do not come for another reason, or not for WAIT_S_MAX, and
     EmbedderMismatch when the embedder refuses too many rows.
     """
     if len(vectors.refused) >= REFUSED_MAX:
         raise EmbedderMismatch(f"{embedder.model} refused {REFUSED_MAX} rows; see the log of the endpoint")
     if not vectors.problem:
         return False
-    if not 0.0 < vectors.limited_s < LIMITED_S_MAX:
+    if vectors.limited_s is None or vectors.limited_s >= WAIT_S_MAX:
         done = counted(vectors.rows_done, "row")
         raise EmbedderUnavailable(f"{vectors.problem}; {done} done, run the command again to continue")
     if not waited:

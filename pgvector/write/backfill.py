@@ -107,9 +107,9 @@ class Backfill:
         return bool(self.problem) or not (self.allowed and self._has_embedder)
 
     @property
-    def limited_s(self) -> float:
-        """For how many seconds the embedder has taken no more requests, and so no vector came; 0 for other problems."""
-        return 0.0 if self._limited_at is None else time.monotonic() - self._limited_at
+    def limited_s(self) -> float | None:
+        """For how many seconds the embedder has taken no more requests, and so no vector came; None when it does."""
+        return None if self._limited_at is None else time.monotonic() - self._limited_at
 
     @property
     def rows_per_s(self) -> float:
@@ -131,9 +131,11 @@ class Backfill:
         self._work.clear()
         self._rest(problem)
 
-    def _rest(self, problem: str, wait_s: float = RETRY_S) -> None:
+    def _rest(self, problem: str, limited: EmbedderLimited | None = None) -> None:
         """Request nothing for a while; another process of the fleet may try meanwhile."""
-        self.problem, self._next_at = problem, time.monotonic() + wait_s
+        began = time.monotonic()
+        self.problem, self._next_at = problem, began + max(RETRY_S, limited.wait_s if limited else 0.0)
+        self._limited_at = (self._limited_at or began) if limited else None
         self._lease.release_soon(self._database)
 
     def stop(self) -> None:
@@ -176,17 +178,9 @@ class Backfill:
             if isinstance(work.error, Refused):
                 self._refuse(work.row, work.error)
             elif work.error is not None:
-                self._fail(work.error)
+                limited = work.error if isinstance(work.error, EmbedderLimited) else None
+                self._rest(str(work.error), limited)
         return bool(whole)
-
-    def _fail(self, error: BaseException) -> None:
-        """Rest after an error of the embedder, for as long as it asks to."""
-        wait_s = RETRY_S
-        if isinstance(error, EmbedderLimited):
-            wait_s, self._limited_at = max(wait_s, error.wait_s), self._limited_at or time.monotonic()
-        else:
-            self._limited_at = None
-        self._rest(str(error), wait_s)
 
     def _store_vectors(self, done: list[_Work]) -> None:
         """Store the vectors of these rows; one by one when Postgres refuses them together."""

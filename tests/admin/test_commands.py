@@ -536,7 +536,7 @@ def test_backfill_waits_for_an_endpoint_that_takes_no_more_requests_for_now(
 def test_backfill_ends_when_an_endpoint_takes_no_requests_for_too_long(
     run: Callable[..., Outcome], database: str, endpoint: PickyEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes_memory_pgvector.admin.rate_limit.LIMITED_S_MAX", 1.0)
+    monkeypatch.setattr("hermes_memory_pgvector.admin.rate_limit.WAIT_S_MAX", 1.0)
     add_turns(database, ["turn"])
     endpoint.limited_at, endpoint.retry_after_s = 2, 1_000
     outcome = run("backfill")
