@@ -53,11 +53,11 @@ def environment(home: Path, environ: Mapping[str, str] | None = None) -> dict[st
     those of the other homes.
     """
     environ = os.environ if environ is None else environ
-    gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes")
     foreign: Mapping[str, str | None] = {}
-    if gateway.resolve() != home.resolve():
-        with suppress(SettingsError):
-            foreign = env_values(gateway)
+    # Without a home folder of the user, or when its files cannot be read, the environment has nothing of it.
+    with suppress(RuntimeError, SettingsError):
+        gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes")
+        foreign = {} if gateway.resolve() == home.resolve() else env_values(gateway)
     told = {name: value for name, value in environ.items() if value and value != foreign.get(name)}
     return {name: value for name, value in env_values(home).items() if value} | told
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from growth import spent
 
 from hermes_memory_pgvector.embedding.bundled.e5 import E5
 from hermes_memory_pgvector.embedding.bundled.local import BundledModel
@@ -41,7 +40,7 @@ def test_the_right_fact_is_among_the_first_five(model: BundledModel) -> None:
 
 def test_a_text_of_1_000_english_characters_takes_at_most_a_third_of_the_time_of_e5(model: BundledModel) -> None:
     text = (PROSE * 5)[:1000]
-    assert cpu_s(model.passage, text) <= cpu_s(E5().passage, text) / 3
+    assert spent(model.passage, text) <= spent(E5().passage, text) / 3
 
 
 def in_five(model: BundledModel, data: dict[str, Any]) -> dict[str, float]:
@@ -53,14 +52,3 @@ def in_five(model: BundledModel, data: dict[str, Any]) -> dict[str, float]:
         nearest = np.argsort(documents @ model.query(question["text"]))[-5:]
         hits.setdefault(question["category"], []).append(question["evidence"][0] in [ids[index] for index in nearest])
     return {category: sum(of_category) / len(of_category) for category, of_category in hits.items()}
-
-
-def cpu_s(embed: Callable[[str], Any], text: str) -> float:
-    """The least CPU time of three calls on this thread."""
-    embed(text)
-    times = []
-    for _ in range(3):
-        before = time.thread_time()
-        embed(text)
-        times.append(time.thread_time() - before)
-    return min(times)
