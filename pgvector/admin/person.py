@@ -79,10 +79,13 @@ def link(home: Path, console: Console, args: argparse.Namespace) -> int:
         _preview(console, held, known, f"the rows and all later ones become those of {person}")
         if not _agreed(console, args, "Are these the accounts of one person?"):
             return 1
+        moved = {
+            account: _change(runtime, partial(person_links.link, account=account, person=person))
+            for account in accounts
+            if account not in known
+        }
         for account in accounts:
-            if account not in known:
-                _change(runtime, partial(person_links.link, account=account, person=person))
-        moved = {account: _move(runtime, account, person, mark=account) for account in accounts}
+            moved[account] = moved.get(account, 0) + _move(runtime, account, person, mark=account)
     console.data({"person": person, "accounts": accounts, "moved": moved})
     console.show(f"linked as {person}; moved {counted(sum(moved.values()), 'row')}")
     console.say(f"running agents read the person's rows within {runtime.settings.heal_interval_s:g} s")

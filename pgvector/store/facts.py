@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pgvector import HalfVector
 
-from ..model import Event, FactEvent, FactKind, FactsPurged, FactsTicked, FactWritten, Metadata
+from ..model import FactEvent, FactKind, FactsPurged, FactsTicked, FactWritten, Metadata
 from ..settings import Settings
 from ..text import tokenizer
 from .connection.database import Connection
@@ -174,12 +174,12 @@ def used(connection: Connection, theme: str, ids: Iterable[int]) -> None:
 # Events
 
 
-def lock(connection: Connection, events: Iterable[Event]) -> None:
-    """Keep other transactions from changing facts of the themes of these events.
+def lock(connection: Connection, themes: Iterable[str]) -> None:
+    """Keep other transactions from changing facts of these themes, and from moving rows and importing turns.
 
     Call it before any lock of a home is taken, so that two processes cannot deadlock.
     """
-    for theme in sorted({event.theme for event in events if isinstance(event, FactEvent)}):
+    for theme in sorted(set(themes)):
         connection.execute(QUERIES["lock_facts"], {"theme": theme})
 
 

@@ -33,12 +33,6 @@ def locks(events: Iterable[Event]) -> list[Statement]:
     ]
 
 
-def lock(connection: Connection, events: Iterable[Event]) -> None:
-    """Take the locks of `locks`."""
-    for text, values in locks(events):
-        connection.execute(text, values)
-
-
 def replayed(event: SessionEnded, missing: Sequence[tuple[str, str]]) -> list[TurnTaken]:
     """The missing turns of a replay, marked so that the turns themselves can replace them later.
 
@@ -94,8 +88,12 @@ def settle(connection: Connection, theme: str, turns: Sequence[TurnTaken]) -> No
         connection.execute(QUERIES["withdraw_turn"], {"theme": theme, **found})
 
 
-def withdraw(connection: Connection, event: Withdrawn) -> None:
-    """Delete the turns of a withdrawal, and record it for those that are stored later."""
+def withdraw(connection: Connection, event: Withdrawn, names: Iterable[str] = ()) -> None:
+    """Delete the turns of a withdrawal, and record it for those that are stored later.
+
+    Turns that are still stored under other names of the theme are deleted, too; of those that are equal, as many stay
+    under each name as may until they are moved.
+    """
     for (user, assistant), standing in zip(event.turns, event.standing, strict=True):
         values = {
             "theme": event.theme, "sessions": [event.session_id, *event.continued], "at": event.at,
@@ -103,9 +101,10 @@ def withdraw(connection: Connection, event: Withdrawn) -> None:
         }  # fmt: skip
         # Not when a newer withdrawal has counted these turns already.
         if connection.execute(QUERIES["add_withdrawal"], values).rowcount:
-            forms = unmasked(connection, event.theme, [event.session_id, *event.continued], [assistant or user])
-            for content in (assistant or user, *forms):
-                connection.execute(QUERIES["withdraw_turn"], {**values, "content": content})
+            for theme in (event.theme, *names):
+                forms = unmasked(connection, theme, [event.session_id, *event.continued], [assistant or user])
+                for content in (assistant or user, *forms):
+                    connection.execute(QUERIES["withdraw_turn"], {**values, "theme": theme, "content": content})
 
 
 def withdraw_moved(connection: Connection, theme: str, ids: Sequence[int] | None = None) -> None:

@@ -8,24 +8,26 @@ can be separated again.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from psycopg.rows import DictRow
 
 from ..errors import SettingsError
 from ..text.theme_names import reserved
-from . import out_of_order
+from . import facts, out_of_order
 from .connection import entry_homes
 from .connection.database import Connection
 from .connection.distributed import form_of, is_distributed
 from .connection.messages import Statement, together
-from .queries import KINDS, QUERIES
+from .queries import KINDS, QUERIES, Kind
 
 LINKS_MAX = 20_000
 ROWS_MAX = 500
+# Entries and facts that are moved in the transaction of a link, with all agents waiting to store events.
+ROWS_AT_ONCE_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class Holding:
     at: datetime | None
 
 
+Names: TypeAlias = Mapping[str, tuple[str, ...]]
+
+
 class Place(NamedTuple):
     """The theme that events of another theme are stored in, and the linked account that they come from, or ""."""
 
@@ -67,9 +72,21 @@ def sharing(themes: Collection[str]) -> list[Statement]:
     return [*_admitting(themes), (QUERIES["share_links"], {}), find]
 
 
-def shared_theme(connection: Connection, theme: str) -> str:
-    """As `person_of`, until the end of the transaction. Call it first in the transaction."""
-    return places_of(together(connection, sharing([theme]))[-1].rows).get(theme, Place(theme, "")).theme
+def naming(themes: Collection[str]) -> Statement:
+    """The statement that reads the other names of the places of themes; its answer is for `names_of`."""
+    return (QUERIES["find_names"], {"themes": list(themes)})
+
+
+def names_of(found: Iterable[DictRow]) -> Names:
+    """The names that rows of each place may still have: the accounts of a person, and old names."""
+    return {row["place"]: tuple(row["names"]) for row in found}
+
+
+def shared_theme(connection: Connection, theme: str) -> tuple[str, tuple[str, ...]]:
+    """As `person_of`, until the end of the transaction, and the other names. Call it first in the transaction."""
+    *_, places, names = together(connection, [*sharing([theme]), naming([theme])])
+    place = places_of(places.rows).get(theme, Place(theme, "")).theme
+    return place, names_of(names.rows).get(place, ())
 
 
 def admit(connection: Connection, themes: Iterable[str]) -> None:
@@ -149,17 +166,19 @@ def count(connection: Connection) -> int:
     return int((connection.execute(QUERIES["count_links"]).fetchone() or {})["links"])
 
 
-def link(connection: Connection, account: str, person: str) -> None:
-    """Link an account that has no person, in the caller's transaction. Its rows are moved afterwards by `move`.
+def link(connection: Connection, account: str, person: str) -> int:
+    """Link an account that has no person, in the caller's transaction. Its turns are moved afterwards by `move`.
 
     Waits for the transactions of all agents that store events now. What the account's events have done is copied:
-    those that come again, and late ones, find it under the person.
+    those that come again, and late ones, find it under the person. Entries and facts, which later events change, are
+    moved, up to ROWS_AT_ONCE_MAX of them; returns how many.
     """
     connection.execute(QUERIES["lock_links"])
     admit(connection, [account, person])
     connection.execute(QUERIES["copy_erasures_to_names"], {"source": account})
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
     copy_records(connection, account, person)
+    return move_at_once(connection, account, person, mark=account)
 
 
 def unlink(connection: Connection, account: str) -> int:
@@ -174,6 +193,7 @@ def unlink(connection: Connection, account: str) -> int:
         return 0
     person = row["person"]
     copy_records(connection, person, account)
+    connection.execute(QUERIES["copy_pruned"], {"source": person, "destination": account})
     copy_erasures(connection, person, account)
     of_account = account if listed(connection, 1, person) else ""
     return sum(iter(lambda: move(connection, person, account, account=of_account), 0))
@@ -190,7 +210,7 @@ def copy_records(connection: Connection, source: str, destination: str) -> None:
             "on a Citus cluster the tables' owner moves rows: put the owner's address into HERMES_PGVECTOR_DSN for "
             "this command"
         )
-    for name in ("copy_events", "copy_tombstones", "copy_withdrawals", "copy_pruned"):
+    for name in ("copy_events", "copy_tombstones", "copy_withdrawals"):
         connection.execute(QUERIES[name], {"source": source, "destination": destination})
     entry_homes.copy(connection, source, destination)
     out_of_order.withdraw_moved(connection, destination)
@@ -215,8 +235,26 @@ def is_linked(connection: Connection, account: str, person: str) -> bool:
     return of_themes(connection, [account]).get(account) == person
 
 
+def move_at_once(connection: Connection, source: str, destination: str, *, mark: str = "") -> int:
+    """Move entries and facts, as `move`, up to ROWS_AT_ONCE_MAX of them; returns how many."""
+    moved = 0
+    while moved < ROWS_AT_ONCE_MAX:
+        batch = move(connection, source, destination, mark=mark, kinds=("entries", "facts"))
+        if not batch:
+            break
+        moved += batch
+    return moved
+
+
 def move(
-    connection: Connection, source: str, destination: str, *, account: str = "", mark: str = "", limit: int = 0
+    connection: Connection,
+    source: str,
+    destination: str,
+    *,
+    account: str = "",
+    mark: str = "",
+    limit: int = 0,
+    kinds: Iterable[Kind] = KINDS,
 ) -> int:
     """Move up to `limit` rows of each table from a theme to another, of one account if it is named.
 
@@ -227,12 +265,11 @@ def move(
         "source": source, "destination": destination, "account": account, "limit": limit or ROWS_MAX,
         "mark": json.dumps({"linked_account": mark} if mark else {}),
     }  # fmt: skip
-    for theme in sorted((source, destination)):
-        connection.execute(QUERIES["lock_facts"], {"theme": theme})
+    facts.lock(connection, (source, destination))
     if mark and not is_distributed(connection):
         connection.execute(QUERIES["delete_repeated_turns"], values)
     moved = 0
-    for kind in KINDS:
+    for kind in kinds:
         ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
         if ids and kind == "turns":
             _replace_replayed(connection, {**values, "ids": ids})

@@ -26,16 +26,18 @@ class Rename:
     unmoved: bool
 
 
-def rename(connection: Connection, old: str, new: str) -> None:
-    """Store the events of `old` under `new` from now on, in the caller's transaction; `move` moves the rows afterwards.
+def rename(connection: Connection, old: str, new: str) -> int:
+    """Store the events of `old` under `new` from now on, in the caller's transaction; `move` moves the turns later.
 
-    Waits for the transactions of all agents that store events now. Neither is an account or a person.
+    Waits for the transactions of all agents that store events now. Neither is an account or a person. Returns how many
+    entries and facts were moved, as `person_links.link`.
     """
     connection.execute(QUERIES["lock_links"])
     person_links.admit(connection, [old, new])
     connection.execute(QUERIES["copy_erasures_to_names"], {"source": old})
     connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
     person_links.copy_records(connection, old, new)
+    return person_links.move_at_once(connection, old, new)
 
 
 def take(connection: Connection, old: str, new: str) -> bool | None:

@@ -16,6 +16,7 @@ from ..model import (
     Attributed,
     Delegated,
     Event,
+    FactEvent,
     FactsPurged,
     FactsTicked,
     FactWritten,
@@ -35,7 +36,7 @@ from .connection.messages import Statement, together
 from .erasure import marks
 from .facts import PRESSURE, Pressure
 from .passages import Passage, PreparedEvent, prepare
-from .person_links import Place
+from .person_links import Names, Place
 from .queries import QUERIES
 
 T = TypeVar("T")
@@ -56,25 +57,22 @@ def apply(
     Facts make room by `pressure` at the end. Raises what `Database.connection` raises; BadEvent means that Postgres
     refuses some event of the batch for good.
     """
-    fresh, homes, unmoved = 0, set[str](), list[Event]()
-    places, secrets = _opened(connection, [prepared.event for prepared in batch])
+    fresh, homes = 0, set[str]()
+    places, names, secrets = _opened(connection, [prepared.event for prepared in batch])
     if places:
         told = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
         person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
         # What was erased was erased under this name or under the next one.
         batch = _not_erased(connection, batch, erased, secrets)
-        unmoved = [p.event for p in batch if p.event.theme in places]
         batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
     batch = _not_erased(connection, batch, erased, secrets)
     events = [prepared.event for prepared in batch]
-    facts.lock(connection, events)
-    # After the locks that whoever moves rows takes before rows.
-    _change_unmoved(connection, unmoved, homes)
+    facts.lock(connection, _locked(events))
     for is_turn, group in groupby(batch, key=lambda prepared: isinstance(prepared.event, TurnTaken)):
         if is_turn:
             fresh += _add_turns(connection, _by_theme(group))
         else:
-            fresh += sum(_apply_one(connection, prepared, homes) for prepared in group)
+            fresh += sum(_apply_one(connection, prepared, homes, names) for prepared in group)
     for last in {event.theme: event for event in events if isinstance(event, FactWritten | FactsTicked)}.values():
         facts.relieve(connection, last, pressure)
     if places:
@@ -82,12 +80,24 @@ def apply(
     return fresh
 
 
-def _opened(connection: Connection, events: Sequence[Event]) -> tuple[dict[str, Place], list[bytes]]:
-    """Take the locks that come before all others; the places of themes, and the secrets of the marks of erasures."""
+def _opened(connection: Connection, events: Sequence[Event]) -> tuple[dict[str, Place], Names, list[bytes]]:
+    """Take the locks that come before all others.
+
+    Returns the places of themes, the other names of those where turns are counted, and the secrets of the marks of
+    erasures.
+    """
     sharing = person_links.sharing({event.theme for event in events})
-    answers = together(connection, [*sharing, marks.SECRETS_ASKED, *out_of_order.locks(events)])
-    places, secrets = answers[len(sharing) - 1 : len(sharing) + 1]
-    return person_links.places_of(places.rows), marks.secrets_in(secrets.rows)
+    counted = {event.theme for event in events if isinstance(event, SessionEnded | Withdrawn)}
+    asking = [person_links.naming(counted)] if counted else []
+    answers = together(connection, [*sharing, marks.SECRETS_ASKED, *asking, *out_of_order.locks(events)])
+    places, secrets, *rest = answers[len(sharing) - 1 :]
+    names = person_links.names_of(rest[0].rows) if asking else {}
+    return person_links.places_of(places.rows), names, marks.secrets_in(secrets.rows)
+
+
+def _locked(events: Iterable[Event]) -> set[str]:
+    """The themes whose facts are changed, and those whose turns are counted: none are moved or imported meanwhile."""
+    return {event.theme for event in events if isinstance(event, FactEvent | SessionEnded | Withdrawn)}
 
 
 def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
@@ -97,21 +107,6 @@ def _placed(prepared: PreparedEvent, place: Place | None) -> PreparedEvent:
     event = prepared.event
     metadata = {**event.metadata, "linked_account": place.account} if place.account else event.metadata
     return replace(prepared, event=replace(event, theme=place.theme, metadata=metadata))
-
-
-def _change_unmoved(connection: Connection, events: Iterable[Event], homes: set[str]) -> None:
-    """Apply those events that change stored rows to rows that have not been moved to the place of their theme yet.
-
-    Whoever moves a row holds it locked, so whatever has been moved by the end of this is found at its new place.
-    """
-    for event in events:
-        match event:
-            case Attributed():
-                for text, values in _home_lock(event, homes):
-                    connection.execute(text, values)
-                entries.attribute(connection, event)
-            case Withdrawn():
-                out_of_order.withdraw(connection, event)
 
 
 def _not_erased(
@@ -182,12 +177,12 @@ def _columns(turns: Sequence[tuple[str, TurnTaken, tuple[Passage, ...]]]) -> dic
     }
 
 
-def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str]) -> int:
+def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str], names: Names) -> int:
     """Apply an event that is no turn; `homes` are those that the transaction has locked."""
     event = prepared.event
     match event:
         case SessionEnded():
-            return _add_missing_turns(connection, event)
+            return _add_missing_turns(connection, event, names)
         case Delegated():
             return _add_delegation(connection, prepared, event)
     locks = _home_lock(event, homes)
@@ -203,7 +198,7 @@ def _apply_one(connection: Connection, prepared: PreparedEvent, homes: set[str])
         case FactWritten() | FactsTicked() | FactsPurged():
             facts.apply(connection, event, vector)
         case Withdrawn():
-            out_of_order.withdraw(connection, event)
+            out_of_order.withdraw(connection, event, names.get(event.theme, ()))
     return 1
 
 
@@ -215,8 +210,8 @@ def _home_lock(event: Event, homes: set[str]) -> list[Statement]:
     return [(QUERIES["lock_home"], {"home": event.home})]
 
 
-def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
-    missing = missing_turns(event.turns, _stored_turns(connection, event))
+def _add_missing_turns(connection: Connection, event: SessionEnded, names: Names) -> int:
+    missing = missing_turns(event.turns, _stored_turns(connection, event, names))
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
     turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
@@ -224,28 +219,32 @@ def _add_missing_turns(connection: Connection, event: SessionEnded) -> int:
     return min(1, _add_turns(connection, {event.theme: turns}))
 
 
-def _stored_turns(connection: Connection, event: SessionEnded) -> dict[tuple[str, str], int]:
-    """How often the turns of a replay, and those with the same answers, are stored."""
+def _stored_turns(connection: Connection, event: SessionEnded, names: Names) -> Counter[tuple[str, str]]:
+    """How often the turns of a replay, and those with the same answers, are stored, under any of the names."""
     sessions, answers = [event.session_id, *event.ancestors], [answer for _, answer in event.turns]
-    forms = out_of_order.unmasked(connection, event.theme, sessions, answers)
-    parameters = {"theme": event.theme, "sessions": sessions, "answers": [*answers, *forms]}
     stored = Counter[tuple[str, str]]()
-    for row in connection.execute(QUERIES["count_answers"], parameters):
-        answer: str = row["answer"]
-        stored[row["question"], forms.get(answer, answer)] += row["times"]
+    for theme in (event.theme, *names.get(event.theme, ())):
+        forms = out_of_order.unmasked(connection, theme, sessions, answers)
+        parameters = {"theme": theme, "sessions": sessions, "answers": [*answers, *forms]}
+        for row in connection.execute(QUERIES["count_answers"], parameters):
+            answer: str = row["answer"]
+            stored[row["question"], forms.get(answer, answer)] += row["times"]
     return stored
 
 
 def missing_of_session(connection: Connection, event: SessionEnded) -> list[tuple[str, str]]:
     """The turns of a past session that are not stored, until the end of the transaction. Some may have no answer."""
-    person = person_links.shared_theme(connection, event.theme)
-    event = replace(event, theme=person)
-    out_of_order.lock(connection, [event])
-    stored = _stored_turns(connection, event)
+    places, names, _ = _opened(connection, [event])
+    if place := places.get(event.theme):
+        event = replace(event, theme=place.theme)
+    facts.lock(connection, _locked([event]))
+    stored = _stored_turns(connection, event, names)
     unanswered = [question for question, answer in event.turns if not answer]
-    parameters = {"theme": person, "sessions": [event.session_id, *event.ancestors], "questions": unanswered}
-    rows = connection.execute(QUERIES["count_questions"], parameters)
-    return missing_turns(event.turns, {**stored, **{(row["question"], ""): row["times"] for row in rows}})
+    for theme in (event.theme, *names.get(event.theme, ())):
+        parameters = {"theme": theme, "sessions": [event.session_id, *event.ancestors], "questions": unanswered}
+        for row in connection.execute(QUERIES["count_questions"], parameters):
+            stored[row["question"], ""] += row["times"]
+    return missing_turns(event.turns, stored)
 
 
 def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:

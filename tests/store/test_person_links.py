@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import not_on_citus
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from waiting import wait_for
+from moving import CONTENT, LAPTOP, PERSON, PHONE, ROOM, START, Memory, entry, fact, turn
 
 from hermes_memory_pgvector.model import (
     Add,
-    Attributed,
     Delegated,
-    Event,
     FactsTicked,
-    FactWritten,
     Remove,
     Replace,
     SessionEnded,
@@ -32,64 +24,11 @@ from hermes_memory_pgvector.model import (
     Withdrawn,
 )
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import facts, out_of_order, person_links, renames, rows
-from hermes_memory_pgvector.store.connection.database import Database
-from hermes_memory_pgvector.store.erasure import selection
+from hermes_memory_pgvector.store import out_of_order, person_links, renames, rows
+from hermes_memory_pgvector.store.connection import messages
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.write.maintenance import Maintenance
-
-PERSON = "dm-person-00000000000000aa"
-PHONE, LAPTOP, ROOM = "dm-telegram-0123456789abcdef", "dm-discord-0123456789abcdef", "group-x-0123456789abcdef"
-START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-CONTENT = ("memory_entries", "conversations", "memory_history", "memory_entry_pieces", "conversation_pieces",
-           "memory_agent_edges", "memory_agents", "facts", "fact_pieces", "fact_scopes")  # fmt: skip
-
-
-class Memory:
-    def __init__(self, dsn: str, folder: Path) -> None:
-        self.dsn = dsn
-        self.database = Database(Settings(dsn=dsn), folder)  # type: ignore[arg-type]
-
-    def apply(self, *events: Event) -> int:
-        with self.database.transaction(10, 20) as connection:
-            return rows.apply(connection, list(map(prepare, events)))
-
-    def psql(self, statement: str, *parameters: Any) -> list[Any]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(statement.encode(), parameters or None)
-            return cursor.fetchall() if cursor.description else []
-
-    def link(self, *accounts: str, person: str = PERSON) -> None:
-        for account in accounts:
-            with self.database.transaction(10, 20) as connection:
-                person_links.link(connection, account, person)
-            self.move(account, person, mark=account)
-
-    def unlink(self, account: str) -> None:
-        with self.database.transaction(10, 20) as connection:
-            person_links.unlink(connection, account)
-
-    def move(self, source: str, destination: str, **which: str) -> int:
-        batches = 0
-        while True:
-            with self.database.transaction(10, 20) as connection:
-                if not person_links.move(connection, source, destination, **which):
-                    return batches
-            batches += 1
-
-    def contents(self, theme: str) -> list[str]:
-        """Entries, then turns."""
-        return [
-            row[0]
-            for table in ("memory_entries", "conversations")
-            for row in self.psql(f"select content from {table} where agent_identity = %s order by id", theme)
-        ]
-
-    def left(self, theme: str) -> dict[str, int]:
-        """The tables that hold anything that was said in a theme."""
-        counts = {t: self.psql(f"select count(*) from {t} where agent_identity = %s", theme)[0][0] for t in CONTENT}
-        return {table: count for table, count in counts.items() if count}
 
 
 @pytest.fixture
@@ -97,20 +36,6 @@ def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
     opened = Memory(database, tmp_path)
     yield opened
     opened.database.close()
-
-
-def turn(text: str, theme: str = PHONE, **more: Any) -> TurnTaken:
-    return TurnTaken(theme=theme, home="h", session_id="s", user=f"{text}?", assistant=f"{text}!", **more)
-
-
-def entry(text: str, theme: str = PHONE, **more: Any) -> Add:
-    return Add(theme=theme, home="h", target="memory", content=text, **more)
-
-
-def fact(content: str, theme: str = PHONE, **more: Any) -> FactWritten:
-    return FactWritten(
-        **{"scope": "bed", **more}, theme=theme, session_id="s", kind="V", target="soil", content=content
-    )
 
 
 @pytest.mark.each_version
@@ -169,178 +94,6 @@ def test_what_was_done_before_the_link_holds_after_it(memory: Memory) -> None:
     assert memory.contents(PERSON) == ["kept?", "kept!"]
     memory.apply(Remove(theme=PHONE, home="h", target="memory", previous="tea"), entry("tea", at=START))
     assert memory.contents(PERSON) == ["kept?", "kept!"]
-
-
-NAMES = pytest.mark.parametrize(
-    ("source", "place", "mark"), [(PHONE, PERSON, PHONE), ("old", "new", "")], ids=["link", "rename"]
-)
-
-
-def begin(memory: Memory, source: str, place: str, mark: str) -> None:
-    """Link or rename, and move nothing yet."""
-    change = person_links.link if mark else renames.rename
-    with memory.database.transaction(10, 20) as connection:
-        change(connection, source, place)
-
-
-def withdrawn(theme: str, standing: int = 0) -> Withdrawn:
-    taken_back = (("taken back?", "taken back!"),)
-    return Withdrawn(theme=theme, home="h", session_id="s", turns=taken_back, standing=(standing,))
-
-
-@NAMES
-def test_turns_that_are_withdrawn_before_they_are_moved_do_not_come_back(
-    memory: Memory, source: str, place: str, mark: str
-) -> None:
-    memory.apply(turn("kept", source), turn("taken back", source), turn("taken back", source))
-    begin(memory, source, place, mark)
-    memory.apply(withdrawn(source, standing=1))
-    assert memory.contents(source) == ["kept?", "kept!", "taken back?", "taken back!"]
-    memory.apply(withdrawn(source))
-    assert memory.contents(source) == ["kept?", "kept!"]
-    memory.move(source, place, mark=mark)
-    assert memory.contents(place) == ["kept?", "kept!"]
-
-
-@NAMES
-def test_of_equal_turns_that_are_withdrawn_while_they_are_moved_as_many_stay_as_should(
-    memory: Memory, source: str, place: str, mark: str
-) -> None:
-    memory.apply(turn("taken back", source), turn("taken back", source))
-    begin(memory, source, place, mark)
-    with memory.database.transaction(10, 20) as connection:
-        assert person_links.move(connection, source, place, mark=mark, limit=2) == 2
-    memory.apply(withdrawn(source, standing=1))
-    memory.move(source, place, mark=mark)
-    assert memory.contents(place) == ["taken back?", "taken back!"]
-
-
-@not_on_citus.waits
-@NAMES
-def test_a_turn_that_is_withdrawn_at_the_moment_of_its_move_does_not_come_back(
-    memory: Memory, source: str, place: str, mark: str
-) -> None:
-    memory.apply(turn("taken back", source), turn("kept", source))
-    begin(memory, source, place, mark)
-    withdrawing = threading.Thread(target=memory.apply, args=(withdrawn(source),))
-    with memory.database.transaction(10, 20) as connection:
-        person_links.move(connection, source, place, mark=mark)
-        withdrawing.start()
-        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-        wait_for(lambda: bool(memory.psql(waiting)), 10)
-    withdrawing.join(20)
-    assert memory.contents(place) == ["kept?", "kept!"]
-
-
-@NAMES
-def test_a_batch_of_an_agent_and_one_of_a_move_do_not_lock_each_other_out(
-    memory: Memory, source: str, place: str, mark: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory.apply(entry("tea", source, metadata={"saves": ["tea"]}), turn("one", source), fact("loam", source))
-    begin(memory, source, place, mark)
-    with ThreadPoolExecutor(1) as beside:
-        moves: list[Future[int]] = []
-        lock = facts.lock
-
-        def locked_late(*arguments: Any) -> None:
-            moves.append(beside.submit(memory.move, source, place, mark=mark))
-            time.sleep(1)
-            lock(*arguments)
-
-        monkeypatch.setattr("hermes_memory_pgvector.store.facts.lock", locked_late)
-        made = Attributed(theme=source, saves=("tea",), metadata={"tools": ["web_search"]})
-        assert memory.apply(made, fact("sand", source)) == 2
-        assert moves[0].result(20) > 0
-    assert memory.psql("select metadata -> 'tools' ->> 0 from memory_entries") == [("web_search",)]
-
-
-def test_a_move_ends_when_its_names_part(memory: Memory) -> None:
-    memory.apply(turn("one", "old"), turn("two", "old"), turn("three", "a"))
-    begin(memory, "old", "new", "")
-    begin(memory, "a", "b", "")
-
-    def moved(old: str, new: str) -> int:
-        with memory.database.transaction(10, 20) as connection:
-            return renames.move(connection, old, new, 2)
-
-    assert moved("old", "new") == 2
-    with memory.database.transaction(10, 20) as connection:
-        assert renames.release(connection, "old") == "new"
-    memory.apply(turn("mine", "old"))
-    assert moved("old", "new") == 0
-    assert "mine?" in memory.contents("old")
-    assert moved("a", "b") == 2
-    # Taken back by another command, while the first one goes on.
-    begin(memory, "b", "a", "")
-    assert (moved("a", "b"), moved("b", "a"), moved("a", "b"), moved("b", "a")) == (0, 2, 0, 0)
-    assert memory.contents("a") == ["three?", "three!"]
-
-
-def erase_text(memory: Memory, text: str) -> None:
-    chosen = selection.Selection(text=text)
-
-    def run(work: Any) -> Any:
-        with memory.database.transaction(10, 20) as connection:
-            return work(connection)
-
-    list(selection.mark(run, chosen))
-    list(selection.delete(run, chosen))
-
-
-def test_what_was_erased_stays_away_when_its_names_part(memory: Memory) -> None:
-    secret, late = turn("secret"), turn("secret", "old")
-    memory.apply(secret, turn("kept"), late)
-    memory.link(PHONE)
-    begin(memory, "old", "new", "")
-    memory.move("old", "new")
-    begin(memory, "first", LAPTOP, "")
-    erase_text(memory, "secret")
-    # It led to the account while its text was erased, and leads to the person now.
-    memory.link(LAPTOP)
-    memory.apply(turn("secret", "first"))
-    memory.unlink(PHONE)
-    with memory.database.transaction(10, 20) as connection:
-        assert renames.release(connection, "old") == "new"
-        rows.forget(connection, PHONE, [secret.id])
-        rows.forget(connection, "old", [late.id])
-    memory.apply(secret, late)
-    assert memory.contents(PHONE) == ["kept?", "kept!"]
-    assert memory.contents("old") == memory.contents("new") == []
-
-
-def test_turns_that_are_withdrawn_while_they_go_back_to_their_account_stay_away(memory: Memory) -> None:
-    memory.apply(turn("kept"), turn("taken back"))
-    memory.link(PHONE)
-    memory.move(PERSON, PHONE, account=PHONE)
-    memory.apply(withdrawn(PHONE))
-    memory.unlink(PHONE)
-    assert memory.contents(PHONE) == ["kept?", "kept!"]
-    assert memory.left(PERSON) == {}
-
-
-@NAMES
-def test_a_replay_of_turns_that_are_moved_after_it_stores_none_of_them_twice(
-    memory: Memory, source: str, place: str, mark: str
-) -> None:
-    memory.apply(turn("one", source), turn("two", source))
-    begin(memory, source, place, mark)
-    turns = tuple((f"{text}?", f"{text}!") for text in ("one", "two", "three"))
-    memory.apply(SessionEnded(theme=source, home="h", session_id="s", turns=turns))
-    memory.move(source, place, mark=mark)
-    assert sorted(memory.contents(place)) == sorted(text for pair in turns for text in pair)
-
-
-@NAMES
-def test_what_tools_made_an_entry_is_noted_wherever_the_entry_is(
-    memory: Memory, source: str, place: str, mark: str
-) -> None:
-    memory.apply(*(entry(text, source, metadata={"saves": [text]}) for text in ("tea", "soap")))
-    begin(memory, source, place, mark)
-    memory.apply(Attributed(theme=source, saves=("tea",), metadata={"tools": ["web_search"]}))
-    memory.move(source, place, mark=mark)
-    memory.apply(Attributed(theme=source, saves=("soap",), metadata={"tools": ["web_search"]}))
-    made = memory.psql("select agent_identity, content, metadata -> 'tools' ->> 0 from memory_entries order by id")
-    assert made == [(place, "tea", "web_search"), (place, "soap", "web_search")]
 
 
 def test_an_entry_that_two_accounts_have_is_kept_once_and_the_other_one_in_the_history(memory: Memory) -> None:
@@ -452,11 +205,11 @@ def test_the_upkeep_moves_rows_of_a_process_that_knows_no_links(memory: Memory) 
 def as_2_0_0(memory: Memory, account: str, event: TurnTaken | SessionEnded | Withdrawn) -> None:
     """Apply an event as a process of release 2.0.0 does, which knows no links."""
     with memory.database.transaction(10, 20) as connection:
-        out_of_order.lock(connection, [event])
+        messages.together(connection, out_of_order.locks([event]))
         if isinstance(event, TurnTaken):
             rows._add_turns(connection, {account: [(event, prepare(event).passages)]})
         else:
-            rows._apply_one(connection, prepare(event), set())
+            rows._apply_one(connection, prepare(event), set(), {})
 
 
 def upkeep_moves(memory: Memory) -> None:
@@ -511,82 +264,6 @@ def test_a_turn_of_the_person_that_2_0_0_withdraws_is_withdrawn_by_the_next_move
     )
     upkeep_moves(memory)
     assert memory.contents(PERSON) == ["kept?", "kept!"]
-
-
-def test_many_rows_are_moved_in_batches(memory: Memory) -> None:
-    count = 2 * person_links.ROWS_MAX + 1
-    memory.psql(
-        "insert into conversations (agent_identity, role, content) "
-        f"select %s, 'user', n::text from generate_series(1, {count}) n", PHONE,
-    )  # fmt: skip
-    with memory.database.transaction(10, 20) as connection:
-        person_links.link(connection, PHONE, PERSON)
-    assert memory.move(PHONE, PERSON, mark=PHONE) == 3
-    assert len(memory.contents(PERSON)) == count
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["say", "again", "take back", "begin", "link", "unlink", "old", "upkeep"]),
-        st.sampled_from([PHONE, LAPTOP]),
-    ),
-    max_size=14,
-)
-
-
-@example([("say", PHONE), ("begin", PHONE), ("take back", PHONE), ("upkeep", PHONE), ("unlink", PHONE)])
-@example([("link", PHONE), ("old", PHONE), ("again", PHONE), ("upkeep", PHONE), ("unlink", PHONE), ("again", PHONE)])
-@given(STEPS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@not_on_citus.earlier_release
-def test_whatever_the_order_every_row_is_there_once_and_goes_back_to_its_account(
-    memory: Memory, steps: list[tuple[str, str]]
-) -> None:
-    memory.psql(
-        "truncate memory_person_links, conversations, memory_entries, memory_events, memory_history, "
-        "memory_withdrawals cascade"
-    )
-    said: dict[str, list[TurnTaken]] = {PHONE: [], LAPTOP: []}
-    linked: set[str] = set()
-    for number, (step, account) in enumerate(steps):
-        match step:
-            case "say" | "old":
-                said[account].append(turn(f"{number}", account))
-                if step == "say":
-                    memory.apply(said[account][-1])
-                else:
-                    with memory.database.transaction(10, 20) as connection:
-                        rows._add_turns(
-                            connection, {account: [(said[account][-1], prepare(said[account][-1]).passages)]}
-                        )
-            case "again":
-                memory.apply(*said[account])
-            case "take back" if said[account]:
-                back = said[account].pop()
-                memory.apply(
-                    Withdrawn(
-                        theme=account, home="h", session_id="s", turns=((back.user, back.assistant),), standing=(0,)
-                    )
-                )
-            case "begin" if account not in linked:
-                begin(memory, account, PERSON, account)
-                linked.add(account)
-            case "link" if account not in linked:
-                memory.link(account)
-                linked.add(account)
-            case "unlink" if account in linked:
-                memory.unlink(account)
-                linked.remove(account)
-            case "upkeep":
-                with memory.database.transaction(10, 20) as connection:
-                    person_links.move_unmoved(connection, 10)
-        everything = sorted(each for theme in (PERSON, PHONE, LAPTOP) for each in memory.contents(theme))
-        assert everything == sorted(text for turns in said.values() for t in turns for text in (t.user, t.assistant))
-    for account in list(linked):
-        memory.unlink(account)
-    for account, turns in said.items():
-        assert sorted(memory.contents(account)) == sorted(text for t in turns for text in (t.user, t.assistant))
-    assert memory.left(PERSON) == {}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
                 groups = selection.count(reading, chosen)
                 homes = selection.homes(reading, chosen, HOMES_MAX)
             if chosen.session and chosen.themes is None:
-                chosen = replace(chosen, themes=tuple(sorted({group.theme for group in groups})))
+                named = (theme for group in groups for theme in themes_of(reading, group.theme))
+                chosen = replace(chosen, themes=tuple(sorted(set(named))))
             _show_plan(console, reading, chosen, groups)
             if not (args.yes or console.confirm("Erase this for good?", default=False)):
                 console.say("nothing is changed")

@@ -47,12 +47,12 @@ def hash_names(home: Path, console: Console, args: argparse.Namespace) -> int:
             return 0
         if not agreed(console, args, f"Rename {counted(len(plan), 'theme')}?"):
             return 1
-        for old, new in ways.items():
-            memory.change(partial(renames.rename, old=old, new=new))
+        moved = sum(memory.change(partial(renames.rename, old=old, new=new)) for old, new in ways.items())
         tasks = [_task(each, ways[each.theme]) for each in plan]
         done = memory.run(tasks, sum(task.total for task in tasks), console)
-    console.data({**document, "moved": done.rows, "interrupted": done.interrupted})
-    console.show(f"moved {counted(done.rows, 'row')} of {counted(len(plan), 'theme')}")
+        moved += done.rows
+    console.data({**document, "moved": moved, "interrupted": done.interrupted})
+    console.show(f"moved {counted(moved, 'row')} of {counted(len(plan), 'theme')}")
     if done.interrupted:
         console.say("interrupted; the agents move the rest within an hour or two, or run the command again")
         raise KeyboardInterrupt

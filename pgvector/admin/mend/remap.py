@@ -56,13 +56,12 @@ def _rename(home: Path, console: Console, args: argparse.Namespace, old: str, ne
         what = "Join it to" if held[1].entries + held[1].turns + held[1].facts else "Rename it to"
         if not agreed(console, args, f"{what} {safe_line(new, NAME_CHARS_MAX)}?"):
             return 1
-        memory.change(partial(renames.rename, old=old, new=new))
-        task = Task("rows", total, lambda connection, rows: renames.move(connection, old, new, rows))
-        done = memory.run([task], total, console)
-    console.data({**document, "moved": done.rows, "interrupted": done.interrupted})
-    console.show(
-        f"moved {counted(done.rows, 'row')}; events of {safe_line(old, NAME_CHARS_MAX)} are stored under {new}"
-    )
+        moved = memory.change(partial(renames.rename, old=old, new=new))
+        task = Task("rows", total - moved, lambda connection, rows: renames.move(connection, old, new, rows))
+        done = memory.run([task], total - moved, console)
+        moved += done.rows
+    console.data({**document, "moved": moved, "interrupted": done.interrupted})
+    console.show(f"moved {counted(moved, 'row')}; events of {safe_line(old, NAME_CHARS_MAX)} are stored under {new}")
     if done.interrupted:
         console.say("interrupted; the agents move the rest within an hour or two, or run the command again")
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ from pgvector import HalfVector
 from ...model import FactKind, Metadata
 from ...text import tokenizer
 from ..connection.database import Connection
+from ..facts import lock
 from ..queries import QUERIES, Kind
 
 BATCH_MAX = 2000
@@ -78,7 +79,7 @@ def merged(connection: Connection, theme: str, facts: Sequence[ImportedFact]) ->
 
     Of two current facts of one kind, target and scope the one that was written later stays, whichever memory has it.
     """
-    connection.execute(QUERIES["lock_facts"], {"theme": theme})
+    lock(connection, [theme])
     repeated: dict[str, int] = {}
     fresh: list[ImportedFact] = []
     outdated: dict[str, int] = {}

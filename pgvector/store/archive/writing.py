@@ -19,6 +19,7 @@ from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
 from ..erasure import marks
+from ..facts import lock
 from ..queries import QUERIES
 from ..schema.verification import Origin
 from . import facts
@@ -109,8 +110,10 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
         marks.take_secrets(connection, to.erasure_keys if batch.kind == "erasure" else ())
         theme = asked
     else:
-        theme = person_links.shared_theme(connection, asked)
+        theme, names = person_links.shared_theme(connection, asked)
         batch = replace(batch, lines=_not_erased(connection, theme, batch, to))
+        if batch.kind == "turn":
+            batch = replace(batch, lines=_not_there(connection, theme, names, batch.lines))
         if not batch.lines:
             return 0
     match batch.kind:
@@ -135,6 +138,17 @@ def _not_erased(connection: Connection, theme: str, batch: Batch, to: Destinatio
     found = [line for line, rest in zip(batch.lines, kept, strict=True) if rest is not None]
     to.erased += len(batch.lines) - len(found)
     return found
+
+
+def _not_there(connection: Connection, theme: str, names: Sequence[str], turns: Sequence[Line]) -> Sequence[Line]:
+    """The turns without those that are stored under other names of the theme until they are moved."""
+    # Agents count turns meanwhile.
+    lock(connection, [theme])
+    for name in names:
+        values = {"theme": name, "rows": [line.text for line in turns]}
+        there = {row["place"] for row in connection.execute(QUERIES["turns_there"], values)}
+        turns = [line for place, line in enumerate(turns, 1) if place not in there]
+    return turns
 
 
 def others_work(connection: Connection) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
-from ...errors import SettingsError
+from ...errors import Refused, SettingsError
+from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
 from ..connection.distributed import is_distributed
+from ..connection.messages import together
 from ..queries import KINDS, QUERIES, Kind
 from ..schema.preflight import ADMINISTRATOR
 from . import marks
@@ -136,9 +138,28 @@ def check_role(reading: Connection, deleting: Connection) -> None:
         )
 
 
+def check_names(connection: Connection, themes: Iterable[str]) -> None:
+    """Raise Refused when rows of these themes may be stored under a name that is not among them.
+
+    No link or rename begins until the end of the transaction: call it first.
+    """
+    known = set(themes)
+    if not known:
+        return
+    *_, places, names = together(connection, [*person_links.sharing(known), person_links.naming(known)])
+    every = {place.theme for place in person_links.places_of(places.rows).values()}
+    every.update(*person_links.names_of(names.rows).values())
+    if every - known:
+        raise Refused("the themes were linked or renamed meanwhile; run the same command again, and look at its plan")
+
+
 def begin(connection: Connection, selection: Selection) -> Selection:
-    """Mark the themes or the session in the caller's transaction; returns the selection without later rows."""
+    """Mark the themes or the session in the caller's transaction; returns the selection without later rows.
+
+    Raises Refused as `check_names`.
+    """
     themes = selection.themes or ()
+    check_names(connection, themes)
     if not selection.whole and not selection.session:
         return selection
     marks.add(
@@ -189,7 +210,7 @@ def delete(run: Run, selection: Selection) -> Iterator[Counter[str]]:
     """Delete all of the selection in batches, until nothing of it is found; yields how many rows of which kind.
 
     A row that somebody moves to another theme meanwhile may get to where was looked already. Agents may store rows with
-    the text faster than this looks, so it looks PASSES_MAX times at most.
+    the text faster than this looks, so it looks PASSES_MAX times at most. Raises Refused as `check_names`.
     """
     for _ in range(PASSES_MAX):
         found = False
@@ -201,6 +222,7 @@ def delete(run: Run, selection: Selection) -> Iterator[Counter[str]]:
                 yield deleted
         if not found:
             break
+    run(partial(check_names, themes=selection.themes or ()))
     for name in _BESIDE if selection.kind is None else ():
         while deleted := run(partial(_delete_beside, selection=selection, name=name)):
             yield deleted
@@ -232,7 +254,7 @@ def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row
         if kind == "entries":
             # A trigger has noted the deletions.
             connection.execute(QUERIES["erase_past"], values)
-    for name in ("tombstones", "withdrawals", "pruned"):
+    for name in ("tombstones", "withdrawals", "pruned", *(("edges",) if kind == "turns" else ())):
         deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
     entry_homes.forget(connection, [theme], [row.text for row in page])
     return +deleted

@@ -8,6 +8,7 @@ left join lateral (
   order by id limit 1) as q on true
 where a.agent_identity = %(source)s and a.id = any (%(ids)s::bigint[]) and a.role = 'assistant'
   and not a.metadata ? 'replayed'
-  and a.content in (
-    select d.content from conversations d
+  and (a.session_id, a.content) in (
+    select s.session_id #>> '{}', d.content from conversations d
+    cross join lateral jsonb_path_query(d.metadata, '$.replayed.sessions[*]') as s (session_id)
     where d.agent_identity = %(destination)s and d.role = 'assistant' and d.metadata ? 'replayed')
