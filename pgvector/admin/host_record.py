@@ -19,7 +19,7 @@ from ..session.project import project_of
 from ..session.themes import Identity, templated_theme
 from ..settings import Settings
 from ..text.keep import TERMINALS, Source
-from ..text.theme_names import DEFAULT_THEME
+from ..text.theme_names import DEFAULT_THEME, normalise
 
 # Sessions of the host's own jobs, which have no memory.
 JOBS = READ_ONLY_CONTEXTS | {"tool", "curator"}
@@ -56,7 +56,8 @@ def identity_of(row: Mapping[str, Any], settings: Settings) -> Identity:
 def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings: Settings) -> bool:
     """Whether a session is marked as off the record; where several themes may share its id, in any that is known."""
     own = templated_theme(identity, settings)
-    themes = {own, DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
+    key = normalise(identity.gateway_session_key)
+    themes = {own, key, DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
     names = (session_id, *(f"{session_id}:{theme}" for theme in themes))
     return LastingMarks.ALL in marks or any(mark_name(name) in marks for name in names)
 

@@ -73,7 +73,7 @@ class Conversation:
 
     def late_switch(self) -> str:
         """The message that took the session off the record when its turn was over; once, empty when there is none."""
-        return self._home.late_switch(self._mark(self._theme(), self.session_id))
+        return self._home.late_switch(self._marks(self._theme()))
 
     def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
         """Continue under another session id. Unless it begins `anew`, it goes on with the transcript so far."""
@@ -90,7 +90,7 @@ class Conversation:
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
         if off or opened_off:
             # First of all: a hook on another thread may ask for the new session at once.
-            self._home.off_record.change([self._mark(theme, session_id)], marked=True)
+            self._home.off_record.change(self._marks(theme, session_id), marked=True)
         if continues:
             self._home.outages.go_on(theme, self.session_id, session_id)
         self.session_id, self._turns.withdrawn = session_id, frozenset()
@@ -99,11 +99,11 @@ class Conversation:
     def open_turn(self, message: Any = "", author_id: str = "", *, began: datetime | None = None) -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
         theme, began, switched = self._theme(), began or now(), off_record.switch(message)
-        if switched is not None:
-            self._switch(theme, off=switched)
         if self._settings.off_record:
             # A process without this setting may continue the session, and would store it from its transcript.
-            self._switch(theme, off=True)
+            switched = True
+        if switched is not None:
+            self._home.off_record.change(self._marks(theme), marked=switched)
         off = off_record.unrecorded(message) or self._is_off(theme)
         author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.only_author
         with self._home.turn_lock:
@@ -122,7 +122,7 @@ class Conversation:
             off = turns.hand_over(question)
         if off is None and off_record.switch(question):
             # One host tells the words of a message with a picture only now.
-            self._home.switch_late(self._mark(theme, self.session_id), question)
+            self._home.switch_late(self._marks(theme), question)
         off = (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off
         for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
@@ -286,24 +286,24 @@ class Conversation:
         return running("HERMES_SESSION_USER_ID") or self._turns.current.author_id or self.identity.only_author
 
     def _theme(self) -> str:
+        return self._home.theme(self.identity, self._key())
+
+    def _key(self) -> str:
+        """The session key of the hook that runs now."""
+        given = self.identity.gateway_session_key
         # Without a key from the gateway, the variable of the session key may be the environment's of the process.
-        key = running("HERMES_SESSION_KEY") if self.identity.gateway_session_key else None
-        return self._home.theme(self.identity, key)
+        return (given and running("HERMES_SESSION_KEY")) or given
 
     def _is_off(self, theme: str) -> bool:
-        return self._settings.off_record or self._mark(theme, self.session_id) in self._home.off_record
+        return self._settings.off_record or any(mark in self._home.off_record for mark in self._marks(theme))
 
     @property
     def _is_aside(self) -> bool:
         """Whether the message that is answered now is off the record by itself."""
         return self._turns.current.is_open and off_record.aside(self._turns.current.question)
 
-    def _switch(self, theme: str, *, off: bool) -> None:
-        self._home.off_record.change([self._mark(theme, self.session_id)], marked=off)
-
-    def _mark(self, theme: str, session_id: str) -> str:
-        """The mark of a session in a home, made of its id and, where several themes may share the id, the theme."""
-        return mark_name(session_id if reserved(theme) else f"{session_id}:{theme}")
+    def _marks(self, theme: str, session_id: str = "") -> list[str]:
+        return self._home.off_record_marks(theme, self._key(), session_id or self.session_id)
 
     def _author(self, theme: str, speaker: str | None) -> dict[str, Any]:
         """The pseudonym of the speaker in a chat room, whose theme does not say who speaks.

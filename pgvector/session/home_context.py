@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
-from ..files import LastingMarks
+from ..files import LastingMarks, mark_name
 from ..hosts import state_db
 from ..hosts.config import person_key
 from ..hosts.environment import in_gateway, running, working_folder
@@ -18,7 +18,7 @@ from ..model import Event
 from ..settings import Settings
 from ..text import personal_keys
 from ..text.keep import TERMINALS
-from ..text.theme_names import reserved
+from ..text.theme_names import normalise, reserved
 from .capture import Capture
 from .outages import Outages
 from .person_key import PersonKey
@@ -93,16 +93,25 @@ class HomeContext:
             )
         return theme
 
-    def switch_late(self, mark: str, message: str) -> None:
-        """Take a session off the record whose agent has answered the message that says so already."""
-        self.off_record.change([mark], marked=True)
-        with self.turn_lock:
-            self._late_switches[mark] = message
+    def off_record_marks(self, theme: str, key: str, session_id: str) -> list[str]:
+        """The marks of a session off the record, in this home; any of them counts.
 
-    def late_switch(self, mark: str) -> str:
+        Settings and working folders may give its theme another name while it goes on, so the session key, and without
+        one the id alone, count as well. Where clients choose ids and name themes, the id alone does not.
+        """
+        names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)) if name)
+        return [mark_name(name) for name in ([session_id] if reserved(theme) or not key else []) + list(names)]
+
+    def switch_late(self, marks: list[str], message: str) -> None:
+        """Take a session off the record whose agent has answered the message that says so already."""
+        self.off_record.change(marks, marked=True)
+        with self.turn_lock:
+            self._late_switches[marks[0]] = message
+
+    def late_switch(self, marks: list[str]) -> str:
         """The message of `switch_late`, of which the agent is told now; empty when there is none."""
         with self.turn_lock:
-            return self._late_switches.pop(mark, "")
+            return self._late_switches.pop(marks[0], "")
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""

@@ -771,6 +771,34 @@ def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        ("billing", {}, {"theme_aliases": {"billing": "finance"}}),
+        ("ann@example.org", {}, {"hash_personal_keys": True}),
+        ("", {"theme_template": "{project}"}, {}),
+        ("", {"theme_template": "{project}"}, {"theme_template": "{profile}-{project}"}),
+    ],
+    ids=["alias", "hashed", "profile", "template"],
+)
+def test_a_session_stays_off_the_record_when_settings_give_its_theme_another_name(
+    start: Callable[..., Runtime], database: str, key: str, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    known = {"gateway_session_key": key, "platform": "api_server"} if key else {"platform": "cli"}
+    first = start(**before)
+    one = talk(first, **known)
+    take(one, ("off the record", "Certainly, nothing of this is kept from now on."), turn(1))
+    name = one.theme()
+    release(first)
+    second = start(**after)
+    again = talk(second, **known)
+    assert again.theme() != name
+    take(again, turn(2))
+    assert stored(second, database) == []
+    take(again, ("on the record", "Welcome back, I keep notes again."), turn(3))
+    assert stored(second, database) == texts(turn(3))
+
+
 @with_and_without_row_security
 def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtime], database: str) -> None:
     runtime = start(off_record=True)

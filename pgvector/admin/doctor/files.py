@@ -71,7 +71,7 @@ def _off_record(home: Home) -> Check:
     """Whether more sessions can be marked as off the record."""
     folder = home.state / "off_record"
     marks = LastingMarks(folder, OFF_RECORD_MAX, "").names()
-    found = f"{counted(len(marks - {LastingMarks.ALL}), 'session')} off the record, of at most {OFF_RECORD_MAX:,}"
+    found = f"{counted(len(marks - {LastingMarks.ALL}), 'mark')} of sessions, of at most {OFF_RECORD_MAX:,}"
     remedy = f"end the sessions that are off the record, then delete the files of old ones in {folder}"
     if LastingMarks.ALL in marks:
         return Check("off the record", "problem", f"{found}: no turn of this home is stored", f"{remedy}, and `all`")
