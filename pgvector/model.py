@@ -176,7 +176,7 @@ class Scope:
     """Which rows a recall for theme `own` may see.
 
     `themes` is None for `own` and all themes that do not match the pattern `hidden`; an empty pattern means reserved
-    names. `session_id` limits the scope to one session. `without_session` leaves out a session, or its turns from
+    names. `sessions` limit the scope to some sessions. `without_session` leaves out a session, or its turns from
     `without_since` on. Rows from `since` on and before `until` are in scope; times have a time zone. `role` limits
     turns to one side, `target` entries to one file, `label` facts to one of their scopes. `tags` limits entries to
     those with one of these, or with all of them, and turns to the sessions in which such an entry was remembered.
@@ -184,7 +184,7 @@ class Scope:
 
     own: str
     themes: tuple[str, ...] | None
-    session_id: str = ""
+    sessions: tuple[str, ...] = ()
     without_session: str = ""
     without_since: datetime | None = None
     hidden: str = ""
@@ -204,7 +204,7 @@ class Scope:
     @property
     def narrow(self) -> bool:
         """Whether it may have few of the rows of its themes."""
-        return bool(self.cuts_sessions or self.session_id or self.target or self.label or self.tags)
+        return bool(self.cuts_sessions or self.sessions or self.target or self.label or self.tags)
 
     def holds(self, at: datetime, session_id: str, role: str) -> bool:
         """Whether a row of these themes and sessions has a time and role in scope."""
@@ -219,8 +219,8 @@ class Caller:
     """Who calls a tool. `marks` are stored with new entries; with `off_record` the tool stores nothing.
 
     `refusal` returns why a text is not stored; empty when it may be. `granted` are the other themes that it may read;
-    None leaves that to the settings. `reads_files` is whether MEMORY.md and USER.md of the home, which all its themes
-    write, are in the caller's prompt.
+    None leaves that to the settings. `ancestors` returns the sessions that the caller's continues. `reads_files` is
+    whether MEMORY.md and USER.md of the home, which all its themes write, are in the caller's prompt.
     """
 
     theme: str
@@ -229,6 +229,7 @@ class Caller:
     off_record: bool = False
     refusal: Callable[[str], str] = lambda _: ""
     granted: tuple[str, ...] | None = None
+    ancestors: Callable[[], tuple[str, ...]] = tuple
     reads_files: bool = False
 
 

@@ -18,7 +18,7 @@ from ..text.theme_names import reserved
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
 from .outages import Notice
-from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Lineage, Turn, Turns
+from .state import EVENT_TURNS_MAX, Lineage, Turn, Turns
 from .themes import ROOM, Identity, allowed
 
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
@@ -64,8 +64,9 @@ class Conversation:
         refusal = partial(self._home.capture.why_no_entry, source=self.identity.source(self._speaker()))
         off = self._is_off(theme) or self._is_aside
         return Caller(
-            theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal, reads_files=True
-        )
+            theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal,
+            ancestors=partial(self._home.ancestors, self.session_id, self._lineage), reads_files=True,
+        )  # fmt: skip
 
     def why_no_recall(self, query: str) -> str:
         """Why nothing is recalled before this message; empty when memories are."""
@@ -188,7 +189,7 @@ class Conversation:
         made_by = tools_by_answer(messages, self._settings.trusted_tools)
         sides = zip(pairs, turns, strict=True)
         tools = {mark_name(said): made_by[answer] for (_, answer), (_, said) in sides if answer in made_by}
-        known = (*state_db.ancestors(self._home.home, self.session_id, ANCESTORS_MAX), *self._lineage.ancestors)
+        ancestors = self._home.ancestors(self.session_id, self._lineage)
         with self._home.turn_lock:
             # After an interrupted question, the last pair that is left belongs to an older turn.
             if self._turns.current.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
@@ -196,7 +197,7 @@ class Conversation:
             return self._home.accept(
                 SessionEnded(
                     turns=answered[-EVENT_TURNS_MAX:],
-                    ancestors=tuple(dict.fromkeys(known)),
+                    ancestors=ancestors,
                     parent_session_id=self._lineage.parent,
                     metadata={"tools": tools} if tools else {},
                     **self._origin(theme),

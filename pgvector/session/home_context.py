@@ -23,6 +23,7 @@ from .capture import Capture
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
+from .state import ANCESTORS_MAX, Lineage
 from .themes import Identity, author_of, keyed, templated_theme, theme_of
 
 log = logging.getLogger("hermes.pgvector")
@@ -92,6 +93,11 @@ class HomeContext:
                 looks_like,
             )
         return theme
+
+    def ancestors(self, session_id: str, lineage: Lineage) -> tuple[str, ...]:
+        """The sessions that a session continues, as the host has recorded and as its agent knows, the nearest last."""
+        recorded = state_db.ancestors(self.home, session_id, ANCESTORS_MAX)
+        return tuple(dict.fromkeys((*recorded, *lineage.ancestors)))
 
     def off_record_marks(self, theme: str, key: str, session_id: str) -> list[str]:
         """The marks of a session off the record, in this home; any of them counts.

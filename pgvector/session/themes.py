@@ -230,12 +230,12 @@ def scope_of(
 
     Raises BadArgument.
     """
-    name = name or settings.scope_default
+    name = normalise(name or settings.scope_default)
     if name == "session" and not session_id:
         raise BadArgument("scope is 'session' but there is no session; use current")
     hidden = hidden_pattern(settings.bench_themes, settings.allowed_themes)
     themes = readable(theme, name, settings, granted)
-    return Scope(theme, themes, session_id if name == "session" else "", hidden=hidden)
+    return Scope(theme, themes, (session_id,) if name == "session" else (), hidden=hidden)
 
 
 def writable(theme: str, name: str, settings: Settings) -> str:

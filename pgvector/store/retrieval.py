@@ -119,7 +119,7 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
         "themes": None if scope.themes is None else _array(scope.themes),
         "own": scope.own,
         "reserved": scope.hidden or RESERVED_PATTERN,
-        "session": scope.session_id,
+        "sessions": _array(scope.sessions) if scope.sessions else None,
         "without_session": scope.without_session,
         "without_since": scope.without_since,
         "target": scope.target,

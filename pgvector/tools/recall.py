@@ -35,6 +35,8 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     tags, all_tags = given.tags(arguments, "tags") or (), given.switch(arguments, "all_tags")
     scope_name = given.text(arguments, "scope") or settings.scope_default
     scope = runtime.scope(caller.theme, scope_name, caller.session_id, caller.granted)
+    if scope.sessions:
+        scope = replace(scope, sessions=(*scope.sessions, *caller.ancestors()))
     limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,

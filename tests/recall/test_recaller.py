@@ -163,7 +163,7 @@ def test_no_hit_is_ever_outside_the_scope(
         whole.add(*(turn(text, theme=theme, session=session) for theme, session, text in corpus))
         whole.add(*(entry(text, theme) for theme, _, text in corpus))
         themes = readable(own, name, Settings(cross_theme_recall="all"))
-        scope = Scope(own, themes, "s" if name == "session" else "")
+        scope = Scope(own, themes, ("s",) if name == "session" else ())
 
         def visible(theme: str) -> bool:
             return theme in themes if themes is not None else theme == own or not reserved(theme)
@@ -221,7 +221,7 @@ def test_scopes_see_what_they_say(memory: Memory, query: str) -> None:
         assert themes(Scope("ops", None), kind) == {"ops", "billing"}
         assert themes(Scope(PERSON, None), kind) == {"ops", "billing", PERSON}
         assert themes(Scope(ROOM, None), kind) == {"ops", "billing", ROOM}
-    session = memory.ask(query, Scope("ops", ("ops",), "t"), limit=50).hits
+    session = memory.ask(query, Scope("ops", ("ops",), ("t",)), limit=50).hits
     assert [(hit.session_id, hit.content) for hit in session] == [("t", "kelp of ops later")]
 
 
@@ -236,7 +236,7 @@ def test_a_target_narrows_entries(memory: Memory) -> None:
 
 def test_a_neighbour_of_a_hit_stays_in_its_theme_and_session(memory: Memory) -> None:
     memory.add(turn("kelp", "lamp"), turn("frog", theme="billing"), turn("bolt", session="t"), turn("drum", "plum"))
-    hits = memory.ask("kelp", Scope("ops", ("ops",), "s"), limit=50).hits
+    hits = memory.ask("kelp", Scope("ops", ("ops",), ("s",)), limit=50).hits
     assert {(hit.theme, hit.session_id) for hit in hits} == {("ops", "s")}
 
 
@@ -573,7 +573,7 @@ def test_vector_search_ranks_by_cosine(
 def test_the_graph_index_answers_what_the_exact_search_does(make: Callable[..., Memory]) -> None:
     exact, graph = make(), make(exact_rows_max=0)
     exact.add(*corpus(random.Random(1), 400))
-    for scope in (OPS, Scope("ops", None), Scope("billing", ("billing",), "17")):
+    for scope in (OPS, Scope("ops", None), Scope("billing", ("billing",), ("17",))):
         first, second = (memory.ask("kelp lamp tusk", scope, limit=50) for memory in (exact, graph))
         # The farthest of the rows found sets the scale of the scores, and among equals that may be another one.
         assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in second.hits], abs=2e-2)

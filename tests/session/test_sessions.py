@@ -799,6 +799,35 @@ def test_a_session_stays_off_the_record_when_settings_give_its_theme_another_nam
     assert stored(second, database) == texts(turn(3))
 
 
+def test_a_recall_in_a_session_finds_the_sessions_that_it_continues(
+    start: Callable[..., Runtime], database: str, record: Record
+) -> None:
+    runtime = start()
+    one = talk(runtime, "first")
+    take(one, turn(1))
+    one.go_on("compressed", "first", anew=False, reason="compression")
+    take(one, turn(2))
+    one.go_on("branch", "compressed", anew=False, reason="branch")
+    take(one, turn(3))
+    take(talk(runtime, "beside"), turn(4))
+    assert len(stored(runtime, database)) == 8
+
+    def found(conversation: Conversation) -> set[str]:
+        asked = {"query": "slow host today", "scope": "session"}
+        answer = toolset.call(runtime, "recall_conversation", asked, conversation.caller("default"))
+        return {hit["session_id"] for hit in json.loads(answer)["hits"]}
+
+    assert found(one) == {"first", "compressed", "branch"}
+    # Another object, or a process that goes on with the session, knows it from the record.
+    assert found(talk(runtime, "branch")) == {"branch"}
+    record.begin("compressed", "first")
+    record.begin("branch", "compressed")
+    assert found(talk(runtime, "branch")) == {"first", "compressed", "branch"}
+    one.go_on("new", "branch", anew=True, reason="new_session")
+    take(one, turn(5))
+    assert found(one) == {"new"}
+
+
 @with_and_without_row_security
 def test_a_process_that_is_off_the_record_only_reads(start: Callable[..., Runtime], database: str) -> None:
     runtime = start(off_record=True)

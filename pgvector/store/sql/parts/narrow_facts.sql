@@ -1,5 +1,5 @@
 status in ('active', 'cold')
-  and (%(session)s = '' or session_id = %(session)s)
+  and (%(sessions)s::text[] is null or session_id = any (%(sessions)s::text[]))
   and (%(label)s = '' or scope = %(label)s)
   and (%(since)s::timestamptz is null or written_at >= %(since)s::timestamptz)
   and (%(until)s::timestamptz is null or written_at < %(until)s::timestamptz)

@@ -1,4 +1,4 @@
-(%(session)s = '' or session_id = %(session)s)
+(%(sessions)s::text[] is null or session_id = any (%(sessions)s::text[]))
   and (%(without_session)s = '' or session_id <> %(without_session)s or ts < %(without_since)s::timestamptz)
   and (%(since)s::timestamptz is null or ts >= %(since)s::timestamptz)
   and (%(until)s::timestamptz is null or ts < %(until)s::timestamptz)
