@@ -29,6 +29,12 @@ class Memory:
         self.dsn = dsn
         self.database = Database(Settings(dsn=dsn), folder)  # type: ignore[arg-type]
 
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.database.close()
+
     def apply(self, *events: Event) -> int:
         with self.database.transaction(10, 20) as connection:
             return rows.apply(connection, list(map(prepare, events)))

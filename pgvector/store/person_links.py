@@ -82,11 +82,14 @@ def names_of(found: Iterable[DictRow]) -> Names:
     return {row["place"]: tuple(row["names"]) for row in found}
 
 
-def shared_theme(connection: Connection, theme: str) -> tuple[str, tuple[str, ...]]:
-    """As `person_of`, until the end of the transaction, and the other names. Call it first in the transaction."""
+def shared_place(connection: Connection, theme: str) -> tuple[Place, tuple[str, ...]]:
+    """Where events of a theme are stored, until the end of the transaction, and the other names of that.
+
+    Call it first in the transaction.
+    """
     *_, places, names = together(connection, [*sharing([theme]), naming([theme])])
-    place = places_of(places.rows).get(theme, Place(theme, "")).theme
-    return place, names_of(names.rows).get(place, ())
+    place = places_of(places.rows).get(theme, Place(theme, ""))
+    return place, names_of(names.rows).get(place.theme, ())
 
 
 def admit(connection: Connection, themes: Iterable[str]) -> None:
@@ -179,6 +182,25 @@ def link(connection: Connection, account: str, person: str) -> int:
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
     copy_records(connection, account, person)
     return move_at_once(connection, account, person, mark=account)
+
+
+def take(connection: Connection, account: str, person: str) -> bool | None:
+    """Link as another database did, in the caller's transaction; returns whether it is new here.
+
+    None when the account is a theme of its own here: it has rows, or another person. An operator may have separated it.
+    """
+    connection.execute(QUERIES["lock_links"])
+    if known := of_themes(connection, [account]).get(account):
+        return False if known == person else None
+    if in_use(connection, account):
+        return None
+    link(connection, account, person)
+    return True
+
+
+def in_use(connection: Connection, theme: str) -> bool:
+    """Whether rows are stored in a theme."""
+    return bool((connection.execute(QUERIES["theme_in_use"], {"theme": theme}).fetchone() or {})["held"])
 
 
 def unlink(connection: Connection, account: str) -> int:

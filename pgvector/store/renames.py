@@ -50,9 +50,8 @@ def take(connection: Connection, old: str, new: str) -> bool | None:
     for known in listed(connection, old):
         if known.old == old:
             return False if known.new == new else None
-    held = person_links.held(connection, old)
     linked = person_links.of_themes(connection, [old]) or person_links.listed(connection, 1, old)
-    if old == new or linked or held.entries or held.turns or held.facts:
+    if old == new or linked or person_links.in_use(connection, old):
         return None
     rename(connection, old, new)
     return True

@@ -44,9 +44,8 @@ from hermes_memory_pgvector.text.masks import masked
 
 @pytest.fixture
 def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
-    opened = Memory(database, tmp_path)
-    yield opened
-    opened.database.close()
+    with Memory(database, tmp_path) as opened:
+        yield opened
 
 
 @NAMES

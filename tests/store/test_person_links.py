@@ -33,9 +33,8 @@ from hermes_memory_pgvector.write.maintenance import Maintenance
 
 @pytest.fixture
 def memory(database: str, tmp_path: Path) -> Iterator[Memory]:
-    opened = Memory(database, tmp_path)
-    yield opened
-    opened.database.close()
+    with Memory(database, tmp_path) as opened:
+        yield opened
 
 
 @pytest.mark.each_version

@@ -195,7 +195,7 @@ def _summarise(console: Console, told: Mapping[str, Any], *, dry_run: bool) -> N
         console.say(f"{counted(told['erased'], 'row')} left out: erased here for good")
     if told.get("in_use"):
         named = ", ".join(safe_line(theme, NAME_CHARS_MAX) for theme in told["in_use"][:SHOWN_MAX])
-        console.say(f"renamed there, and themes of their own here, which they stay: {named}")
+        console.say(f"renamed or linked there, and themes of their own here, which they stay: {named}")
     if told["vectors"] == "other model":
         console.say("its vectors are of another model; agents or `backfill` compute them")
     for wrong in told["wrong"][:SHOWN_MAX]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...model import FactWritten
 from ...store.archive import facts
-from ...store.person_links import person_of
+from ...store.archive.facts import ImportedFact
+from ...store.connection.database import Connection
+from ...store.erasure import marks
+from ...store.person_links import shared_place
 from ...text.sanitize import safe_line
 from ..console import Console, counted
 from ..database import connection
@@ -23,20 +27,35 @@ def bring(home: Path, console: Console, args: argparse.Namespace, named: str) ->
     """Import a memory.db into a theme. Returns 0, or 1 when facts were skipped. Raises BadArgument, or Refused."""
     path = Path(args.path).expanduser()
     with connection(home) as writing, writing.transaction():
-        theme = person_of(writing, named)
+        (theme, _), _ = shared_place(writing, named)
         with console.busy("reading"):
             found = hermes_memory.read(path)
-            merged = facts.merged(writing, theme, found.facts)
+            kept = _not_erased(writing, theme, found.facts)
+            merged = facts.merged(writing, theme, kept)
             if not args.dry_run:
                 facts.add(writing, theme, merged, found.scopes, origin="hermes-memory", account=named)
     told = {
         "facts": len(found.facts), "new": len(merged.fresh), "known": len(merged.repeated),
         "statuses": dict(Counter(fact.status for fact in merged.fresh)),
-        "superseded_here": len(merged.superseded), "scopes": len(found.scopes), "skipped": dict(found.skipped),
+        "erased": len(found.facts) - len(kept), "superseded_here": len(merged.superseded),
+        "scopes": len(found.scopes), "skipped": dict(found.skipped),
     }  # fmt: skip
     console.data({"source": args.source, "path": str(path), "theme": theme, "dry_run": args.dry_run, **told})
     _summarise(console, told, theme, dry_run=args.dry_run)
     return 1 if told["skipped"] else 0
+
+
+def _not_erased(connection: Connection, theme: str, found: Sequence[ImportedFact]) -> list[ImportedFact]:
+    """The facts that were not erased here after they were written."""
+    events = [
+        FactWritten(
+            theme=theme, at=fact.written_at, session_id=fact.session_id, kind=fact.kind, target=fact.target,
+            content=fact.content,
+        )
+        for fact in found
+    ]  # fmt: skip
+    kept = marks.remaining(connection, events)
+    return [fact for fact, rest in zip(found, kept, strict=True) if rest is not None]
 
 
 def _summarise(console: Console, told: Mapping[str, Any], theme: str, *, dry_run: bool) -> None:
@@ -46,6 +65,8 @@ def _summarise(console: Console, told: Mapping[str, Any], theme: str, *, dry_run
     console.say(f"found {counted(told['facts'], 'fact')} in {counted(told['scopes'], 'scope')}: {new}")
     if told["known"]:
         console.say(f"{counted(told['known'], 'fact')} of them the theme has already")
+    if told["erased"]:
+        console.say(f"{counted(told['erased'], 'fact')} left out: erased here for good")
     if told["superseded_here"]:
         console.say(f"{counted(told['superseded_here'], 'fact')} of the theme are older and go into the history")
     for name, reason in list(told["skipped"].items())[:SHOWN_MAX]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...embedding import factory
-from ...errors import BadEvent, ModelChanged, SettingsError
+from ...errors import BadEvent, DatabaseUnavailable, ModelChanged, SettingsError
 from ...settings import Settings
-from ...store import renames
+from ...store import person_links, renames
 from ...store.archive import reading, writing
 from ...store.archive.lines import Line
 from ...store.archive.writing import Batch, Destination
@@ -21,6 +21,13 @@ from ...store.schema.verification import Origin
 from ..console import Console
 
 BATCH_S_MAX = 120.0
+# A batch that meets rows of agents in another order is undone, and tried again.
+TRIES, PAUSE_S = 3, 1.0
+# The rows that give themes other names: where the name is, and what takes it.
+NAMED: Mapping[str, tuple[str, Callable[[Connection, str, str], bool | None]]] = {
+    "rename": ("new", renames.take),
+    "link": ("person", person_links.take),
+}
 # A secret of the marks of what was erased.
 _SECRET = re.compile("[0-9a-f]{64}")
 
@@ -29,7 +36,7 @@ _SECRET = re.compile("[0-9a-f]{64}")
 class Transfer:
     """Stores rows in a database, and counts them: all and new ones by their kind, and the lines that are refused.
 
-    `in_use` are the old names of renamed themes that are themes of their own here.
+    `in_use` are the old names of renamed themes, and the linked accounts, that are themes of their own here.
     """
 
     database: Database
@@ -53,12 +60,25 @@ class Transfer:
                     time.sleep(time.monotonic() - started)
 
     def _store(self, batch: Batch) -> bool:
-        """Store a batch; one that is refused in halves. Returns whether other processes use the database."""
+        """Store a batch, at the third try at the latest. Returns whether other processes use the database."""
+        erased = self.to.erased
+        for left in reversed(range(TRIES)):
+            try:
+                return self._store_once(batch)
+            except DatabaseUnavailable:
+                if not left:
+                    raise
+                self.to.erased = erased
+                time.sleep(PAUSE_S)
+        raise AssertionError
+
+    def _store_once(self, batch: Batch) -> bool:
+        """Store a batch; one that is refused in halves."""
         try:
             limits = self.settings.connect_timeout_s, BATCH_S_MAX
             with self.database.transaction(*limits, vectors=None if self.to.dry_run else self.to.vectors) as connection:
-                renames_here = batch.kind == "rename" and not self.to.theme
-                new = self._rename(connection, batch) if renames_here else writing.store(connection, batch, self.to)
+                named = batch.kind in NAMED and not self.to.theme
+                new = self._name(connection, batch) if named else writing.store(connection, batch, self.to)
                 others = writing.others_work(connection)
                 if self.to.dry_run:
                     connection.execute("rollback")
@@ -78,9 +98,10 @@ class Transfer:
         self.new[batch.kind] += new
         return others
 
-    def _rename(self, connection: Connection, batch: Batch) -> int:
-        """Rename a theme as the archive has it; returns how many renames are new."""
-        taken = [renames.take(connection, batch.theme, line.row["new"]) for line in batch.lines]
+    def _name(self, connection: Connection, batch: Batch) -> int:
+        """Rename or link a theme as the archive has it; returns how many names are new."""
+        column, take = NAMED[batch.kind]
+        taken = [take(connection, batch.theme, line.row[column]) for line in batch.lines]
         if None in taken:
             self.in_use.append(batch.theme)
         return sum(map(bool, taken))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from ...errors import BadArgument, Refused
@@ -40,6 +40,13 @@ class Line:
     row: Mapping[str, Any]
     text: str
     vectors: Sequence[str] = ()
+
+    def marked(self, name: str, value: str) -> Line:
+        """The row with a value in its metadata; itself when it has none."""
+        if not isinstance(known := self.row.get("metadata"), Mapping):
+            return self
+        row = {**self.row, "metadata": {**known, name: value}}
+        return replace(self, row=row, text=_json(row))
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -66,7 +67,8 @@ class Destination:
 
     `origin` is the database that the archive is from; it is empty in that database. `ids` are the ids of entries
     that the archive has, by their themes and ids there. `erased` counts the rows that were left out because they were
-    erased here for good. `erasure_keys` are the secrets of the marks that the archive has.
+    erased here for good. `erasure_keys` are the secrets of the marks that the archive has. `apart` are accounts of the
+    archive, and whether they are themes of their own here.
     """
 
     theme: str = ""
@@ -76,6 +78,7 @@ class Destination:
     ids: dict[tuple[str, int], int] = field(default_factory=dict)
     erased: int = 0
     erasure_keys: Sequence[str] = ()
+    apart: dict[str, bool] = field(default_factory=dict)
 
     def entry_id(self, theme: str, number: int) -> int:
         """The id of an entry of the archive. One that is gone gets a negative number, always the same."""
@@ -101,21 +104,27 @@ def batches(found: Iterable[Line]) -> Iterator[Batch]:
 
 
 def store(connection: Connection, batch: Batch, to: Destination) -> int:
-    """Store a batch in the caller's transaction, and return how many of its rows are new; no renames."""
+    """Store a batch in the caller's transaction, and return how many of its rows are new; no renames and no links."""
     if to.theme and batch.kind in OF_THEIR_THEMES:
         return 0
+    if not to.theme and (apart := _apart(connection, batch, to)):
+        return sum(store(connection, part, to) for part in apart)
     asked = to.theme or batch.theme
-    if batch.kind in ("link", "erasure"):
+    if batch.kind == "erasure":
         connection.execute(QUERIES["lock_links"])
-        marks.take_secrets(connection, to.erasure_keys if batch.kind == "erasure" else ())
+        marks.take_secrets(connection, to.erasure_keys)
         theme = asked
     else:
-        theme, names = person_links.shared_theme(connection, asked)
+        (theme, account), names = person_links.shared_place(connection, asked)
+        # Agents count turns, and other imports store rows, but not meanwhile.
+        lock(connection, [theme])
         batch = replace(batch, lines=_not_erased(connection, theme, batch, to))
         if batch.kind == "turn":
-            batch = replace(batch, lines=_not_there(connection, theme, names, batch.lines))
+            batch = replace(batch, lines=_not_there(connection, names, batch.lines))
         if not batch.lines:
             return 0
+        if account:
+            batch = replace(batch, lines=[line.marked("linked_account", account) for line in batch.lines])
     match batch.kind:
         case "entry" | "turn":
             if batch.kind == "entry" and not to.dry_run:
@@ -130,6 +139,19 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
     return connection.execute(QUERIES[f"import_{batch.kind}"], values).rowcount
 
 
+def _apart(connection: Connection, batch: Batch, to: Destination) -> list[Batch]:
+    """The batch in parts, where rows are of accounts of a person that are separated from it here; else none."""
+    parts = defaultdict[str, list[Line]](list)
+    for line in batch.lines:
+        metadata = line.row.get("metadata")
+        account = str(metadata.get("linked_account") or "") if isinstance(metadata, Mapping) else ""
+        if account and account not in to.apart:
+            linked = account in person_links.of_themes(connection, [account])
+            to.apart[account] = not linked and person_links.in_use(connection, account)
+        parts[account if to.apart.get(account) and account != batch.theme else batch.theme].append(line)
+    return [Batch(batch.kind, theme, lines) for theme, lines in parts.items()] if set(parts) - {batch.theme} else []
+
+
 def _not_erased(connection: Connection, theme: str, batch: Batch, to: Destination) -> Sequence[Line]:
     """The rows that were not erased here after they were written."""
     if batch.kind not in _EVENTS:
@@ -140,10 +162,8 @@ def _not_erased(connection: Connection, theme: str, batch: Batch, to: Destinatio
     return found
 
 
-def _not_there(connection: Connection, theme: str, names: Sequence[str], turns: Sequence[Line]) -> Sequence[Line]:
-    """The turns without those that are stored under other names of the theme until they are moved."""
-    # Agents count turns meanwhile.
-    lock(connection, [theme])
+def _not_there(connection: Connection, names: Sequence[str], turns: Sequence[Line]) -> Sequence[Line]:
+    """The turns without those that are stored under other names of their theme until they are moved."""
     for name in names:
         values = {"theme": name, "rows": [line.text for line in turns]}
         there = {row["place"] for row in connection.execute(QUERIES["turns_there"], values)}

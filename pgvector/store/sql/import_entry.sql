@@ -1,5 +1,5 @@
--- Entries of an archive. One that the theme has stays as it is, and one that was removed after the archive had it stays
--- removed. Returns the ids of all that are there now.
+-- Entries of an archive. One that the theme has stays as it is, and one that was removed, replaced or has expired after the
+-- archive had it stays away. One of the theme that has expired makes room. Returns the ids of all that are there now.
 with given as (
   select g.place, g.words, g.vector, g.replaces::bigint[] as replaces, r.*
   from unnest(%(rows)s::text[], %(words)s::text[], %(vectors)b::halfvec[], %(replaces)s::text[]) with ordinality
@@ -9,12 +9,13 @@ with given as (
 ), known as (
   select g.place, e.id from given g join memory_entries e on e.agent_identity = %(theme)s and e.target = g.target
     and content_key(e.content) = content_key(g.content)
+    and (e.expires_at is null or e.expires_at > now() or g.expires_at <= now())
 ), fresh as (
   select g.* from given g
   where not exists (select 1 from known k where k.place = g.place)
     and not exists (
       select 1 from memory_history h
-      where h.agent_identity = %(theme)s and h.gone_at > g.updated_at and h.how = 'removed' and h.target = g.target
+      where h.agent_identity = %(theme)s and h.gone_at > g.updated_at and h.how in ('removed', 'replaced', 'expired') and h.target = g.target
         and h.content = g.content)
 ), added as (
   insert into memory_entries
@@ -31,4 +32,4 @@ select place, id, false as fresh from known
 union all
 select min(g.place), a.id, true from added a join given g using (target, content) group by a.id
 union all
-select place, 0, true from fresh where %(dry)s
+select min(place), 0, true from fresh where %(dry)s group by target, content

@@ -1,10 +1,11 @@
 -- Turns of an archive, those that the theme lacks.
 with given as (
-  select g.place, g.words, g.vector, r.*
+  select distinct on (r.session_id, r.ts, r.role, r.content) g.place, g.words, g.vector, r.*
   from unnest(%(rows)s::text[], %(words)s::text[], %(vectors)b::halfvec[]) with ordinality
          as g (row, words, vector, place),
        jsonb_to_record(g.row::jsonb) as r (session_id text, parent_session_id text, role text, content text,
          ts timestamptz, metadata jsonb)
+  order by r.session_id, r.ts, r.role, r.content, g.place
 ), fresh as (
   select g.* from given g
   where not exists (

@@ -273,3 +273,12 @@ def test_a_large_memory_comes_over(command: Callable[..., Outcome], source: Path
     worked(MANY, source)
     assert bring(command, source, "--json").document["new"] == 5008
     assert bring(command, source, "--json").document["new"] == 0
+
+
+def test_facts_that_were_erased_stay_out_of_the_next_import(
+    command: Callable[..., Outcome], source: Path, database: str
+) -> None:
+    assert bring(command, source).code in (0, 1)
+    assert command("erase", "--text", "sessions in Postgres", "--yes").code in (0, 3)
+    assert bring(command, source, "--json").document["erased"] == 1
+    assert not [row for row in rows(database) if "Postgres" in row[3]]
