@@ -12,9 +12,6 @@ from typing import Generic, TypeVar
 from cachetools import TTLCache
 from pydantic import SecretStr
 
-from ...admin.database import theme_named
-from ...admin.embedder import PROBE, PROBE_S_MAX, mismatch
-from ...admin.overview import EARLIER, STOPPED
 from ...embedding import factory
 from ...embedding.protocol import Embedder
 from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
@@ -29,6 +26,9 @@ from ...store.schema.verification import Origin, SchemaState
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME, reserved
+from ..database import theme_named
+from ..embedder import PROBE, PROBE_S_MAX, mismatch
+from ..overview import EARLIER, STOPPED
 
 STATEMENT_S_MAX = 15.0
 BUDGET_S_MIN = 5.0
