@@ -79,7 +79,7 @@ def _present(home: Path, server: EmbeddedServer) -> Totals | None:
     database = Database(settings, home)
     try:
         server.ensure_running()
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             return statistics.totals(connection)
     except SchemaNotApplied:
         return None

@@ -34,14 +34,13 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     database = Database(settings, home)
     try:
         start_server(database)
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             database.verify(connection)
             themes = sorted({theme_named(connection, name, settings) for name in args.theme}) or None
         with (
             _target(args.path) as out,
             database.transaction(
-                settings.connect_timeout_s,
-                STATEMENT_S_MAX,
+                statement_timeout_s=STATEMENT_S_MAX,
                 transaction_isolation="repeatable read",
                 transaction_read_only="on",
             ) as connection,

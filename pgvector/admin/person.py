@@ -129,13 +129,12 @@ def _ready(home: Path, console: Console, args: argparse.Namespace | None = None)
 
 @contextmanager
 def _reading(runtime: Runtime) -> Iterator[Connection]:
-    with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
+    with runtime.database.connection() as connection:
         yield connection
 
 
 def _change(runtime: Runtime, change: Callable[[Connection], T]) -> T:
-    limits = runtime.settings.connect_timeout_s, runtime.settings.statement_timeout_s
-    with runtime.database.transaction(*limits) as connection:
+    with runtime.database.transaction() as connection:
         return change(connection)
 
 

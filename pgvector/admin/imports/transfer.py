@@ -33,7 +33,6 @@ class Transfer:
     """
 
     database: Database
-    settings: Settings
     to: Destination
     found: Counter[str] = field(default_factory=Counter)
     new: Counter[str] = field(default_factory=Counter)
@@ -55,8 +54,8 @@ class Transfer:
     def _store(self, batch: Batch) -> bool:
         """Store a batch; one that is refused in halves. Returns whether other processes use the database."""
         try:
-            limits = self.settings.connect_timeout_s, BATCH_S_MAX
-            with self.database.transaction(*limits, vectors=None if self.to.dry_run else self.to.vectors) as connection:
+            vectors = None if self.to.dry_run else self.to.vectors
+            with self.database.transaction(statement_timeout_s=BATCH_S_MAX, vectors=vectors) as connection:
                 renames_here = batch.kind == "rename" and not self.to.theme
                 new = self._rename(connection, batch) if renames_here else writing.store(connection, batch, self.to)
                 others = writing.others_work(connection)
@@ -91,7 +90,7 @@ def destination(database: Database, settings: Settings, manifest: Mapping[str, A
 
     The model of an archive becomes that of a database without one, if the home uses the same.
     """
-    with database.connection(settings.connect_timeout_s) as connection:
+    with database.connection() as connection:
         state = database.verify(connection)
         here = reading.origin(connection)
     to = Destination(

@@ -49,8 +49,7 @@ class Memory:
 
     def change(self, change: Callable[[Connection], T], statement_s: float | None = None) -> T:
         """The result of a change in a transaction of its own."""
-        limit_s = statement_s or self.settings.statement_timeout_s
-        with self._database.transaction(self.settings.connect_timeout_s, limit_s) as connection:
+        with self._database.transaction(statement_timeout_s=statement_s) as connection:
             return change(connection)
 
     def run(self, tasks: Iterable[Task], total: int, console: Console) -> Done:
@@ -96,7 +95,7 @@ def opened(home: Path) -> Iterator[Memory]:
     database = Database(settings, home)
     try:
         start_server(database)
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             database.verify(connection)
         yield Memory(settings, database)
     finally:

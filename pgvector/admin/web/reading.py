@@ -41,8 +41,8 @@ class ReadOnlyDatabase(Database):
 
     def transaction(
         self,
-        timeout_s: float,
-        statement_timeout_s: float,
+        timeout_s: float | None = None,
+        statement_timeout_s: float | None = None,
         *,
         within_s: float = math.inf,
         admitted: bool = False,
@@ -93,7 +93,7 @@ class Reader:
             raise DatabaseUnavailable(STOPPED)
         if server is not None and not server.admits_agents:
             raise DatabaseUnavailable(EARLIER)
-        with self._database.transaction(self.settings.connect_timeout_s, STATEMENT_S_MAX) as reading:
+        with self._database.transaction(statement_timeout_s=STATEMENT_S_MAX) as reading:
             self._schema = self._database.verify(reading)
             yield reading
 
