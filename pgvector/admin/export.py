@@ -31,7 +31,7 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     if to_stdout and console.as_json:
         raise BadArgument("--json prints a summary on stdout, so the archive needs a PATH")
     settings = load(home)
-    database = Database(settings, home)
+    database = Database(settings, home, read_only=True)
     try:
         start_server(database)
         with database.connection() as connection:
@@ -40,9 +40,7 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
         with (
             _target(args.path) as out,
             database.transaction(
-                statement_timeout_s=STATEMENT_S_MAX,
-                transaction_isolation="repeatable read",
-                transaction_read_only="on",
+                statement_timeout_s=STATEMENT_S_MAX, transaction_isolation="repeatable read"
             ) as connection,
         ):
             told = reading.manifest(connection, database.verify, themes, vectors=args.vectors)

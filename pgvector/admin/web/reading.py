@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -22,7 +21,7 @@ from ...session.themes import allowed, scope_of
 from ...settings import Settings
 from ...store.connection.database import Connection, Database
 from ...store.queries import Kind
-from ...store.schema.verification import Origin, SchemaState
+from ...store.schema.verification import SchemaState
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME, reserved
@@ -34,26 +33,6 @@ STATEMENT_S_MAX = 15.0
 BUDGET_S_MIN = 5.0
 HITS_MAX = 20
 T = TypeVar("T")
-
-
-class ReadOnlyDatabase(Database):
-    """A database whose transactions cannot write."""
-
-    def transaction(
-        self,
-        timeout_s: float | None = None,
-        statement_timeout_s: float | None = None,
-        *,
-        within_s: float = math.inf,
-        admitted: bool = False,
-        vectors: Origin | None = None,
-        **local: str,
-    ) -> AbstractContextManager[Connection]:
-        """As that of `Database`, read-only."""
-        settings: dict[str, str] = {"transaction_read_only": "on", **local}
-        return super().transaction(
-            timeout_s, statement_timeout_s, within_s=within_s, admitted=admitted, vectors=vectors, **settings
-        )
 
 
 class Recent(Generic[T]):
@@ -78,7 +57,7 @@ class Reader:
     def __init__(self, settings: Settings, home: Path, *, persons: bool) -> None:
         """Raises SettingsError when the home has no database."""
         self.settings, self.home, self.persons = settings, home, persons
-        self._database = ReadOnlyDatabase(settings, home)
+        self._database = Database(settings, home, read_only=True)
         from_primary = settings.model_copy(update={"recall_dsn": SecretStr("")})
         self._recaller = recaller.build(self._database, self._usable, from_primary)
         self._lock, self._links = threading.Lock(), Persons()

@@ -49,7 +49,7 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 class Database:
-    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use.
+    """Postgres as one process uses it, or only reads it. Safe for any thread; opens no connection before the first use.
 
     Time limits, in seconds. The first two are those of the settings unless they are given:
 
@@ -63,9 +63,9 @@ class Database:
     After the last two the connection is closed and DatabaseUnavailable is raised.
     """
 
-    def __init__(self, settings: Settings, hermes_home: Path, key: str = "dsn") -> None:
+    def __init__(self, settings: Settings, hermes_home: Path, key: str = "dsn", *, read_only: bool = False) -> None:
         """`key` is the setting of the server. Raises SettingsError when the settings name no usable database."""
-        self._settings = settings
+        self._settings, self._begin = settings, b"begin read only" if read_only else b"begin"
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
@@ -181,7 +181,7 @@ class Database:
         limit_s = self._settings.statement_timeout_s if statement_timeout_s is None else statement_timeout_s
         answer_s = limit_s + ANSWER_S_MAX
         limits = set_local(limit_s, {"idle_in_transaction_session_timeout": int(answer_s * 1000), **local})
-        opening = b"; ".join((b"begin", *limits, *self.timeline.asked, _HELD_VECTORS))
+        opening = b"; ".join((self._begin, *limits, *self.timeline.asked, _HELD_VECTORS))
         return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
     @contextmanager
