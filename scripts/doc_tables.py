@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hermes_memory_pgvector.admin.web.metrics import METRICS, PREFIX
 from hermes_memory_pgvector.hosts.config import ENV_PREFIX
-from hermes_memory_pgvector.serve.web.metrics import METRICS, PREFIX
 from hermes_memory_pgvector.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent

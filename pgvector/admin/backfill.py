@@ -38,7 +38,7 @@ class _Job:
     """A running backfill: what the writer of an agent does, without its rests."""
 
     def __init__(self, database: Database, embedder: Embedder, settings: Settings, limit: int) -> None:
-        self.database, self.settings, self.limit = database, settings, limit
+        self.database, self.limit = database, limit
         self._embedder = embedder
         self._woken, self._waits = threading.Event(), False
         self.vectors = Backfill(database, EmbeddingQueue(settings, self._woken.set), settings, rows_max=limit)
@@ -52,7 +52,7 @@ class _Job:
 
     def missing(self) -> Totals:
         """The numbers of rows without a vector, and of those without words."""
-        with self.database.connection(self.settings.connect_timeout_s) as connection:
+        with self.database.connection() as connection:
             return statistics.totals(connection)
 
     def step(self, console: Console) -> bool:

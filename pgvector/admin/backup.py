@@ -47,10 +47,9 @@ def restore(home: Path, console: Console, args: argparse.Namespace) -> int:
         raise BadArgument(f"{path} is no file; give a file that `backup` wrote")
     dump.check(path)
     present = _present(home, server)
-    if present and not args.yes:
+    if present:
         rows = f"{counted(present.entries, 'entry', 'entries')} and {counted(present.turns, 'turn row')}"
-        if not console.confirm(f"{rows} are in the database now, and are lost. Replace them?", default=False):
-            console.say("nothing is changed")
+        if not console.agreed(args, f"{rows} are in the database now, and are lost. Replace them?"):
             return 1
     with console.busy("restoring"):
         server.ensure_running()
@@ -80,7 +79,7 @@ def _present(home: Path, server: EmbeddedServer) -> Totals | None:
     database = Database(settings, home)
     try:
         server.ensure_running()
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             return statistics.totals(connection)
     except SchemaNotApplied:
         return None

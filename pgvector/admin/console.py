@@ -164,6 +164,21 @@ class Console:
             if given in ("", "y", "yes", "n", "no"):
                 return given in ("y", "yes") if given else default
 
+    def check_consent(self, args: argparse.Namespace, remedy: str = "") -> None:
+        """Raise BadArgument, with what to do instead, when `--json` would have to ask a question."""
+        has_plan = "dry_run" in args
+        if self.as_json and not (args.yes or (has_plan and args.dry_run)):
+            remedy = remedy or f"add {'--dry-run to see the plan, or ' * has_plan}--yes"
+            raise BadArgument(f"--json excludes questions; {remedy}")
+
+    def agreed(self, args: argparse.Namespace, question: str) -> bool:
+        """Whether `--yes` or the answer agrees to a change. Says that nothing is changed when it does not."""
+        self.check_consent(args)
+        if args.yes or self.confirm(question, default=False):
+            return True
+        self.say("nothing is changed")
+        return False
+
     def _line(self, prompt: str, read: Callable[[str], str] = input) -> str:
         self._answers += 1
         if self._answers > ANSWERS_MAX:

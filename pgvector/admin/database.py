@@ -41,11 +41,10 @@ def connection(home: Path, statement_s: float | None = None) -> Iterator[Connect
 
     With `statement_s` it is a transaction in which a statement may take so many seconds.
     """
-    settings = load(home)
-    database, wait_s = Database(settings, home), settings.connect_timeout_s
+    database = Database(load(home), home)
     try:
         start_server(database)
-        with database.transaction(wait_s, statement_s) if statement_s else database.connection(wait_s) as opened:
+        with database.transaction(statement_timeout_s=statement_s) if statement_s else database.connection() as opened:
             database.verify(opened)
             yield opened
     finally:
@@ -123,7 +122,7 @@ def administrators_database(settings: Settings, home: Path, console: Console, ds
     target, _ = administrators_dsn(settings, home, console, dsn)
     database = Database(settings.model_copy(update={"dsn": SecretStr(target)}), home)
     try:
-        with database.connection(settings.connect_timeout_s) as opened:
+        with database.connection() as opened:
             database.verify(opened)
         yield database
     finally:

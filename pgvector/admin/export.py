@@ -31,19 +31,16 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     if to_stdout and console.as_json:
         raise BadArgument("--json prints a summary on stdout, so the archive needs a PATH")
     settings = load(home)
-    database = Database(settings, home)
+    database = Database(settings, home, read_only=True)
     try:
         start_server(database)
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             database.verify(connection)
             themes = sorted({theme_named(connection, name, settings) for name in args.theme}) or None
         with (
             _target(args.path) as out,
             database.transaction(
-                settings.connect_timeout_s,
-                STATEMENT_S_MAX,
-                transaction_isolation="repeatable read",
-                transaction_read_only="on",
+                statement_timeout_s=STATEMENT_S_MAX, transaction_isolation="repeatable read"
             ) as connection,
         ):
             told = reading.manifest(connection, database.verify, themes, vectors=args.vectors)

@@ -115,8 +115,7 @@ def write(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Delete superseded and archived facts, after showing them and a question. Returns 1 when nothing was agreed to."""
-    if console.as_json and not args.yes:
-        raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
+    console.check_consent(args, "add --yes, after a look at the plan without it")
     wanted: dict[str, Any] = {"scope": args.scope, "older_than_days": args.older_than_days}
     with _ready(home, console, args) as (runtime, caller):
         found = _purgeable(home, args)
@@ -127,8 +126,7 @@ def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.show(rows_table([_cells(fact) for fact in found[:PLAN_MAX]]))
         if len(found) > PLAN_MAX:
             console.say(f"and {counted(len(found) - PLAN_MAX, 'older fact')} more")
-        if not (args.yes or console.confirm(f"Delete {counted(len(found), 'fact')} for good?", default=False)):
-            console.say("nothing is changed")
+        if not console.agreed(args, f"Delete {counted(len(found), 'fact')} for good?"):
             return 1
         answer = tools.purge(runtime, wanted, caller)
     console.data(answer)

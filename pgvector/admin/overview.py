@@ -122,12 +122,12 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
                 found.problem = EARLIER
                 return found
         found.seconds = answer_seconds(database.dsn, settings.connect_timeout_s)
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             found.server_info = statistics.server_info(connection)
             found.schema = database.verify(connection)
             found.standby = standby(settings, database, connection)
         found.person_key = database.claim_person_key("")
-        with database.transaction(settings.connect_timeout_s, COUNT_S_MAX) as connection:
+        with database.transaction(statement_timeout_s=COUNT_S_MAX) as connection:
             found.totals = statistics.totals(connection)
             found.themes = tuple(statistics.themes(connection, themes_max)) if themes_max else ()
             found.quotas = tuple(quotas(connection, settings))

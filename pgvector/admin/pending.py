@@ -91,12 +91,11 @@ def _agreed(console: Console, writes: list[PendingWrite], what: str, args: argpa
     """Whether a person agrees, who has seen each write whole; without writes there is nothing to ask."""
     if args.yes or not writes:
         return True
-    if console.as_json:
-        raise BadArgument("--json asks no question; add --yes, after a look at `hermes-pgvector pending list`")
+    console.check_consent(args, "add --yes, after a look at `hermes-pgvector pending list`")
     for write in writes:
         console.say(f"{write.id}  {local_time(write.at)}  theme {safe_line(write.theme, CELL_CHARS_MAX)}")
         console.say(f"{visible(write.preview)}\n")
-    return console.confirm(f"{what} {counted(len(writes), 'write')}?", default=False)
+    return console.agreed(args, f"{what} {counted(len(writes), 'write')}?")
 
 
 def _row(write: PendingWrite, expiry: timedelta) -> dict[str, Cell]:

@@ -77,7 +77,7 @@ def link(home: Path, console: Console, args: argparse.Namespace) -> int:
             raise Refused(f"there are {LINKS_MAX - room:,} links, and {LINKS_MAX:,} are the most")
         person = persons[0] if persons else PERSON + secrets.token_hex(8)
         _preview(console, held, known, f"the rows and all later ones become those of {person}")
-        if not _agreed(console, args, "Are these the accounts of one person?"):
+        if not console.agreed(args, "Are these the accounts of one person?"):
             return 1
         moved = {
             account: _change(runtime, partial(person_links.link, account=account, person=person))
@@ -106,7 +106,7 @@ def unlink(home: Path, console: Console, args: argparse.Namespace) -> int:
                 raise BadArgument(f"not linked: {', '.join(missing)}; see: hermes-pgvector person list")
             held = [person_links.held(connection, known[account], account) for account in accounts]
         _preview(console, held, known, "the rows that came from these accounts go back to them", accounts)
-        if not _agreed(console, args, "Separate them?"):
+        if not console.agreed(args, "Separate them?"):
             return 1
         moved = {account: _separate(runtime, account, known[account]) for account in accounts}
     console.data({"accounts": accounts, "moved": moved})
@@ -124,21 +124,20 @@ def _separate(runtime: Runtime, account: str, person: str) -> int:
 @contextmanager
 def _ready(home: Path, console: Console, args: argparse.Namespace | None = None) -> Iterator[Runtime]:
     """The runtime of a home with its key of persons, once the database has answered."""
-    if args is not None and console.as_json and not args.yes:
-        raise BadArgument("--json excludes questions; add --yes, and write the accounts to the standard input")
+    if args is not None:
+        console.check_consent(args, "add --yes, and write the accounts to the standard input")
     with ready(load(home), home, console) as runtime:
         yield runtime
 
 
 @contextmanager
 def _reading(runtime: Runtime) -> Iterator[Connection]:
-    with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
+    with runtime.database.connection() as connection:
         yield connection
 
 
 def _change(runtime: Runtime, change: Callable[[Connection], T]) -> T:
-    limits = runtime.settings.connect_timeout_s, runtime.settings.statement_timeout_s
-    with runtime.database.transaction(*limits) as connection:
+    with runtime.database.transaction() as connection:
         return change(connection)
 
 
@@ -179,10 +178,3 @@ def _preview(
         elif not reserved(name):
             console.say(f"{safe_line(name, 60)} is the theme of all agents of that profile, on every host")
     console.say(what)
-
-
-def _agreed(console: Console, args: argparse.Namespace, question: str) -> bool:
-    if args.yes or console.confirm(question, default=False):
-        return True
-    console.say("nothing is changed")
-    return False

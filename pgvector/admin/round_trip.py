@@ -39,7 +39,7 @@ def round_trip(runtime: Runtime, theme: str) -> tuple[str, float]:
     finally:
         runtime.accept(removed)
         if _flushed(runtime):
-            with runtime.database.connection(runtime.settings.connect_timeout_s) as connection:
+            with runtime.database.connection() as connection:
                 rows.forget(connection, theme, [added.id, removed.id])
                 entries.forget_trial(connection, theme, content)
 

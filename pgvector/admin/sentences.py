@@ -52,7 +52,7 @@ class Division:
         """The keys of the messages of more than one sentence, with these."""
         after = ("", 0)
         while True:
-            with self._database.connection(self._settings.connect_timeout_s) as connection:
+            with self._database.connection() as connection:
                 found = pieces.undivided(connection, after, ROWS)
             if not found:
                 return
@@ -66,9 +66,8 @@ class Division:
         embedded = [(key, [each.result() for each in vectors]) for key, vectors in wanted if not _refused(vectors)]
         self.refused += len(wanted) - len(embedded)
         if embedded:
-            limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
             origin = Origin(self._embedder.model, len(embedded[0][1][0]))
-            with self._database.transaction(*limits, vectors=origin) as connection:
+            with self._database.transaction(vectors=origin) as connection:
                 pieces.add(connection, "turns", embedded)
             self.rows_done += len(embedded)
 

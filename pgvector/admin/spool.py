@@ -148,8 +148,7 @@ def _store(
 
 def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Show dead letters, ask, and delete them. Returns 0, or 1 when the answer is no."""
-    if console.as_json and not args.yes:
-        raise BadArgument("--json asks no question; add --yes, after a look at `hermes-pgvector spool list`")
+    console.check_consent(args, "add --yes, after a look at `hermes-pgvector spool list`")
     letters = DeadLetters(Home(home).state)
     with letters.locked():
         chosen = [letters.find(args.id).id] if args.id else letters.ids()
@@ -159,8 +158,7 @@ def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
                 console.show(_events_table(shown))
             if len(chosen) > len(shown):
                 console.say(f"and {len(chosen) - len(shown):,} more; see: hermes-pgvector spool list")
-            if not console.confirm(f"Delete {counted(len(chosen), 'event')} for good?", default=False):
-                console.say("nothing is changed")
+            if not console.agreed(args, f"Delete {counted(len(chosen), 'event')} for good?"):
                 return 1
         dropped = [event_id for event_id in chosen if letters.forget(event_id)]
     console.data({"dropped": dropped})

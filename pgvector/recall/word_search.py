@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..store.retrieval import Key, ScannedRows, WordCandidates
+from ..text.cleaning import UNSPACED_FROM
 from ..text.function_words import function_words
 from ..text.question_words import question_words
 
@@ -26,8 +27,6 @@ LENGTH, LENGTHS_MAX = 30, 4.5
 UNSPACED_TERMS = 3
 # Of the weight of a function word, which tells the language of a row, and of a word that questions are asked with.
 FUNCTION_SHARE, QUESTION_SHARE = 0.1, 0.2
-
-_UNSPACED_FROM = "\u2e80"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,6 @@ def times_as_long(lengths: NDArray[np.int32], words: Sequence[str]) -> NDArray[n
     """
     import numpy as np
 
-    unspaced = 2 * sum(word >= _UNSPACED_FROM for word in words) > len(words)
+    unspaced = 2 * sum(word >= UNSPACED_FROM for word in words) > len(words)
     times: NDArray[np.float64] = np.clip(lengths / (LENGTH * UNSPACED_TERMS if unspaced else LENGTH), 1, LENGTHS_MAX)
     return times

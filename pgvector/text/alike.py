@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
-from .cleaning import compatible
+from .cleaning import UNSPACED_FROM, compatible
 from .function_words import all_function_words, language_words
 from .phrases import phrases
 
@@ -36,7 +36,6 @@ _TOKEN = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+(?:[-._:@/][^\W_{_IDE
 _WORD = re.compile(r"\w+")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _DIGITS = re.compile(r"\d+")
-_UNSPACED_FROM = "\u2e80"
 # A sign beyond ASCII; `\W` alone takes three times as long to find the few in a text.
 _SIGN = re.compile(r"[^\x00-\x7f](?<!\w)")
 # For each byte of UTF-8: ASCII letters in lower case, a space for an ASCII sign, other bytes as they are.
@@ -66,7 +65,7 @@ def shape(folded: str) -> frozenset[str]:
         return frozenset()
     words = _DIGITS.sub(" ", folded).split()
     if not folded.isascii():
-        words = [piece for word in words for piece in (_pairs(word) if word[0] >= _UNSPACED_FROM else (word,))]
+        words = [piece for word in words for piece in (_pairs(word) if word[0] >= UNSPACED_FROM else (word,))]
     found = frozenset(words)
     return found if len(found) >= SHAPE_WORDS_MIN else frozenset()
 
@@ -207,7 +206,7 @@ def _patterns(name: str) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str]]:
     spaced: dict[str, list[str]] = {}
     unspaced = []
     for phrase in sorted(phrases(name), key=len, reverse=True):
-        if phrase[0] >= _UNSPACED_FROM:
+        if phrase[0] >= UNSPACED_FROM:
             unspaced.append(phrase)
         else:
             words = phrase.split()
@@ -245,7 +244,7 @@ def _topics(text: str) -> Set[str]:
     for word in set(words) - language_words(words):
         if _IDEOGRAPH.match(word):
             topics.update(pair for pair in _pairs(word) if not _HIRAGANA.match(pair))
-        elif word[0] >= _UNSPACED_FROM:
+        elif word[0] >= UNSPACED_FROM:
             topics.add(word[:HANGUL_STEM_CHARS])
         elif len(word) >= TOPIC_CHARS_MIN:
             topics.add(word[:STEM_CHARS])

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Mapping, Set
 from typing import Any
 
+# The scripts of East Asia begin here. Their words have no spaces between them or, in Korean, have endings.
+UNSPACED_FROM = "\u2e80"
 METADATA_BYTES_MAX = 65_536
 METADATA_DEPTH_MAX = 6
 METADATA_ITEMS_MAX = 1_000

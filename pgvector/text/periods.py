@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..model import Period
-from .cleaning import compatible
+from .cleaning import UNSPACED_FROM, compatible
 
 QUESTION_CHARS_MAX = 1000
 AGO_MAX = 999
@@ -19,7 +19,6 @@ DAYS_OF = {"day": 1, "week": 7, "month": 30, "year": 365}
 PARTS = (10, 20)
 SEASON_MONTHS = 3
 
-_UNSPACED_FROM = "\u2e80"
 _WORD = re.compile(r"\w+")
 _YEAR = r"(?:19|20|21)\d\d"
 # Dates in names of files, versions and models, and the times of log lines, say nothing about when something was said.
@@ -59,7 +58,7 @@ def period(question: str, now: datetime) -> Period | None:
     question one is taken: a date before a month, and that before "last week". The northern hemisphere has the seasons.
     """
     folded = _VERB.sub("_", compatible(question[:QUESTION_CHARS_MAX])).casefold()
-    held, unspaced = set(_WORD.findall(folded)), not folded.isascii() and max(folded) >= _UNSPACED_FROM
+    held, unspaced = set(_WORD.findall(folded)), not folded.isascii() and max(folded) >= UNSPACED_FROM
     for found, lasts in ((_dates, None), *_last_words().items()):
         if lasts and not unspaced and held.isdisjoint(lasts):
             continue
@@ -236,7 +235,7 @@ def _any(words: list[str] | dict[str, int] | dict[str, str]) -> str:
 
 
 def _unspaced(word: str) -> bool:
-    return word[-1] >= _UNSPACED_FROM
+    return word[-1] >= UNSPACED_FROM
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from pathlib import Path
 
-from .cleaning import compatible
+from .cleaning import UNSPACED_FROM, compatible
 
 _PHRASE_CHARS_MAX = 32
 _PLAIN_CHARS_MAX = 80
@@ -37,7 +37,7 @@ def _ends_word(text: str, end: int) -> bool:
 
 
 def _unspaced(character: str) -> bool:
-    return character >= "\u2e80" or "\u0e00" <= character <= "\u0e7f"
+    return character >= UNSPACED_FROM or "\u0e00" <= character <= "\u0e7f"
 
 
 def plain(text: str) -> str:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
@@ -312,6 +312,22 @@ def test_questions_are_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_question_is_wrong_usage_with_json() -> None:
     with pytest.raises(BadArgument, match="--yes"):
         Console(as_json=True).confirm("Delete it?")
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy", "told"),
+    [
+        ({"yes": False}, "", "add --yes"),
+        ({"yes": False}, "add --yes, after a look", "add --yes, after a look"),
+        ({"yes": False, "dry_run": False}, "", "add --dry-run to see the plan, or --yes"),
+        ({"yes": False, "dry_run": True}, "", ""),
+        ({"yes": True, "dry_run": False}, "", ""),
+    ],
+)
+def test_a_command_that_would_ask_is_told_what_json_needs(given: dict[str, bool], remedy: str, told: str) -> None:
+    refused = pytest.raises(BadArgument, match=f"^--json excludes questions; {told}$") if told else nullcontext()
+    with refused:
+        Console(as_json=True).check_consent(argparse.Namespace(**given), remedy)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
+from hermes_memory_pgvector.admin.web.reading import Reader
 from hermes_memory_pgvector.embedding.probe import PROBE_S_MIN
-from hermes_memory_pgvector.serve.web.reading import Reader
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store import clients
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available

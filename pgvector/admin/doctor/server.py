@@ -32,7 +32,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     """What a server that has this schema would do to reads and writes."""
     database = Database(settings, home)
     try:
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             database.verify(connection)
             asked, found, answered = now(), health(connection), now()
             themes = pruning.themes(connection)

@@ -63,7 +63,7 @@ def _owner(home: Path, console: Console, dsn: str) -> Iterator[Connection]:
     settings = load(home)
     with (
         administrators_database(settings, home, console, dsn) as database,
-        database.connection(settings.connect_timeout_s) as connection,
+        database.connection() as connection,
     ):
         if not database.verify(connection).row_security:
             console.say(OFF)

@@ -64,7 +64,7 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
             raise SchemaNotApplied(f"the archive has schema {manifest['schema']}, this release {LATEST}; upgrade it")
         options = {"theme": rules.theme, "dry_run": args.dry_run}
         to = destination(database, rules.settings, manifest, **options)
-        transfer = Transfer(database, rules.settings, to)
+        transfer = Transfer(database, to)
         lines = reader.lines() if manifest else _plain(reader, rules)
         if manifest:
             total = sum(manifest["rows"].values())
@@ -85,7 +85,7 @@ def from_rows(
 ) -> dict[str, Any]:
     """Bring what `read` finds: the number, kind and columns of each row."""
     to = destination(database, rules.settings, {}, theme=rules.theme, dry_run=args.dry_run)
-    transfer = Transfer(database, rules.settings, to)
+    transfer = Transfer(database, to)
     wrong: list[tuple[int, str]] = []
 
     def lines() -> Iterator[Line]:

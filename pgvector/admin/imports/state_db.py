@@ -152,7 +152,7 @@ def _marks(row: Mapping[str, Any], identity: Identity) -> dict[str, str]:
 
 
 def _store(job: _Job, ended: SessionEnded, times: dict[Pair, list[datetime]], marks: Mapping[str, str]) -> None:
-    with job.database.transaction(job.settings.connect_timeout_s, STATEMENT_S_MAX) as connection:
+    with job.database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
         missing = rows.missing_of_session(connection, ended)
         if job.dry_run:
             # What an earlier session would have stored.

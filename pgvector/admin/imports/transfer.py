@@ -40,7 +40,6 @@ class Transfer:
     """
 
     database: Database
-    settings: Settings
     to: Destination
     found: Counter[str] = field(default_factory=Counter)
     new: Counter[str] = field(default_factory=Counter)
@@ -62,21 +61,19 @@ class Transfer:
     def _store(self, batch: Batch) -> bool:
         """Store a batch, at the third try at the latest. Returns whether other processes use the database."""
         erased = self.to.erased
-        for left in reversed(range(TRIES)):
+        for _ in range(TRIES - 1):
             try:
                 return self._store_once(batch)
             except DatabaseUnavailable:
-                if not left:
-                    raise
                 self.to.erased = erased
                 time.sleep(PAUSE_S)
-        raise AssertionError
+        return self._store_once(batch)
 
     def _store_once(self, batch: Batch) -> bool:
         """Store a batch; one that is refused in halves."""
         try:
-            limits = self.settings.connect_timeout_s, BATCH_S_MAX
-            with self.database.transaction(*limits, vectors=None if self.to.dry_run else self.to.vectors) as connection:
+            vectors = None if self.to.dry_run else self.to.vectors
+            with self.database.transaction(statement_timeout_s=BATCH_S_MAX, vectors=vectors) as connection:
                 named = batch.kind in NAMED and not self.to.theme
                 new = self._name(connection, batch) if named else writing.store(connection, batch, self.to)
                 others = writing.others_work(connection)
@@ -112,7 +109,7 @@ def destination(database: Database, settings: Settings, manifest: Mapping[str, A
 
     The model of an archive becomes that of a database without one, if the home uses the same.
     """
-    with database.connection(settings.connect_timeout_s) as connection:
+    with database.connection() as connection:
         state = database.verify(connection)
         here = reading.origin(connection)
     to = Destination(

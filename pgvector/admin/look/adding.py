@@ -90,7 +90,7 @@ def _stored(runtime: Runtime, theme: str, arguments: dict[str, Any], answer: dic
         wait_ready(runtime)
         if not runtime.writer.flush(STORED_S_MAX):
             return runtime.writer.health.problem or f"{STORED_S_MAX:g} s were not enough"
-        with runtime.database.connection(runtime.settings.connect_timeout_s) as reading:
+        with runtime.database.connection() as reading:
             found = entry_with(reading, person_of(reading, theme), arguments["target"], arguments["content"].strip())
     except PgvectorError as error:
         return explained(error)

@@ -81,7 +81,6 @@ class Memory:
 
     def __init__(self, runtime: Runtime, home: Path, theme: str) -> None:
         self._runtime, self._home, self.theme = runtime, home, theme
-        self._wait_s = runtime.settings.connect_timeout_s
 
     def find(self, query: str) -> tuple[list[Item], str]:
         """The rows that an agent would find, best first, and what to know; without a query the newest ones."""
@@ -104,7 +103,7 @@ class Memory:
 
     def _newest(self) -> list[Item]:
         theme = self._runtime.own(self.theme)[0]
-        with self._runtime.database.connection(self._wait_s) as reading:
+        with self._runtime.database.connection() as reading:
             rows = [row for kind in KINDS for row in listed(reading, kind, Filter(theme=theme), ROWS_MAX)]
         rows.sort(key=lambda row: row.at, reverse=True)
         return [
@@ -114,7 +113,7 @@ class Memory:
 
     def open(self, item: Item) -> Found:
         """All that is known of a row."""
-        with self._runtime.database.connection(self._wait_s) as reading:
+        with self._runtime.database.connection() as reading:
             return look_up(reading, self._home, item.kind, item.theme, item.id, CONTEXT)
 
     def forget(self, item: Item) -> str:
@@ -126,8 +125,7 @@ class Memory:
         """Restore the newest version of the history; returns the id of its row. Raises BadArgument without one."""
         if not found.history:
             raise BadArgument("there is nothing to take back: no version of it is in the history")
-        limits = self._wait_s, self._runtime.settings.statement_timeout_s
-        with self._runtime.database.transaction(*limits) as writing:
+        with self._runtime.database.transaction() as writing:
             number, _ = take_back(writing, found.history[0])
         if number is None:
             raise BadArgument("its theme has an entry with this text already")

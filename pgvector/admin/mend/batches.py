@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import BadArgument
 from ...settings import Settings, load
 from ...store import pruning
 from ...store.connection.database import Connection, Database
@@ -51,8 +49,7 @@ class Memory:
 
     def change(self, change: Callable[[Connection], T], statement_s: float | None = None) -> T:
         """The result of a change in a transaction of its own."""
-        limit_s = statement_s or self.settings.statement_timeout_s
-        with self._database.transaction(self.settings.connect_timeout_s, limit_s) as connection:
+        with self._database.transaction(statement_timeout_s=statement_s) as connection:
             return change(connection)
 
     def run(self, tasks: Iterable[Task], total: int, console: Console) -> Done:
@@ -98,22 +95,8 @@ def opened(home: Path) -> Iterator[Memory]:
     database = Database(settings, home)
     try:
         start_server(database)
-        with database.connection(settings.connect_timeout_s) as connection:
+        with database.connection() as connection:
             database.verify(connection)
         yield Memory(settings, database)
     finally:
         database.close()
-
-
-def check_consent(console: Console, args: argparse.Namespace) -> None:
-    """Raise BadArgument when `--json` would have to ask a question."""
-    if console.as_json and not (args.yes or args.dry_run):
-        raise BadArgument("--json excludes questions; add --dry-run to see the plan, or --yes")
-
-
-def agreed(console: Console, args: argparse.Namespace, question: str) -> bool:
-    """Whether the operator wants it; says so when nothing is changed."""
-    if args.yes or console.confirm(question, default=False):
-        return True
-    console.say("nothing is changed")
-    return False

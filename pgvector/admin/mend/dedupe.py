@@ -18,7 +18,7 @@ from ...store.duplicates import Compared, Kind
 from ...text.sanitize import safe_line
 from ..console import ATTENTION, Cell, Console, counted, local_time, rows_table
 from ..overview import COUNT_S_MAX
-from .batches import Memory, check_consent, opened, themes_named
+from .batches import Memory, opened, themes_named
 from .duplicates import Found, Search, sizes
 
 SHOWN_MAX = 50
@@ -89,7 +89,7 @@ def dedupe(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     Raises BadArgument, and KeyboardInterrupt after the result is printed.
     """
-    check_consent(console, args)
+    console.check_consent(args)
     with opened(home) as memory:
         search = Search(args.kind, args.similarity)
         with console.busy("counting"):

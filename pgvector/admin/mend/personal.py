@@ -17,7 +17,7 @@ from ...text.theme_names import reserved
 from ..console import Console, counted, rows_table
 from ..database import running, wait_ready
 from ..overview import COUNT_S_MAX
-from .batches import Memory, Task, agreed, opened
+from .batches import Memory, Task, opened
 
 NAME_CHARS_MAX = 60
 LATE = "their old names stay in memory_renames, so that late events find the new ones; to forget one: remap --release"
@@ -45,7 +45,7 @@ def hash_names(home: Path, console: Console, args: argparse.Namespace) -> int:
         if args.dry_run or not plan:
             console.data({**document, "moved": 0, "interrupted": False})
             return 0
-        if not agreed(console, args, f"Rename {counted(len(plan), 'theme')}?"):
+        if not console.agreed(args, f"Rename {counted(len(plan), 'theme')}?"):
             return 1
         moved = sum(memory.change(partial(renames.rename, old=old, new=new)) for old, new in ways.items())
         tasks = [_task(each, ways[each.theme]) for each in plan]

@@ -20,7 +20,7 @@ from ...text.sanitize import safe_line
 from ...text.theme_names import hidden_pattern
 from ..console import ATTENTION, Cell, Console, counted, local_time, rows_table
 from ..overview import COUNT_S_MAX
-from .batches import Memory, Task, agreed, check_consent, opened, themes_named
+from .batches import Memory, Task, opened, themes_named
 
 SHOWN_MAX = 50
 
@@ -30,7 +30,7 @@ def prune(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     Raises BadArgument without any condition, and KeyboardInterrupt after the result is printed.
     """
-    check_consent(console, args)
+    console.check_consent(args)
     if not (args.theme or args.before or args.role or args.longer_than):
         raise BadArgument("name what to delete: --theme, --before, --role or --longer-than")
     if args.role and (args.entries or args.entries_only):
@@ -45,7 +45,7 @@ def prune(home: Path, console: Console, args: argparse.Namespace) -> int:
         if not total or args.dry_run:
             console.data({**document, "deleted": 0, "left": total, "interrupted": False})
             return 0
-        if not agreed(console, args, f"Delete {counted(total, 'row')}?"):
+        if not console.agreed(args, f"Delete {counted(total, 'row')}?"):
             return 1
         done = memory.run(_tasks(plan, wanted), total, console)
         with console.busy("counting"):

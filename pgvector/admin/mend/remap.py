@@ -15,7 +15,7 @@ from ...text.sanitize import safe_line
 from ...text.theme_names import normalise, reserved
 from ..console import Cell, Console, counted, local_time, rows_table
 from ..overview import COUNT_S_MAX
-from .batches import Memory, Task, agreed, check_consent, opened
+from .batches import Memory, Task, opened
 from .personal import hash_names
 
 NAME_CHARS_MAX = 60
@@ -29,7 +29,7 @@ def remap(home: Path, console: Console, args: argparse.Namespace) -> int:
     if args.personal:
         if args.old or args.release:
             raise BadArgument("--personal finds the themes by itself; leave the names out")
-        check_consent(console, args)
+        console.check_consent(args)
         return hash_names(home, console, args)
     if args.release:
         if args.old:
@@ -39,7 +39,7 @@ def remap(home: Path, console: Console, args: argparse.Namespace) -> int:
         return _list(home, console)
     if not args.new:
         raise BadArgument("name the new theme, too: hermes-pgvector remap OLD NEW")
-    check_consent(console, args)
+    console.check_consent(args)
     return _rename(home, console, args, normalise(args.old), normalise(args.new))
 
 
@@ -54,7 +54,7 @@ def _rename(home: Path, console: Console, args: argparse.Namespace, old: str, ne
             console.data({**document, "moved": 0, "interrupted": False})
             return 0
         what = "Join it to" if held[1].entries + held[1].turns + held[1].facts else "Rename it to"
-        if not agreed(console, args, f"{what} {safe_line(new, NAME_CHARS_MAX)}?"):
+        if not console.agreed(args, f"{what} {safe_line(new, NAME_CHARS_MAX)}?"):
             return 1
         moved = memory.change(partial(renames.rename, old=old, new=new))
         task = Task("rows", total - moved, lambda connection, rows: renames.move(connection, old, new, rows))

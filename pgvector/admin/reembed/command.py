@@ -76,8 +76,7 @@ def reembed(home: Path, console: Console, args: argparse.Namespace) -> int:
                 console.data({"plan": made.document(), "dry_run": True})
                 return 0
             _check(connection, made, args)
-            if not (args.yes or console.confirm("Change the model?", default=False)):
-                console.say("nothing is changed")
+            if not console.agreed(args, "Change the model?"):
                 return 1
             own = after.model_copy(update={"dsn": SecretStr(target)})
             return _Run(home, console, connection, own, embedder, origin, made).go(force=args.force)

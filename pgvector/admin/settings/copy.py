@@ -42,8 +42,7 @@ def copy(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.show(f"{each.home}:", rows_table(each.rows))
     if not changed:
         console.say("nothing to copy: the settings are the same")
-    elif not args.yes and not console.confirm(f"Change {counted(len(changed), 'home')}?", default=False):
-        console.say("nothing is changed")
+    elif not console.agreed(args, f"Change {counted(len(changed), 'home')}?"):
         return 1
     for each in changed:
         save(each.home, each.values, each.secrets, environ={})

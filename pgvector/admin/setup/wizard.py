@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from ...errors import BadArgument, PgvectorError, SettingsError
+from ...errors import PgvectorError, SettingsError
 from ...hosts.config import ENV_PREFIX, config_file
 from ...session.themes import trial_theme
 from ...settings import load
@@ -55,8 +55,7 @@ def setup(home: Path, console: Console, args: argparse.Namespace) -> int:
 
     Returns 1 when the test of the result failed. Raises BadArgument, SettingsError, and KeyboardInterrupt after Ctrl-C.
     """
-    if console.as_json and not args.yes:
-        raise BadArgument("--json excludes questions; add --yes")
+    console.check_consent(args)
     return _Setup(home, console, args).run()
 
 

@@ -50,7 +50,7 @@ def database(
         return Finding("settings", str(error), DOCTOR), None
     try:
         start_server(opened)
-        with opened.connection(settings.connect_timeout_s) as connection:
+        with opened.connection() as connection:
             state = opened.verify(connection)
             use(connection)
         return None, state

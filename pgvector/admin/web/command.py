@@ -16,7 +16,7 @@ from ..overview import observed
 from ..watch.metrics import write
 
 if TYPE_CHECKING:
-    from ...serve.web.admission import Admission
+    from .admission import Admission
 
 TOKEN = "HERMES_PGVECTOR_SERVE_TOKEN"
 TOKEN_CHARS_MIN = 16
@@ -27,7 +27,7 @@ def serve(home: Path, console: Console, args: argparse.Namespace) -> int:  # noq
     """Serve until a signal comes. Returns 0. Raises Refused, BadArgument and Unavailable."""
     _check_packages()
     from ...serve import listener
-    from ...serve.web import app
+    from . import app
 
     settings = load(home)
     admission = _admission(args)
@@ -38,7 +38,7 @@ def serve(home: Path, console: Console, args: argparse.Namespace) -> int:  # noq
 
 def _admission(args: argparse.Namespace) -> Admission:
     from ...serve import listener
-    from ...serve.web.admission import Admission
+    from .admission import Admission
 
     token = os.environ.get(TOKEN, "")
     reachable = not listener.is_local(args.host) or args.allow_host
@@ -55,7 +55,7 @@ def _admission(args: argparse.Namespace) -> Admission:
 def metrics(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the metrics, or write them to a file. Returns ATTENTION when the database cannot be used."""
     _check_packages()
-    from ...serve.web import metrics as exposition
+    from . import metrics as exposition
 
     seen = observed(load(home), home, themes_max=0)
     text = exposition.text_of(seen)

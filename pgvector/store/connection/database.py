@@ -49,9 +49,9 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 class Database:
-    """Postgres as one process uses it. Safe for any thread; opens no connection before the first use.
+    """Postgres as one process uses it, or only reads it. Safe for any thread; opens no connection before the first use.
 
-    Time limits, in seconds:
+    Time limits, in seconds. The first two are those of the settings unless they are given:
 
     * `timeout_s`: to get a connection, of the pool or a new one.
     * `statement_timeout_s`: for each statement of a transaction, kept by the server. Then TooSlow is raised.
@@ -63,9 +63,9 @@ class Database:
     After the last two the connection is closed and DatabaseUnavailable is raised.
     """
 
-    def __init__(self, settings: Settings, hermes_home: Path, key: str = "dsn") -> None:
+    def __init__(self, settings: Settings, hermes_home: Path, key: str = "dsn", *, read_only: bool = False) -> None:
         """`key` is the setting of the server. Raises SettingsError when the settings name no usable database."""
-        self._settings = settings
+        self._settings, self._begin = settings, b"begin read only" if read_only else b"begin"
         self._lock = threading.Lock()
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._refusal = ""
@@ -136,7 +136,7 @@ class Database:
 
     def _retried_connection(self) -> AbstractContextManager[Connection]:
         """For what a process does at its start, and does again when it fails."""
-        return self.connection(self._settings.connect_timeout_s, within_s=PREPARE_S_MAX, trusting=True)
+        return self.connection(within_s=PREPARE_S_MAX, trusting=True)
 
     def _claim_setting(self, name: str, offer: str) -> str:
         with self._retried_connection() as connection:
@@ -149,7 +149,7 @@ class Database:
         return str(row["value"]) if row else offer
 
     def connection(
-        self, timeout_s: float, *, within_s: float = math.inf, trusting: bool = False
+        self, timeout_s: float | None = None, *, within_s: float = math.inf, trusting: bool = False
     ) -> AbstractContextManager[Connection]:
         """A connection of the pool in autocommit mode.
 
@@ -164,8 +164,8 @@ class Database:
 
     def transaction(
         self,
-        timeout_s: float,
-        statement_timeout_s: float,
+        timeout_s: float | None = None,
+        statement_timeout_s: float | None = None,
         *,
         within_s: float = math.inf,
         admitted: bool = False,
@@ -178,9 +178,10 @@ class Database:
         raised when those of the database are others. They cannot change before the transaction ends, because it has
         read the settings: `second_column.switch` locks them.
         """
-        answer_s = statement_timeout_s + ANSWER_S_MAX
-        limits = set_local(statement_timeout_s, {"idle_in_transaction_session_timeout": int(answer_s * 1000), **local})
-        opening = b"; ".join((b"begin", *limits, *self.timeline.asked, _HELD_VECTORS))
+        limit_s = self._settings.statement_timeout_s if statement_timeout_s is None else statement_timeout_s
+        answer_s = limit_s + ANSWER_S_MAX
+        limits = set_local(limit_s, {"idle_in_transaction_session_timeout": int(answer_s * 1000), **local})
+        opening = b"; ".join((self._begin, *limits, *self.timeline.asked, _HELD_VECTORS))
         return self._connection(timeout_s, within_s, answer_s, opening, admitted=admitted, vectors=vectors)
 
     @contextmanager
@@ -219,7 +220,7 @@ class Database:
     @contextmanager
     def _connection(
         self,
-        timeout_s: float,
+        timeout_s: float | None,
         within_s: float,
         answer_s: float,
         opening: bytes = b"",
@@ -232,8 +233,9 @@ class Database:
 
         An `opening` ends with `held_vectors`, and may ask for the timeline before.
         """
-        until = time.monotonic() + timeout_s
-        with nullcontext() if admitted else self.line.admitted(timeout_s, first=True):
+        wait_s = self._settings.connect_timeout_s if timeout_s is None else timeout_s
+        until = time.monotonic() + wait_s
+        with nullcontext() if admitted else self.line.admitted(wait_s, first=True):
             deadline, pool = time.monotonic() + within_s, self._opened_pool()
             try:
                 with wrap_errors():

@@ -28,16 +28,16 @@ class Standby(Database):
     timeline: StandbyTimeline
 
     def __init__(self, settings: Settings, primary: Database) -> None:
-        super().__init__(settings, primary.home, "recall_dsn")
+        super().__init__(settings, primary.home, "recall_dsn", read_only=True)
         self.timeline = StandbyTimeline(primary, settings.recall_lag_s_max)
         primary.timeline.followed = True
 
     def transaction(
-        self, timeout_s: float, statement_timeout_s: float, **more: Any
+        self, timeout_s: float | None = None, statement_timeout_s: float | None = None, **more: Any
     ) -> AbstractContextManager[Connection]:
-        """As that of `Database`, read-only, and within OPENING_S_MAX seconds."""
-        more = {"transaction_read_only": "on", **more}
-        return super().transaction(min(timeout_s, OPENING_S_MAX), statement_timeout_s, **more)
+        """As that of `Database`, within OPENING_S_MAX seconds."""
+        opening_s = OPENING_S_MAX if timeout_s is None else min(timeout_s, OPENING_S_MAX)
+        return super().transaction(opening_s, statement_timeout_s, **more)
 
     def try_out(self) -> None:
         """Open a transaction. Raises what it raises when the standby is not to be read from."""

@@ -1,4 +1,4 @@
-"""`import` where rows are already: of an earlier import, of agents beside it, of accounts linked or parted meanwhile."""
+"""`import` where rows are already: of an earlier import, of agents beside it, of accounts linked or parted since."""
 
 from __future__ import annotations
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from cachetools import TTLCache
 from pydantic import SecretStr
 
-from ...admin.database import theme_named
-from ...admin.embedder import PROBE, PROBE_S_MAX, mismatch
-from ...admin.overview import EARLIER, STOPPED
 from ...embedding import factory
 from ...embedding.protocol import Embedder
 from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
@@ -25,35 +21,18 @@ from ...session.themes import allowed, scope_of
 from ...settings import Settings
 from ...store.connection.database import Connection, Database
 from ...store.queries import Kind
-from ...store.schema.verification import Origin, SchemaState
+from ...store.schema.verification import SchemaState
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME, reserved
+from ..database import theme_named
+from ..embedder import PROBE, PROBE_S_MAX, mismatch
+from ..overview import EARLIER, STOPPED
 
 STATEMENT_S_MAX = 15.0
 BUDGET_S_MIN = 5.0
 HITS_MAX = 20
 T = TypeVar("T")
-
-
-class ReadOnlyDatabase(Database):
-    """A database whose transactions cannot write."""
-
-    def transaction(
-        self,
-        timeout_s: float,
-        statement_timeout_s: float,
-        *,
-        within_s: float = math.inf,
-        admitted: bool = False,
-        vectors: Origin | None = None,
-        **local: str,
-    ) -> AbstractContextManager[Connection]:
-        """As that of `Database`, read-only."""
-        settings: dict[str, str] = {"transaction_read_only": "on", **local}
-        return super().transaction(
-            timeout_s, statement_timeout_s, within_s=within_s, admitted=admitted, vectors=vectors, **settings
-        )
 
 
 class Recent(Generic[T]):
@@ -78,7 +57,7 @@ class Reader:
     def __init__(self, settings: Settings, home: Path, *, persons: bool) -> None:
         """Raises SettingsError when the home has no database."""
         self.settings, self.home, self.persons = settings, home, persons
-        self._database = ReadOnlyDatabase(settings, home)
+        self._database = Database(settings, home, read_only=True)
         from_primary = settings.model_copy(update={"recall_dsn": SecretStr("")})
         self._recaller = recaller.build(self._database, self._usable, from_primary)
         self._lock, self._links = threading.Lock(), Persons()
@@ -93,7 +72,7 @@ class Reader:
             raise DatabaseUnavailable(STOPPED)
         if server is not None and not server.admits_agents:
             raise DatabaseUnavailable(EARLIER)
-        with self._database.transaction(self.settings.connect_timeout_s, STATEMENT_S_MAX) as reading:
+        with self._database.transaction(statement_timeout_s=STATEMENT_S_MAX) as reading:
             self._schema = self._database.verify(reading)
             yield reading
 

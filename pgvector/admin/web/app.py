@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ...errors import PgvectorError
+from ...serve import listener
 from ...settings import Settings
-from .. import listener
 from .admission import Admission, Guard
 from .pages import Pages, failed
 from .reading import Reader

@@ -15,9 +15,9 @@ from loopback import Endpoint, vector
 from mcprig.client import sdk
 from starlette.testclient import TestClient
 
-from hermes_memory_pgvector.serve.web.admission import Admission
-from hermes_memory_pgvector.serve.web.app import application
-from hermes_memory_pgvector.serve.web.reading import Reader
+from hermes_memory_pgvector.admin.web.admission import Admission
+from hermes_memory_pgvector.admin.web.app import application
+from hermes_memory_pgvector.admin.web.reading import Reader
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.text import tokenizer
 

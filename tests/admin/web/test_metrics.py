@@ -16,7 +16,7 @@ import yaml
 from commandline import Outcome, hermes_pgvector
 from prometheus_client.parser import text_string_to_metric_families
 
-from hermes_memory_pgvector.serve.web.metrics import METRICS, PREFIX
+from hermes_memory_pgvector.admin.web.metrics import METRICS, PREFIX
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = re.compile(rf"\b{PREFIX}[a-z_]+")

@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ...admin.console import age, counted, local_time
 from ...model import Hit
 from ...text import tokenizer
 from ...text.sanitize import cut_at_word, safe_line, visible
+from ..console import age, counted, local_time
 
 SNIPPET_CHARS_MAX = 420
 BEFORE_CHARS_MAX = 80

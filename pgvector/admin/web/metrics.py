@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...admin.overview import Observation, Overview
-from ...admin.processes import embedder_problem
 from ...outbox.inspection import Condition, Process
 from ...version import __version__
+from ..overview import Observation, Overview
+from ..processes import embedder_problem
 
 PREFIX = "hermes_pgvector_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -8,11 +8,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from ...admin import panel, processes, status
-from ...admin.check import Check
-from ...admin.doctor import report
-from ...admin.look import listing, row, stats, themes
-from ...admin.overview import Observation, observed
 from ...errors import BadArgument, PgvectorError, explained
 from ...settings import Settings
 from ...store import statistics
@@ -20,6 +15,11 @@ from ...store.listing import Filter
 from ...store.queries import Kind
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
+from .. import panel, processes, status
+from ..check import Check
+from ..doctor import report
+from ..look import listing, row, stats, themes
+from ..overview import Observation, observed
 from . import metrics, views
 from .reading import Reader, Recent
 

@@ -16,8 +16,8 @@ from commandline import hermes_pgvector
 from loopback import Endpoint
 from starlette.testclient import TestClient
 
+from hermes_memory_pgvector.admin.web.reading import Reader
 from hermes_memory_pgvector.errors import PgvectorError
-from hermes_memory_pgvector.serve.web.reading import Reader
 from hermes_memory_pgvector.settings import load
 
 from .conftest import Site

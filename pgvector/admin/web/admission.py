@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..listener import LOCAL
+from ...serve.listener import LOCAL
 
 # They say whether the memory works, and nothing of what is in it.
 OPEN_PATHS = ("/healthz", "/readyz")

@@ -1,1 +1,0 @@
-"""The page of a memory, which only reads it, and its metrics, over HTTP."""
