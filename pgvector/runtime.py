@@ -75,7 +75,7 @@ class Runtime:
         if reason := unusable(settings):
             raise SettingsError(reason)
         self.settings, self.users = settings, 0
-        self.home = Home(hermes_home, settings.spool_dir, masks=settings.mask_secrets_in_entries)
+        self.home = Home(hermes_home, settings)
         self._spool = open_outbox(self.home.spool, settings)
         self.files = Reconciler(self.home, self.accept, lambda entry: self.context.capture.keeps_of_file(entry))
         self.context = HomeContext(

@@ -85,7 +85,7 @@ class Observation:
 
 def observed(settings: Settings, home: Path, *, themes_max: int) -> Observation:
     """The state of a home now. Raises SettingsError when the home has no database."""
-    here = Home(home, settings.spool_dir)
+    here = Home(home, settings)
     running, letters = processes(here.spool), DeadLetters(here.state)
     return Observation(
         home=here,

@@ -40,7 +40,7 @@ DAMAGED_FOR_GOOD = "it is damaged and cannot be stored; see it with `spool show`
 
 def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """List the dead letters and the spools, without the texts of users. Returns 0."""
-    here = Home(home, load(home).spool_dir)
+    here = Home(home, load(home))
     events = sorted(map(_summary, DeadLetters(here.state)), key=lambda event: event["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
@@ -72,7 +72,7 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
     An event that cannot be stored becomes a dead letter again, or waits in the spool. None is stored twice.
     """
     settings = load(home)
-    here = Home(home, settings.spool_dir)
+    here = Home(home, settings)
     letters = DeadLetters(here.state)
     theme = _theme(args.theme, settings)
     if reason := unusable(settings):
@@ -169,7 +169,7 @@ def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
 def flush(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Store the events of ended processes, for about `--wait` seconds. Returns 1 when some are left."""
     settings = load(home)
-    here = Home(home, settings.spool_dir)
+    here = Home(home, settings)
     problem, counts = "", Counters()
     with console.busy("storing"):
         if _waiting(here, alive=False):

@@ -18,11 +18,13 @@ from ..files import create, make_private, read, read_matching, read_or_create
 from ..hosts.config import DEFAULTS, files_in_use, has_earlier_defaults, host_config
 from ..hosts.environment import scrubber
 from ..model import FILES, Target
+from ..text.cleaning import clean_entry
 from ..text.masks import masked
 from .entries import parse, same_but_masked
 from .snapshot import Known, Snapshot, locked
 
 if TYPE_CHECKING:
+    from ..settings import Settings
     from ..store.entries import Entry
 
 log = logging.getLogger("hermes.pgvector")
@@ -33,11 +35,17 @@ _ID = re.compile("[0-9a-f]{32}")
 
 
 class Home:
-    """The files of one home. Safe for several processes. With `masks` its entries are stored without secrets."""
+    """The files of one home. Safe for several processes.
 
-    def __init__(self, path: str | os.PathLike[str], spool_dir: str = "", *, masks: bool = False) -> None:
-        self.path, self._masks = Path(path).expanduser().resolve(), masks
+    The settings say where its spool is and in which form its entries are stored: without them in the home, whole.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: Settings | None = None) -> None:
+        self.path = Path(path).expanduser().resolve()
         self.state = self.path / "pgvector"
+        spool_dir = settings.spool_dir if settings else ""
+        self._masks = settings is not None and settings.mask_secrets_in_entries
+        self._chars_max = settings.content_chars_max if settings else FILE_BYTES_MAX
         self.spool = Path(spool_dir).expanduser() / self._name_among_homes() if spool_dir else self.state / "spool"
         self._id = ""
         self._known = Known()
@@ -80,7 +88,7 @@ class Home:
 
     def stored_form(self) -> Callable[[str], str]:
         """The function from an entry, as a hook or the file has it, to the text that is stored of it."""
-        return entry_form(masks=self._masks)
+        return entry_form(masks=self._masks, chars_max=self._chars_max)
 
     def entries(self, target: Target) -> tuple[str, ...] | None:
         """The texts that are stored of the entries of MEMORY.md or USER.md now, without duplicates.
@@ -96,9 +104,10 @@ class Home:
         try:
             content = read(path, FILE_BYTES_MAX)
             return None if content is None else tuple(map(scrubber(), parse(content.decode())))
-        except FileNotFoundError:
-            return ()
         except (OSError, UnicodeDecodeError) as error:
+            # A link to nothing may be one to a disk that is not there now.
+            if isinstance(error, FileNotFoundError) and not os.path.islink(path):
+                return ()
             reason = type(error).__name__
             log.warning("%s cannot be read (%s); nothing is removed because of it", FILES[target], reason)
             return None
@@ -121,13 +130,19 @@ class Home:
         return read_or_create(path, uuid4().hex, _ID)
 
 
-def entry_form(*, masks: bool) -> Callable[[str], str]:
-    """The function from an entry of a memory file to the text that is stored of it; with `masks`, without secrets.
+def entry_form(*, masks: bool, chars_max: int) -> Callable[[str], str]:
+    """The function from an entry of a memory file to the text that is stored of it, at most `chars_max` characters.
 
-    Everything that stores an entry of a file, or compares one with a row or with the snapshot, uses it.
+    With `masks` it has no secrets. Everything that stores an entry of a file, or compares one with a row or with the
+    snapshot, uses it.
     """
     scrub = scrubber()
-    return (lambda entry: masked(scrub(entry))) if masks else scrub
+
+    def form(entry: str) -> str:
+        text = scrub(entry)
+        return clean_entry(masked(text) if masks else text, chars_max)
+
+    return form
 
 
 def begin(home: Path) -> None:

@@ -170,6 +170,8 @@ class Reconciler:
                 added.remove(other)
             else:
                 changes.append(Remove(previous=entry, from_file=True, **common))
+        # Later than the removals: an earlier release kept another form of the same text in the snapshot.
+        common["at"] += timedelta(microseconds=1)
         return changes + [Add(content=entry, from_file=True, **common) for entry in added]
 
     def _after_wait(self, event: Add | Replace | Remove) -> Add | Replace | Remove:

@@ -65,6 +65,11 @@ def cut(text: str, max_chars: int) -> str:
     return (text[:room] + _CUT_MARK.format(len(text) - room))[:max_chars]
 
 
+def clean_entry(text: str, max_chars: int) -> str:
+    """What is stored of an entry, without space around it."""
+    return cut(clean(text).strip(), max_chars)
+
+
 def without_recalled(text: str) -> str:
     """The text without `<memory-context>…</memory-context>`: recalled memories are not stored again.
 

@@ -23,7 +23,7 @@ from ..model import (
     Replace,
 )
 from ..settings import Settings
-from ..text.cleaning import clean, clean_metadata, cut
+from ..text.cleaning import clean, clean_entry, clean_metadata, cut
 from ..text.tags import normalised
 from ..text.times import NEVER
 
@@ -43,7 +43,7 @@ def validate(event: Event, settings: Settings) -> Event:
         return cut(clean(value), settings.content_chars_max)
 
     def entry(value: str) -> str:
-        return cut(clean(value).strip(), settings.content_chars_max)
+        return clean_entry(value, settings.content_chars_max)
 
     cleaners: dict[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("theme", "home", "session_id", "parent_session_id", "child_session_id", "old_text"), clean),

@@ -25,6 +25,7 @@ from hermes_memory_pgvector.mirror.snapshot import Entries
 from hermes_memory_pgvector.model import Add, Event, Remove, Replace, Target, now
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 from hermes_memory_pgvector.session.person_key import PersonKey
+from hermes_memory_pgvector.settings import Settings
 
 
 def in_processes(count: int, script: str, *arguments: str) -> list[str]:
@@ -526,7 +527,8 @@ def test_processes_at_once_lose_no_change_of_the_snapshot(tmp_path: Path) -> Non
 
 def test_the_spool_can_be_elsewhere(tmp_path: Path) -> None:
     assert Home(tmp_path).spool == tmp_path.resolve() / "pgvector" / "spool"
-    one, two = (Home(tmp_path / name, str(tmp_path / "fast")).spool for name in ("one", "two"))
+    settings = Settings(spool_dir=str(tmp_path / "fast"))
+    one, two = (Home(tmp_path / name, settings).spool for name in ("one", "two"))
     assert one.parent == two.parent == tmp_path / "fast"
     assert one != two  # in a shared folder, each home stores what is its own
 

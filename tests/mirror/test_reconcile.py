@@ -606,3 +606,51 @@ def test_an_entry_off_the_record_stays_so_when_masks_are_turned_on_and_off(start
         runtime = start(mask_secrets_in_entries=masks)
         assert settled(runtime) == []
         assert runtime.writer.counters.offered == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("The port is 5433", "The port\0 is 5433"),
+        ("The port\0 is 5433", "The port is 5433"),
+        ("x" * 1500 + " first end", "x" * 1500 + " other end"),
+    ],
+    ids=["NUL", "no NUL", "cut off"],
+)
+@pytest.mark.parametrize("known_whole", [True, False])
+def test_an_entry_of_which_the_same_is_stored_after_an_edit_stays(
+    start: Callable[..., Runtime], before: str, after: str, known_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start("A", content_chars_max=1000)
+    put(runtime, before, "beside")
+    with monkeypatch.context() as earlier:
+        if known_whole:
+            # The snapshot of an earlier release.
+            earlier.setattr(runtime.home, "stored_form", lambda: str)
+        stored = settled(runtime)
+    assert len(stored) == 2
+    put(runtime, after, "beside")
+    assert settled(runtime) == stored
+
+
+def test_of_two_entries_of_which_the_same_is_stored_one_stays(start: Callable[..., Runtime]) -> None:
+    runtime = start("A", content_chars_max=1000)
+    put(runtime, "x" * 1500 + " one", "x" * 1500 + " two")
+    stored = settled(runtime)
+    put(runtime, "x" * 1500 + " two")
+    assert settled(runtime) == stored
+    put(runtime)
+    assert settled(runtime) == []
+
+
+def test_a_file_on_a_disk_that_is_not_there_loses_no_entry(start: Callable[..., Runtime], tmp_path: Path) -> None:
+    runtime = start("A")
+    file, disk = runtime.home.file("memory"), tmp_path / "disk.md"
+    disk.write_text("tea\n§\nsoap")
+    file.symlink_to(disk)
+    stored = settled(runtime)
+    assert len(stored) == 2
+    disk.rename(tmp_path / "away.md")
+    assert settled(runtime) == stored
+    file.unlink()
+    assert settled(runtime) == []

@@ -57,7 +57,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
     found = [*installation.packages(), *installation.host(home)]
     try:
         settings = load(home)
-        here = Home(home, settings.spool_dir)
+        here = Home(home, settings)
         seen = overview(settings, here.path, themes_max=0)
     except SettingsError as error:
         return [*found, Check("settings", "problem", str(error), "fix it; the other checks need valid settings")]

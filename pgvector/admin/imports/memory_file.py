@@ -30,7 +30,7 @@ def read(path: str, rules: Rules) -> Iterator[tuple[int, str, dict[str, Any]]]:
         raise Refused(f"{file} has more than {FILE_BYTES_MAX >> 20} MiB; it is no memory file")
     target = "user" if file.name.startswith(FILES["user"].removesuffix(".md")) else "memory"
     capture = Capture(rules.settings)
-    form = entry_form(masks=rules.settings.mask_secrets_in_entries)
+    form = entry_form(masks=rules.settings.mask_secrets_in_entries, chars_max=rules.settings.content_chars_max)
     for number, entry in enumerate(map(form, parse(text)), 1):
         if capture.keeps_of_file(entry):
             marks = {"origin": "file", "imported_from": file.name}

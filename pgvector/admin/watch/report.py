@@ -68,7 +68,7 @@ def _look(home: Path, args: argparse.Namespace) -> _Seen:
         seen.findings += host.findings(home, args.hermes)
     try:
         settings = load(home)
-        here = Home(home, settings.spool_dir)
+        here = Home(home, settings)
     except SettingsError as error:
         seen.findings.append(Finding("settings", str(error), "correct it, then: hermes-pgvector doctor"))
         return seen
