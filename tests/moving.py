@@ -12,7 +12,7 @@ import pytest
 
 from hermes_memory_pgvector.model import Add, Event, FactWritten, TurnTaken, Withdrawn
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import person_links, renames, rows
+from hermes_memory_pgvector.store import moves, person_links, renames, rows
 from hermes_memory_pgvector.store.connection.database import Connection, Database
 from hermes_memory_pgvector.store.passages import prepare
 
@@ -63,7 +63,7 @@ class Memory:
         batches = 0
         while True:
             with self.database.transaction(10, 20) as connection:
-                if not person_links.move(connection, source, destination, **which):
+                if not moves.move(connection, source, destination, **which):
                     return batches
             batches += 1
 

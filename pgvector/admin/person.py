@@ -17,7 +17,7 @@ from typing import TypeVar
 from ..errors import BadArgument, Refused
 from ..runtime import Runtime
 from ..settings import load
-from ..store import person_links
+from ..store import moves, person_links
 from ..store.connection.database import Connection
 from ..store.person_links import LINKS_MAX, Holding
 from ..text.sanitize import safe_line
@@ -151,7 +151,7 @@ def _move(runtime: Runtime, source: str, destination: str, *, account: str = "",
     def batch(connection: Connection) -> int:
         if not person_links.is_linked(connection, linked, person):
             return 0
-        return person_links.move(connection, source, destination, account=account, mark=mark)
+        return moves.move(connection, source, destination, account=account, mark=mark)
 
     return sum(iter(lambda: _change(runtime, batch), 0))
 

@@ -1,4 +1,4 @@
-"""The links of accounts to persons, and the move of an account's rows to the theme of the person and back.
+"""The links of accounts to persons, and the other names of themes.
 
 An account is the theme of a private chat or of a profile, a person a theme `dm-person-<16 hexadecimal digits>`. Events
 name the account and are stored under its person. Their rows have the account in `metadata.linked_account`, so that they
@@ -7,27 +7,21 @@ can be separated again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from psycopg.rows import DictRow
 
-from ..errors import SettingsError
 from ..text.theme_names import reserved
-from . import facts, out_of_order
-from .connection import entry_homes
+from . import moves
 from .connection.database import Connection
-from .connection.distributed import form_of, is_distributed
+from .connection.distributed import form_of
 from .connection.messages import Statement, together
-from .queries import KINDS, QUERIES, Kind
+from .queries import QUERIES
 
 LINKS_MAX = 20_000
-ROWS_MAX = 500
-# Entries and facts that are moved in the transaction of a link, with all agents waiting to store events.
-ROWS_AT_ONCE_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +62,7 @@ def sharing(themes: Collection[str]) -> list[Statement]:
 
     The answer of the last one is for `places_of`. Run them first in a transaction that writes.
     """
-    find: Statement = (QUERIES["find_places"], {"themes": list(themes)})
-    return [*_admitting(themes), (QUERIES["share_links"], {}), find]
+    return [*_admitting(themes), (QUERIES["share_links"], {}), (QUERIES["find_places"], {"themes": list(themes)})]
 
 
 def naming(themes: Collection[str]) -> Statement:
@@ -90,6 +83,14 @@ def shared_place(connection: Connection, theme: str) -> tuple[Place, tuple[str, 
     *_, places, names = together(connection, [*sharing([theme]), naming([theme])])
     place = places_of(places.rows).get(theme, Place(theme, ""))
     return place, names_of(names.rows).get(place.theme, ())
+
+
+def around(connection: Connection, themes: Collection[str]) -> set[str]:
+    """The other names that rows of these themes may have, until the end of the transaction. Call it first in it."""
+    asked: list[Statement] = [(QUERIES["share_links"], {}), (QUERIES["find_places"], {"themes": list(themes)})]
+    _, places, names = together(connection, [*asked, naming(themes)])
+    found = {place.theme for place in places_of(places.rows).values()}
+    return found.union(*names_of(names.rows).values()) - set(themes)
 
 
 def admit(connection: Connection, themes: Iterable[str]) -> None:
@@ -170,7 +171,7 @@ def count(connection: Connection) -> int:
 
 
 def link(connection: Connection, account: str, person: str) -> int:
-    """Link an account that has no person, in the caller's transaction. Its turns are moved afterwards by `move`.
+    """Link an account that has no person, in the caller's transaction. Its turns are moved afterwards by `moves.move`.
 
     Waits for the transactions of all agents that store events now. What the account's events have done is copied:
     those that come again, and late ones, find it under the person. Entries and facts, which later events change, are
@@ -180,8 +181,8 @@ def link(connection: Connection, account: str, person: str) -> int:
     admit(connection, [account, person])
     connection.execute(QUERIES["copy_erasures_to_names"], {"source": account})
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
-    copy_records(connection, account, person)
-    return move_at_once(connection, account, person, mark=account)
+    moves.copy_records(connection, account, person)
+    return moves.move_at_once(connection, account, person, mark=account)
 
 
 def take(connection: Connection, account: str, person: str) -> bool | None:
@@ -214,41 +215,11 @@ def unlink(connection: Connection, account: str) -> int:
     if row is None:
         return 0
     person = row["person"]
-    copy_records(connection, person, account)
+    moves.copy_records(connection, person, account)
     connection.execute(QUERIES["copy_pruned"], {"source": person, "destination": account})
-    copy_erasures(connection, person, account)
+    moves.copy_erasures(connection, person, account)
     of_account = account if listed(connection, 1, person) else ""
-    return sum(iter(lambda: move(connection, person, account, account=of_account), 0))
-
-
-def copy_records(connection: Connection, source: str, destination: str) -> None:
-    """Copy what is known of the events of a theme: those that come again, and late ones, find it.
-
-    Turns of the destination that were withdrawn under the source are deleted. Raises SettingsError when the role may
-    not move the rows afterwards.
-    """
-    if not may_move(connection):
-        raise SettingsError(
-            "on a Citus cluster the tables' owner moves rows: put the owner's address into HERMES_PGVECTOR_DSN for "
-            "this command"
-        )
-    for name in ("copy_events", "copy_tombstones", "copy_withdrawals"):
-        connection.execute(QUERIES[name], {"source": source, "destination": destination})
-    entry_homes.copy(connection, source, destination)
-    out_of_order.withdraw_moved(connection, destination)
-
-
-def copy_erasures(connection: Connection, source: str, destination: str) -> None:
-    """Have what was erased of a theme not be stored of another one either, whose events it had."""
-    connection.execute(QUERIES["copy_erasures"], {"source": source, "destination": destination})
-
-
-def may_move(connection: Connection) -> bool:
-    """Whether this role can move rows. On a cluster only the tables' owner can: the history is moved as that role, and
-    Citus refuses a transaction in which two roles change rows of a theme."""
-    if not is_distributed(connection):
-        return True
-    return bool((connection.execute(QUERIES["erasing_role"]).fetchone() or {})["may_erase"])
+    return sum(iter(lambda: moves.move(connection, person, account, account=of_account), 0))
 
 
 def is_linked(connection: Connection, account: str, person: str) -> bool:
@@ -257,74 +228,11 @@ def is_linked(connection: Connection, account: str, person: str) -> bool:
     return of_themes(connection, [account]).get(account) == person
 
 
-def move_at_once(connection: Connection, source: str, destination: str, *, mark: str = "") -> int:
-    """Move entries and facts, as `move`, up to ROWS_AT_ONCE_MAX of them; returns how many."""
-    moved = 0
-    while moved < ROWS_AT_ONCE_MAX:
-        batch = move(connection, source, destination, mark=mark, kinds=("entries", "facts"))
-        if not batch:
-            break
-        moved += batch
-    return moved
-
-
-def move(
-    connection: Connection,
-    source: str,
-    destination: str,
-    *,
-    account: str = "",
-    mark: str = "",
-    limit: int = 0,
-    kinds: Iterable[Kind] = KINDS,
-) -> int:
-    """Move up to `limit` rows of each table from a theme to another, of one account if it is named.
-
-    The default limit is ROWS_MAX. Returns how many rows were moved; call it in transactions of its own until it returns
-    0. `mark` is the account that the rows are marked with at their destination. Ids, vectors, times and history stay.
-    """
-    values: dict[str, Any] = {
-        "source": source, "destination": destination, "account": account, "limit": limit or ROWS_MAX,
-        "mark": json.dumps({"linked_account": mark} if mark else {}),
-    }  # fmt: skip
-    facts.lock(connection, (source, destination))
-    if mark and not is_distributed(connection):
-        connection.execute(QUERIES["delete_repeated_turns"], values)
-    moved = 0
-    for kind in kinds:
-        ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
-        if ids and kind == "turns":
-            _replace_replayed(connection, {**values, "ids": ids})
-        if ids and kind == "facts":
-            connection.execute(QUERIES["settle_facts"], {**values, "ids": ids})
-        if ids:
-            for name in (f"copy_{kind}", f"copy_pieces_{kind}", f"delete_moved_{kind}"):
-                connection.execute(QUERIES[name], {**values, "ids": ids})
-            if kind == "entries":
-                connection.execute(QUERIES["settle_history"], {**values, "ids": ids})
-            if kind == "turns":
-                out_of_order.withdraw_moved(connection, destination, ids)
-        moved += len(ids)
-    for name in ("move_history", "move_edges", "move_agents", "move_fact_scopes"):
-        moved += max(0, connection.execute(QUERIES[name], values).rowcount)
-    if mark and not moved and not is_distributed(connection):
-        # A process of an earlier release withdraws turns under the source.
-        connection.execute(QUERIES["copy_withdrawals"], values)
-        out_of_order.withdraw_moved(connection, destination)
-    return moved
-
-
-def _replace_replayed(connection: Connection, values: dict[str, Any]) -> None:
-    """Delete what replays have stored at the destination of the turns that are moved to it."""
-    for turn in connection.execute(QUERIES["turns_of_replays"], values).fetchall():
-        connection.execute(QUERIES["replace_replayed"], {**turn, "theme": values["destination"]})
-
-
 def move_unmoved(connection: Connection, limit: int) -> int:
-    """Move some rows of up to `limit` accounts that still have rows of their own; returns how many, as `move`."""
-    if not may_move(connection):
+    """Move some rows of up to `limit` accounts that still have rows of their own; returns how many, as `moves.move`."""
+    if not moves.may_move(connection):
         return 0
     # No link ends meanwhile.
     connection.execute(QUERIES["share_links"])
     accounts = connection.execute(QUERIES[form_of(connection, "unmoved_links")], {"limit": limit}).fetchall()
-    return sum(move(connection, row["account"], row["person"], mark=row["account"]) for row in accounts)
+    return sum(moves.move(connection, row["account"], row["person"], mark=row["account"]) for row in accounts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from . import person_links
+from . import moves, person_links
 from .connection.database import Connection
 from .connection.distributed import form_of
 from .queries import QUERIES
@@ -36,8 +36,8 @@ def rename(connection: Connection, old: str, new: str) -> int:
     person_links.admit(connection, [old, new])
     connection.execute(QUERIES["copy_erasures_to_names"], {"source": old})
     connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
-    person_links.copy_records(connection, old, new)
-    return person_links.move_at_once(connection, old, new)
+    moves.copy_records(connection, old, new)
+    return moves.move_at_once(connection, old, new)
 
 
 def take(connection: Connection, old: str, new: str) -> bool | None:
@@ -65,7 +65,7 @@ def move(connection: Connection, old: str, new: str, rows: int) -> int:
     connection.execute(QUERIES["share_links"])
     if not any(known.old == old and known.new == new for known in listed(connection, old)):
         return 0
-    moved = person_links.move(connection, old, new, limit=rows)
+    moved = moves.move(connection, old, new, limit=rows)
     if not moved:
         connection.execute(QUERIES["forget_words"], {"theme": old})
     return moved
@@ -77,7 +77,7 @@ def release(connection: Connection, old: str) -> str | None:
     row = connection.execute(QUERIES["delete_rename"], {"old": old}).fetchone()
     if row is None:
         return None
-    person_links.copy_erasures(connection, row["theme"], old)
+    moves.copy_erasures(connection, row["theme"], old)
     return str(row["theme"])
 
 
@@ -92,6 +92,6 @@ def move_unmoved(connection: Connection, rows: int) -> int:
 
     Returns how many.
     """
-    if not person_links.may_move(connection):
+    if not moves.may_move(connection):
         return 0
     return sum(move(connection, each.old, each.new, rows) for each in listed(connection) if each.unmoved)

@@ -20,7 +20,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import person_links
+from hermes_memory_pgvector.store import moves, person_links
 from hermes_memory_pgvector.tools import toolset
 
 TELEGRAM, DISCORD, OTHER = "4917055512", "99887766554433", "4917099999"
@@ -161,8 +161,8 @@ def test_an_interrupted_command_goes_on_when_it_is_run_again(
     for platform, chat_id in (("telegram", TELEGRAM), ("discord", DISCORD)):
         for number in range(3):
             say(one, platform, chat_id, f"The gate number {number} of the orchard has the code 471{number}")
-    before, move = themes(database), person_links.move
-    monkeypatch.setattr(person_links, "ROWS_MAX", 2)
+    before, move = themes(database), moves.move
+    monkeypatch.setattr(moves, "ROWS_MAX", 2)
 
     def interrupted(*arguments: str) -> None:
         left = [3]
@@ -174,7 +174,7 @@ def test_an_interrupted_command_goes_on_when_it_is_run_again(
             return move(*given, **more)
 
         with monkeypatch.context() as patched:
-            patched.setattr(person_links, "move", once)
+            patched.setattr(moves, "move", once)
             assert run(*arguments, "--yes", typed=BOTH).code == 130
 
     interrupted("link")
@@ -353,7 +353,7 @@ def test_a_link_that_another_command_ends_moves_no_more_rows(
                 person_links.unlink(others, linked)
         return is_linked(connection, linked, person)
 
-    monkeypatch.setattr(person_links, "ROWS_MAX", 4)
+    monkeypatch.setattr(moves, "ROWS_MAX", 4)
     monkeypatch.setattr(person_links, "is_linked", separated_after_a_batch)
     assert run("link", "--yes", typed=BOTH).code == 0
     assert calls.count(account) == 2

@@ -33,7 +33,7 @@ from hermes_memory_pgvector.model import (
     Update,
     Withdrawn,
 )
-from hermes_memory_pgvector.store import history, person_links, retrieval
+from hermes_memory_pgvector.store import history, moves, person_links, retrieval
 from hermes_memory_pgvector.store.schema.distribution import distribute
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 from hermes_memory_pgvector.text.masks import masked
@@ -338,7 +338,7 @@ def test_commands_leave_the_same_rows(
             moved = 1
             while moved:
                 with database.transaction(10, 10) as connection:
-                    moved = person_links.move(connection, account, person, mark=account)
+                    moved = moves.move(connection, account, person, mark=account)
         with database.transaction(10, 10) as connection:
             assert [link.turns for link in person_links.listed(connection, 10)] == [0, 0]
             assert person_links.unlink(connection, accounts[1])

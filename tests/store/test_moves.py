@@ -33,7 +33,7 @@ from hermes_memory_pgvector.model import (
     Update,
     Withdrawn,
 )
-from hermes_memory_pgvector.store import facts, person_links, pruning, renames, rows
+from hermes_memory_pgvector.store import facts, moves, person_links, pruning, renames, rows
 from hermes_memory_pgvector.store.archive import writing
 from hermes_memory_pgvector.store.archive.lines import Line
 from hermes_memory_pgvector.store.erasure import selection
@@ -69,7 +69,7 @@ def test_of_equal_turns_that_are_withdrawn_while_they_are_moved_as_many_stay_as_
     memory.apply(turn("taken back", source), turn("taken back", source))
     begin(memory, source, place, mark)
     with memory.database.transaction(10, 20) as connection:
-        assert person_links.move(connection, source, place, mark=mark, limit=2) == 2
+        assert moves.move(connection, source, place, mark=mark, limit=2) == 2
     memory.apply(withdrawn(source, standing=1))
     memory.move(source, place, mark=mark)
     assert memory.contents(place) == ["taken back?", "taken back!"]
@@ -84,7 +84,7 @@ def test_a_turn_that_is_withdrawn_at_the_moment_of_its_move_does_not_come_back(
     begin(memory, source, place, mark)
     withdrawing = threading.Thread(target=memory.apply, args=(withdrawn(source),))
     with memory.database.transaction(10, 20) as connection:
-        person_links.move(connection, source, place, mark=mark)
+        moves.move(connection, source, place, mark=mark)
         withdrawing.start()
         waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
         wait_for(lambda: bool(memory.psql(waiting)), 10)
@@ -99,18 +99,18 @@ def test_a_batch_of_an_agent_and_one_of_a_move_do_not_lock_each_other_out(
     memory.apply(entry("tea", source, metadata={"saves": ["tea"]}), turn("one", source), fact("loam", source))
     begin(memory, source, place, mark)
     with ThreadPoolExecutor(1) as beside:
-        moves: list[Future[int]] = []
+        begun: list[Future[int]] = []
         lock = facts.lock
 
         def locked_late(*arguments: Any) -> None:
-            moves.append(beside.submit(memory.move, source, place, mark=mark))
+            begun.append(beside.submit(memory.move, source, place, mark=mark))
             time.sleep(1)
             lock(*arguments)
 
         monkeypatch.setattr("hermes_memory_pgvector.store.facts.lock", locked_late)
         made = Attributed(theme=source, saves=("tea",), metadata={"tools": ["web_search"]})
         assert memory.apply(made, fact("sand", source)) == 2
-        assert moves[0].result(20) > 0
+        assert begun[0].result(20) > 0
     assert memory.psql("select metadata -> 'tools' ->> 0 from memory_entries") == [("web_search",)]
 
 
@@ -220,7 +220,7 @@ def test_a_replay_beside_a_batch_of_a_move_stores_nothing_twice(
     begin(memory, source, place, mark)
     replaying = threading.Thread(target=memory.apply, args=(ended(source, "one", "two"),))
     with memory.database.transaction(10, 20) as connection:
-        person_links.move(connection, source, place, mark=mark, limit=2)
+        moves.move(connection, source, place, mark=mark, limit=2)
         replaying.start()
         replaying.join(1)
     replaying.join(20)
@@ -389,8 +389,8 @@ def test_changes_of_facts_find_them_under_their_new_name(
 def test_of_many_entries_some_are_moved_with_the_name_and_the_others_after_it(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(person_links, "ROWS_MAX", 2)
-    monkeypatch.setattr(person_links, "ROWS_AT_ONCE_MAX", 4)
+    monkeypatch.setattr(moves, "ROWS_MAX", 2)
+    monkeypatch.setattr(moves, "ROWS_AT_ONCE_MAX", 4)
     texts = [f"entry {number}" for number in range(7)]
     memory.apply(*(entry(text) for text in texts), turn("one"))
     assert memory.run(partial(person_links.link, account=PHONE, person=PERSON)) == 4
@@ -400,7 +400,7 @@ def test_of_many_entries_some_are_moved_with_the_name_and_the_others_after_it(
 
 
 def test_many_rows_are_moved_in_batches(memory: Memory) -> None:
-    count = 2 * person_links.ROWS_MAX + 1
+    count = 2 * moves.ROWS_MAX + 1
     memory.psql(
         "insert into conversations (agent_identity, role, content) "
         f"select %s, 'user', n::text from generate_series(1, {count}) n", PHONE,

@@ -21,7 +21,7 @@ from hermes_memory_pgvector.admin.round_trip import TRIAL
 from hermes_memory_pgvector.errors import SchemaNotApplied
 from hermes_memory_pgvector.model import Add, Remove, Replace
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import entries, history, person_links, rows, upkeep
+from hermes_memory_pgvector.store import entries, history, moves, person_links, rows, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.erasure.marks import SECRETS_MAX
 from hermes_memory_pgvector.store.passages import prepare
@@ -79,7 +79,7 @@ def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, d
         with connection.transaction():
             assert person_links.link(connection, "ops", person) == 3
         with connection.transaction():
-            assert person_links.move(connection, "ops", person, mark="ops") == 0
+            assert moves.move(connection, "ops", person, mark="ops") == 0
         assert past(database) == [(person, "a", "replaced"), (person, "b", "removed")]
         assert upkeep.prune_history(connection, 1) == 1
     assert past(database) == [(person, "b", "removed")]

@@ -24,7 +24,7 @@ from hermes_memory_pgvector.errors import BadEvent
 from hermes_memory_pgvector.model import Add, FactWritten, RecallRequest, Remove, Replace, Scope, TurnTaken
 from hermes_memory_pgvector.recall.recaller import Recaller
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import person_links, renames, rows, second_column, upkeep
+from hermes_memory_pgvector.store import moves, person_links, renames, rows, second_column, upkeep
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema import migrations, row_security, verification
@@ -408,7 +408,7 @@ def test_linked_accounts_and_renamed_themes_need_a_grant_of_both_sides(
     assert ours.store(said("ops-1")) == 1
     with ours.database.transaction(5, 5) as connection:
         person_links.link(connection, "ops-1", person)
-        assert person_links.move(connection, "ops-1", person, mark="ops-1") > 0
+        assert moves.move(connection, "ops-1", person, mark="ops-1") > 0
     assert ours.store(said("ops-1", "and again")) == 1
     assert seen(secured.owner, "conversations") == [person]
     blind = agents("ops-*")

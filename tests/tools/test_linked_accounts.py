@@ -17,7 +17,7 @@ from hermes_memory_pgvector.model import Caller
 from hermes_memory_pgvector.outbox.pending_writes import pending_writes
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
-from hermes_memory_pgvector.store import person_links
+from hermes_memory_pgvector.store import moves, person_links
 from hermes_memory_pgvector.tools import toolset
 
 PERSON = "dm-person-00000000000000aa"
@@ -49,7 +49,7 @@ def link(runtime: Runtime, *accounts: str) -> None:
     for account in accounts:
         with runtime.database.transaction(10, 20) as connection:
             person_links.link(connection, account, PERSON)
-            while person_links.move(connection, account, PERSON, mark=account):
+            while moves.move(connection, account, PERSON, mark=account):
                 pass
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,6 @@ from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
 from ..connection.distributed import is_distributed
-from ..connection.messages import together
 from ..queries import KINDS, QUERIES, Kind
 from ..schema.preflight import ADMINISTRATOR
 from . import marks
@@ -138,18 +137,12 @@ def check_role(reading: Connection, deleting: Connection) -> None:
         )
 
 
-def check_names(connection: Connection, themes: Iterable[str]) -> None:
+def check_names(connection: Connection, themes: Collection[str]) -> None:
     """Raise Refused when rows of these themes may be stored under a name that is not among them.
 
     No link or rename begins until the end of the transaction: call it first.
     """
-    known = set(themes)
-    if not known:
-        return
-    *_, places, names = together(connection, [*person_links.sharing(known), person_links.naming(known)])
-    every = {place.theme for place in person_links.places_of(places.rows).values()}
-    every.update(*person_links.names_of(names.rows).values())
-    if every - known:
+    if themes and person_links.around(connection, themes):
         raise Refused("the themes were linked or renamed meanwhile; run the same command again, and look at its plan")
 
 

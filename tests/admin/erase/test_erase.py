@@ -519,6 +519,7 @@ def test_rows_that_are_still_under_the_old_name_of_a_theme_go_with_it(
     assert sql(database, "select agent_identity, theme from memory_renames") == [("old", "new")]
 
 
+@pytest.mark.not_on_citus("Citus refuses to change the theme of a row")
 def test_rows_that_are_moved_while_they_are_erased_go_too(
     run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
