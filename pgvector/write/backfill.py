@@ -145,7 +145,7 @@ class Backfill:
 
     def claim(self) -> bool:
         """Take the lease, if no other process has it."""
-        with self._database.connection(self._settings.connect_timeout_s) as connection:
+        with self._database.connection() as connection:
             return self._lease.claim(connection)
 
     def step(self, embedder: Embedder | None) -> bool:
@@ -184,11 +184,10 @@ class Backfill:
 
     def _store_vectors(self, done: list[_Work]) -> None:
         """Store the vectors of these rows; one by one when Postgres refuses them together."""
-        limits = self._settings.connect_timeout_s, self._settings.statement_timeout_s
         rows, vectors = [work.row for work in done], [[each.result() for each in work.vectors] for work in done]
         origin = None if self._second else Origin(done[0].model, len(vectors[0][0]))
         try:
-            with self._database.transaction(*limits, vectors=origin) as connection:
+            with self._database.transaction(vectors=origin) as connection:
                 self.rows_done += upkeep.embed(connection, rows, vectors, second=self._second)
             self.problem, self._limited_at = "", None
         except BadEvent as error:
@@ -208,7 +207,7 @@ class Backfill:
     def _fetch(self, embedder: Embedder) -> None:
         """Take the lease, find rows without a vector, and request as many vectors as the queue has room for."""
         known = [*self.refused, *((work.row.kind, work.row.id) for work in self._work)]
-        with self._database.connection(self._settings.connect_timeout_s) as connection:
+        with self._database.connection() as connection:
             self.allowed = self._lease.claim(connection) or not self.needs_lease
             if not self.allowed:
                 return

@@ -79,7 +79,7 @@ class Maintenance:
         self._retention.stop()
 
     def _transaction(self) -> AbstractContextManager[Connection]:
-        return self._database.transaction(self._settings.connect_timeout_s, self._settings.statement_timeout_s)
+        return self._database.transaction()
 
     def _add_words(self) -> bool:
         with self._transaction() as connection:
@@ -118,7 +118,7 @@ class Maintenance:
         if time.monotonic() < self._prune_at:
             return False
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
-        with self._database.connection(self._settings.connect_timeout_s) as connection:
+        with self._database.connection() as connection:
             holds = self._prune_lease.claim(connection)
             if holds:
                 upkeep.prune_events(connection, self._settings.event_ledger_days)

@@ -50,14 +50,13 @@ def write(batch: Batch, database: Database, settings: Settings) -> None:
     What is too slow as a whole is tried in halves at the next attempt: it may only have waited for a lock. Raises
     Unavailable or SchemaNotApplied.
     """
-    limits = settings.connect_timeout_s, settings.statement_timeout_s
     size = batch.part_max
     while batch.prepared:
         part = batch.prepared[:size]
         vector = next((passage.vector for passage in passages_of(part) if passage.vector), None)
         origin = Origin(batch.model, len(vector)) if vector else None
         try:
-            with database.transaction(*limits, vectors=origin) as connection:
+            with database.transaction(vectors=origin) as connection:
                 fresh = rows.apply(connection, part, facts.pressure_of(settings), batch.erased)
         except ModelChanged as error:
             log.info("rows are stored without vectors, which follow later: %s", error)

@@ -144,4 +144,4 @@ class Retention:
             )
 
     def _transaction(self) -> AbstractContextManager[Connection]:
-        return self._database.transaction(self._settings.connect_timeout_s, self._settings.statement_timeout_s)
+        return self._database.transaction()

@@ -56,8 +56,7 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
     if args.vacuum and not _names_rows(args):
         return _clear_server_alone(home, console, args)
     _check(args)
-    if console.as_json and not args.yes:
-        raise BadArgument("--json excludes questions; add --yes, after a look at the plan without it")
+    console.check_consent(args, "add --yes, after a look at the plan without it")
     # What this process stores of others may have to be erased, and is not kept for a failover.
     settings = load(home).model_copy(update={"outbox_keep_s": 0})
     with (
@@ -67,8 +66,8 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
         with console.busy("storing what waits in this home"):
             runtime.writer.flush(STORE_S, orphans=True)
         # The owner sees what row security hides from the agents of this home.
-        with deleting.connection(settings.connect_timeout_s) as reading:
-            with runtime.database.connection(settings.connect_timeout_s) as checked:
+        with deleting.connection() as reading:
+            with runtime.database.connection() as checked:
                 selection.check_role(checked, reading)
             chosen = _chosen(runtime, reading, home, console, args)
             with console.busy("looking for rows"):
@@ -78,10 +77,9 @@ def erase(home: Path, console: Console, args: argparse.Namespace) -> int:
                 named = (theme for group in groups for theme in themes_of(reading, group.theme))
                 chosen = replace(chosen, themes=tuple(sorted(set(named))))
             _show_plan(console, reading, chosen, groups)
-            if not (args.yes or console.confirm("Erase this for good?", default=False)):
-                console.say("nothing is changed")
+            if not console.agreed(args, "Erase this for good?"):
                 return 1
-            files, run = HomeFiles(runtime, reading, chosen), _in_transactions(deleting, settings)
+            files, run = HomeFiles(runtime, reading, chosen), _in_transactions(deleting)
             removed = _erase(console, run, chosen, groups, files, links=args.person or _is_person(chosen))
             of_server = _clear_server(home, console, args, settings)
             runtime.writer.flush(STORE_S, orphans=True)
@@ -186,7 +184,7 @@ def _erase(
     return removed
 
 
-def _in_transactions(database: Database, settings: Settings) -> Run:
+def _in_transactions(database: Database) -> Run:
     """Runs each function in a transaction, and rests after it, so that agents go on.
 
     Agents that add vectors to the same rows may lock them in another order: then the transaction is tried again.
@@ -196,7 +194,7 @@ def _in_transactions(database: Database, settings: Settings) -> Run:
         for left in reversed(range(TRIES)):
             started = time.monotonic()
             try:
-                with database.transaction(settings.connect_timeout_s, STATEMENT_S) as connection:
+                with database.transaction(statement_timeout_s=STATEMENT_S) as connection:
                     result = work(connection)
                 break
             except DatabaseUnavailable:
@@ -211,7 +209,7 @@ def _in_transactions(database: Database, settings: Settings) -> Run:
 
 def _clear_server_alone(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Clear what the server holds of rows that were erased before. Returns as `erase`."""
-    if not args.yes and not console.confirm("Rewrite all tables? Agents wait for each of them.", default=False):
+    if not console.agreed(args, "Rewrite all tables? Agents wait for each of them."):
         console.say("nothing is changed")
         return 1
     holders = _clear_server(home, console, args, load(home))
