@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from commandline import Outcome, hermes_pgvector
+from commandline import Outcome, hermes_pgvector, started
 from loopback import vector
 from waiting import wait_for
 
@@ -267,6 +268,20 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     missing = at(source, "export", str(tmp_path / "other.jsonl"), "--theme", "nobody")
     assert "nothing is stored of theme nobody" in missing.err
     assert list(tmp_path.glob("*other*")) == []
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_export_that_a_signal_ends_leaves_nothing(database: str, tmp_path: Path, sent: signal.Signals) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with psycopg.connect(database) as connection:
+        connection.execute("lock table conversations")
+        process = started(database, tmp_path / "home", "export", str(folder / "memory.jsonl"))
+        wait_for(lambda: any(folder.iterdir()))
+        process.send_signal(sent)
+        error = process.communicate(timeout=30)[1]
+    assert list(folder.iterdir()) == []
+    assert (process.returncode, error) == (128 + sent, "")
 
 
 def test_an_import_that_was_killed_goes_on_when_it_is_run_again(
