@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -18,8 +19,10 @@ from commandline import Outcome, hermes_pgvector, started
 from loopback import vector
 from waiting import wait_for
 
+from hermes_memory_pgvector.errors import Refused
 from hermes_memory_pgvector.model import Event, SessionEnded, TurnTaken
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.archive.lines import Reader, Writer
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.rows import apply
@@ -194,6 +197,36 @@ def test_a_damaged_archive_is_refused_whole_and_the_line_is_named(
     assert done.code == 1
     assert told in done.err
     assert run(database, "select count(*) from memory_entries") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"schema": "13"}, "schema"), ({"rows": []}, "rows"), ({"rows": {"turn": "1"}}, "rows"),
+        ({"erasure_keys": 5}, "erasure_keys"), ({"rows": 1, "schema": []}, "schema, rows"),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_manifest_that_is_damaged_is_named(changed: dict[str, Any], told: str) -> None:
+    manifest = Writer().manifest({"schema": 13, "rows": {}, "erasure_keys": [], **changed})
+    with pytest.raises(Refused, match=f"^line 1 is a damaged manifest: {told} missing, or of another type$"):
+        Reader(io.BytesIO(manifest))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b'{"kind":"manifest","format":"hermes-memory-pgvector","version":1}\n',
+        b'{"kind":"manifest","a":' + b"[" * 100_000,
+    ],
+)
+def test_a_damaged_manifest_is_one_line_and_no_traceback(
+    manifest: bytes, database: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    path = tmp_path / "damaged.jsonl"
+    path.write_bytes(manifest)
+    done = at(database, "import", str(path))
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert done.err.startswith("hermes-pgvector: line 1 is a damaged manifest")
 
 
 def test_an_entry_that_was_forgotten_since_the_export_stays_forgotten(
