@@ -303,6 +303,13 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     assert list(tmp_path.glob("*other*")) == []
 
 
+def test_an_export_to_a_closed_stdout_is_refused(database: str, tmp_path: Path) -> None:
+    command = ["sh", "-c", '"$0" "$@" >&-', sys.executable, "-P", "-m", "hermes_memory_pgvector", "export", "-"]
+    environment = {**os.environ, "HERMES_PGVECTOR_DSN": database, "HERMES_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "hermes-pgvector: stdout is closed; give a PATH for the archive\n")
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_export_that_a_signal_ends_leaves_nothing(database: str, tmp_path: Path, sent: signal.Signals) -> None:
     folder = tmp_path / "out"
