@@ -83,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     try:
         home = Path(args.pgvector_home or hermes_home()).expanduser().resolve()
-        if home.exists() and not home.is_dir():
-            raise BadArgument(f"{home} is not a folder")
+        there = next(path for path in (home, *home.parents) if path.exists())
+        if not there.is_dir():
+            raise BadArgument(f"{there} is not a folder")
         _load_environment(home)
         from .admin.console import Console
 
