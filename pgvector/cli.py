@@ -2,11 +2,11 @@
 
 Exit codes, the same for every command:
 
-    0    success
-    1    a problem was found, or something could not be done; stderr says what, and what to do
-    2    wrong usage
-    3    done, but the memory needs attention
-    130  interrupted
+    0        success
+    1        a problem was found, or something could not be done; stderr says what, and what to do
+    2        wrong usage
+    3        done, but the memory needs attention
+    128 + N  ended by signal N: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP
 
 Data goes to stdout, with `--json` as one JSON document; messages go to stderr. The hosts import this module to build
 their own command line, so everything else is imported when a command runs.
@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -27,7 +29,9 @@ from .hosts.environment import hermes_home
 from .hosts.installation import pip_install
 from .version import __version__
 
-SUCCESS, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
+SUCCESS, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 128 + signal.SIGINT
+# They end by handlers of their own.
+SERVERS = ("mcp:serve", "web.command:serve")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,23 +76,54 @@ def run(args: argparse.Namespace) -> int:
         return USAGE
     _open_closed_streams()
     debug = _set_up_log()
+    with _interruptions(args.pgvector_job) as came:
+        return _run(args, came, debug)
+
+
+def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     try:
         home = Path(args.pgvector_home or hermes_home()).expanduser().resolve()
-        if home.exists() and not home.is_dir():
-            raise BadArgument(f"{home} is not a folder")
+        there = next(path for path in (home, *home.parents) if path.exists())
+        if not there.is_dir():
+            raise BadArgument(f"{there} is not a folder")
         _load_environment(home)
         from .admin.console import Console
 
         handler = resolve_name(f"{__package__}.admin.{args.pgvector_job}")
         return int(handler(home, Console(args.pgvector_json), args))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 128 + came[-1]
     except BrokenPipeError:
         return PROBLEM
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:
         return _failed(error, explained(error), debug)
+
+
+@contextmanager
+def _interruptions(job: str) -> Iterator[list[int]]:
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does; yields a list whose last item is the signal that came.
+
+    One that is ignored stays so, as under `nohup`. Later ones are ignored: a closed terminal sends several.
+    """
+    came, ours = [int(signal.SIGINT)], list[signal.Signals]()
+
+    def interrupt(number: int, _: object) -> None:
+        if len(came) == 1:
+            came.append(number)
+            raise KeyboardInterrupt
+
+    try:
+        with suppress(ValueError):  # not on the main thread
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if job not in SERVERS and signal.getsignal(number) is signal.SIG_DFL:
+                    signal.signal(number, interrupt)
+                    ours.append(number)
+        yield came
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _failed(error: Exception, message: str, debug: bool) -> int:

@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,7 @@ from .database import connection, theme_named
 TEXT_CHARS_MAX = 400
 FILE_BYTES_MAX = 16 << 20
 EDITOR = "vi"
+STDERR = 2
 PAST_MAX = 20
 
 
@@ -100,7 +102,9 @@ def _edited(content: str) -> str:
         path.touch(mode=0o600)
         path.write_text(f"{content}\n", encoding="utf-8")
         try:
-            code = subprocess.run([*command, str(path)], check=False).returncode
+            # The screen of the editor is not for a pipe or a file that takes the result.
+            screen = None if sys.stdout.isatty() else STDERR
+            code = subprocess.run([*command, str(path)], stdout=screen, check=False).returncode
         except OSError as error:
             raise Refused(
                 f"{command[0]} cannot be started ({error.strerror}); set EDITOR; nothing is changed"

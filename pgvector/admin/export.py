@@ -84,6 +84,8 @@ def _write(lines: Iterator[bytes], told: dict[str, Any], out: IO[bytes], console
 def _target(path: str) -> Iterator[IO[bytes]]:
     """Where the archive is written: stdout, or a private file that gets its name when it is complete."""
     if path == "-":
+        if sys.__stdout__ is None:  # the command line has put the null device in its place
+            raise BadArgument("stdout is closed; give a PATH for the archive")
         yield sys.stdout.buffer
         return
     target = Path(path).expanduser()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import signal
 import socket
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from ..errors import BadArgument, Unavailable
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 CONNECTIONS_MAX = 128
+HEADER_S_MAX = 5
 END_S_MAX = 2
 
 
@@ -51,15 +53,49 @@ def server_of(app: Any) -> Any:
     """The uvicorn server of an ASGI application; `end_by_signal` ends it."""
     import uvicorn
 
+    protocol: Any = _protocol  # stands for the class
     server: Any = uvicorn.Server(
         uvicorn.Config(
-            app, lifespan="off", ws="none", log_config=None, access_log=False, limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=END_S_MAX, server_header=False,
+            _until_the_end(app), http=protocol, lifespan="off", ws="none", log_config=None, access_log=False,
+            limit_concurrency=CONNECTIONS_MAX, timeout_graceful_shutdown=END_S_MAX, server_header=False,
         )
     )  # fmt: skip
     # It would end the process by the signal, before the memory is closed.
     server.capture_signals = nullcontext
     return server
+
+
+def _protocol(**given: Any) -> Any:
+    """The HTTP protocol of a connection, which is closed when it sends no whole header: it would keep a place."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    made: Any = AutoHTTPProtocol(**given)
+    made.loop.call_later(HEADER_S_MAX, _close_silent, made, None)
+    return made
+
+
+def _close_silent(protocol: Any, before: Any) -> None:
+    """Close a connection that has been without a request for HEADER_S_MAX; `before` is its last one of that time."""
+    last = protocol.cycle
+    waits = last is None or last.response_complete
+    if waits and last is before:
+        protocol.transport.close()
+    elif not protocol.transport.is_closing():
+        protocol.loop.call_later(HEADER_S_MAX, _close_silent, protocol, last if waits else protocol)
+
+
+def _until_the_end(app: Any) -> Any:
+    """An application whose requests end with 503 when the server cancels them, END_S_MAX after a signal."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):  # an answer has begun
+                await send({"type": "http.response.start", "status": 503})
+                await send({"type": "http.response.body"})
+
+    return answer
 
 
 async def end_by_signal(server: Any, *, task_status: TaskStatus[None]) -> None:

@@ -8,13 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 Values: TypeAlias = Mapping[str, Any]
 # (parameters of the request, ASGI scope of its HTTP request; empty without one) -> result
 Handler: TypeAlias = Callable[[Values, Values], Awaitable[dict[str, Any]]]
 
+NOT_JSON, INVALID = -32700, -32600
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ID = r'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*'
+_OTHER = r'"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*'
+# The id of a message, before or behind its parameters: those may have an id of their own.
+_MESSAGE_ID = re.compile(rf"^\s*\{{\s*(?:{_OTHER},\s*)*{_ID}|,\s*{_ID}(?:,\s*{_OTHER})*\}}\s*$")
 # The names of the request and result classes, without `Request` and `Result`.
 _CLASSES = {
     "tools/list": "ListTools", "tools/call": "CallTool",
@@ -46,6 +52,25 @@ def error(code: int, message: str) -> Exception:
 
         made = exceptions.McpError(ErrorData(code=code, message=message))
     return made
+
+
+def readable(message: str) -> bool:
+    """Whether the SDK reads a message: it drops what is no JSON, or nested too deep, without an answer."""
+    from pydantic_core import from_json
+
+    try:
+        from_json(message)
+    except ValueError:
+        return False
+    return True
+
+
+def refusal(message: str, code: int, reason: str) -> str:
+    """The error that answers a message which is not read; `message` may lack its middle. The id is null if unknown."""
+    found, number = _MESSAGE_ID.search(message), None
+    with suppress(ValueError):
+        number = json.loads(found[1] or found[2]) if found else None
+    return json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": reason}})
 
 
 def storable(message: bytes) -> bytes:

@@ -6,7 +6,6 @@ import fcntl
 import os
 import select
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from . import sdk
 from .handlers import Handlers
 
 LINE_BYTES_MAX = 8 << 20
+EDGE_BYTES = 1 << 10
 _CHUNK_BYTES = 1 << 16
 
 
@@ -31,7 +31,8 @@ async def _serve(handlers: Handlers, reading: int, writing: int) -> None:
     from mcp.server.stdio import stdio_server
 
     made = handlers.server()
-    pipes: Any = _Lines(reading), _Output(writing)
+    output = _Output(writing)
+    pipes: Any = _Lines(reading, output), output
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_by_signal, tasks.cancel_scope)
@@ -58,25 +59,36 @@ def _moved(fd: int, substitute: int) -> int:
 
 
 class _Lines:
-    """The lines of a pipe. Unlike a thread that reads, waiting for one can be cancelled. A longer line is left out."""
+    """The lines of a pipe. Unlike a thread that reads, waiting for one can be cancelled.
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    A line that is too long, or that the SDK cannot read, is answered with an error.
+    """
+
+    def __init__(self, fd: int, output: _Output) -> None:
+        self._fd, self._output = fd, output
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        line, skipping = bytearray(), False
+        # Of a line that is too long the beginning and the end are kept.
+        line, beginning = bytearray(), b""
         while chunk := await self._chunk():
             *ended, rest = chunk.split(b"\n")
             for part in ended:
                 line += part
-                if line.strip() and not skipping:
-                    yield sdk.storable(bytes(line)).decode("utf-8", "replace")
-                line, skipping = bytearray(), False
+                text = beginning.decode("utf-8", "replace") + sdk.storable(bytes(line)).decode("utf-8", "replace")
+                if beginning:
+                    await self._refuse(text, sdk.INVALID, f"a request may have {LINE_BYTES_MAX} bytes")
+                elif text.strip() and sdk.readable(text):
+                    yield text
+                elif text.strip():
+                    await self._refuse(text, sdk.NOT_JSON, "the request is not JSON, or too deep")
+                line, beginning = bytearray(), b""
             line += rest
             if len(line) > LINE_BYTES_MAX:
-                if not skipping:
-                    print(f"a message of more than {LINE_BYTES_MAX} bytes is left out", file=sys.stderr)
-                line, skipping = bytearray(), True
+                beginning = beginning or bytes(line[:EDGE_BYTES])
+                del line[:-EDGE_BYTES]
+
+    async def _refuse(self, message: str, code: int, reason: str) -> None:
+        await self._output.write(sdk.refusal(message, code, reason) + "\n")
 
     async def _chunk(self) -> bytes:
         await _ready(anyio.wait_readable, self._fd)
@@ -88,13 +100,16 @@ class _Output:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        # The SDK and `_Lines` both write.
+        self._lock = anyio.Lock()
 
     async def write(self, text: str) -> None:
         left = memoryview(text.encode("utf-8", "replace"))
-        while left:
-            await _ready(anyio.wait_writable, self._fd)
-            # So many bytes a pipe takes at once when it takes any.
-            left = left[os.write(self._fd, left[: select.PIPE_BUF]) :]
+        async with self._lock:
+            while left:
+                await _ready(anyio.wait_writable, self._fd)
+                # So many bytes a pipe takes at once when it takes any.
+                left = left[os.write(self._fd, left[: select.PIPE_BUF]) :]
 
     async def flush(self) -> None:
         """Nothing is kept back."""

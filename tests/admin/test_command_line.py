@@ -132,6 +132,15 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     assert outcome.out == ""
 
 
+@pytest.mark.parametrize(
+    "command", ["doctor", "mcp token add --theme t", "mcp token revoke x", "spool drop --all --yes"]
+)
+def test_a_home_below_a_file_is_one_line_and_no_traceback(tmp_path: Path, command: str) -> None:
+    (file := tmp_path / "file").touch()
+    outcome = hermes_pgvector(*command.split(), "--home", str(file / "a" / "b"))
+    assert outcome == (2, "", f"hermes-pgvector: {file} is not a folder\n")
+
+
 def test_a_group_without_an_action_prints_its_actions_on_stderr() -> None:
     outcome = hermes_pgvector("mcp", "token")
     assert (outcome.code, outcome.out) == (2, "")

@@ -72,6 +72,14 @@ def test_the_edited_text_takes_the_place_of_the_old_one_and_undo_takes_it_back(
     assert sql(database, "select id from memory_history order by id") == history
 
 
+def test_the_screen_of_the_editor_is_no_part_of_the_result(
+    command: Callable[..., Outcome], database: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = command("edit", insert(database, "port 5433"), "--json", editor=f"print('a screen'); {writing('port 5440')}")
+    assert (done.code, done.document["changed"]) == (0, True)
+    assert capfd.readouterr() == ("", "a screen\n")
+
+
 def test_undo_takes_back_a_change_of_the_tags_alone(command: Callable[..., Outcome], database: str) -> None:
     number = insert(database, "port 5433")
     command("edit", number, editor=writing("port 5440"))

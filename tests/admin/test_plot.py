@@ -39,6 +39,12 @@ def test_days_are_added_up_when_there_are_more_than_columns() -> None:
     assert bars([1] * 100, "first", "last", width=40).startswith("3 ")
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("width", range(4))
+def test_a_width_without_room_for_a_bar_has_one_bar(width: int) -> None:
+    assert bars([1] * 30, "first", "last", width=width).startswith("30 █\n")
+
+
 def colours(path: Path) -> dict[str, int]:
     """How many pixels of a picture have the colour of each kind of row."""
     with Image.open(path) as picture:

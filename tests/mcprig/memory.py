@@ -72,6 +72,10 @@ class Memory:
         self._servers[-1].send_signal(signal)
         return self._servers[-1].wait(30)
 
+    def warnings(self) -> str:
+        """What the HTTP server started last, which has ended, wrote to stderr."""
+        return self._servers[-1].stderr.read()  # type: ignore[union-attr]
+
     def http(self, url: str, token: str, client: Sdk | None = None, era: str = "stateless", **headers: str) -> Client:
         """A client of an HTTP server."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,6 +15,7 @@ from mcprig.client import Client, sdk
 from mcprig.memory import Memory
 
 from hermes_memory_pgvector.serve.http import BODY_BYTES_MAX
+from hermes_memory_pgvector.serve.listener import HEADER_S_MAX
 
 SECRET = "the safe opens with 7731"
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -183,6 +187,46 @@ def test_a_signal_ends_the_server_after_it_has_stored_what_is_pending(memory: Me
         post(url, token, asking("remember", content=f"note {number}"))
     assert memory.end_server(signal.SIGTERM) == 0
     assert len(memory.rows()) == 8
+
+
+@pytest.mark.parametrize(
+    "sent", [[], ["GET / HTTP/1.1\r\n"], ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\n"]]
+)
+def test_a_connection_that_sends_no_whole_header_is_closed(memory: Memory, sent: list[str]) -> None:
+    address = ("127.0.0.1", httpx.URL(memory.served()).port)
+    with socket.create_connection(address, timeout=6 * HEADER_S_MAX) as client:
+        for part in sent:
+            client.sendall(part.encode())
+            if part.endswith("\r\n\r\n"):
+                assert b" 404 " in client.recv(1000)
+        while client.recv(1000):
+            pass
+
+
+def test_a_request_that_takes_longer_than_a_header_may_is_answered(memory: Memory) -> None:
+    url, token = memory.served(), memory.token("garden")
+
+    def slow() -> Iterator[bytes]:
+        body = json.dumps(OPENING).encode()
+        yield body[:20]
+        time.sleep(2.5 * HEADER_S_MAX)
+        yield body[20:]
+
+    headers = {**JSON, "Authorization": f"Bearer {token}"}
+    assert httpx.post(url, headers=headers, content=slow(), timeout=30).status_code == 200
+
+
+def test_a_signal_during_an_incomplete_request_ends_the_server_without_a_traceback(memory: Memory, url: str) -> None:
+    token = memory.token("garden")
+    with socket.create_connection(("127.0.0.1", httpx.URL(url).port)) as client:
+        client.sendall(
+            f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Length: 1000\r\n\r\nabc".encode()
+        )
+        assert post(url, token).status_code == 200  # by then the other request is read
+        assert memory.end_server(signal.SIGTERM) == 0
+        assert b" 503 " in client.recv(100)
+    assert "Traceback" not in memory.warnings()
 
 
 def test_a_taken_port_is_named(memory: Memory) -> None:

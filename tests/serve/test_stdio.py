@@ -92,6 +92,36 @@ def test_stdout_holds_the_protocol_alone_whatever_comes_in(away: Memory, major: 
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": %s}',
+        '{"method": "tools/call", "params": %s, "jsonrpc": "2.0", "id": "a \\" b"}',
+        '{"params": %s}',
+    ],
+    ids=["id first", "id last", "no id"],
+)
+@pytest.mark.parametrize(
+    ("parameters", "code"),
+    [
+        ('{"id": 5, "a": ' * 250 + "1" + ', "id": 6}' * 250, -32700),
+        ('{"id": 5, "a": ' * 5000 + "1" + ', "id": 6}' * 5000, -32700),
+        (f'{{"id": 5, "a": "{"é" * 5_000_000}", "id": 6}}', -32600),
+    ],
+    ids=["deep", "deeper", "long"],
+)
+def test_a_request_that_cannot_be_read_is_answered_with_its_id(
+    away: Memory, message: str, parameters: str, code: int
+) -> None:
+    raw = Raw(away, "--theme", "garden")
+    raw.send(message % parameters)
+    answer = next(raw.answers())
+    known = json.loads(message.replace("%s", "{}")).get("id")
+    assert (answer["id"], answer["error"]["code"]) == (known, code)
+    assert raw.request("ping")["result"] is not None
+    assert raw.end()[0] == 0
+
+
 def test_it_serves_while_postgres_and_embedder_are_away_and_says_so(away: Memory, major: int) -> None:
     raw = Raw(away, "--theme", "garden", major=major)
     assert raw.request("tools/list")["result"]["tools"]

@@ -11,11 +11,12 @@ HEIGHT = 6
 def bars(values: Sequence[int], first: str, last: str, *, width: int, height: int = HEIGHT) -> str:
     """Bars of `values`, at most `width` columns wide, with the highest value at the left and two labels below.
 
-    When there are more values than columns, neighbouring ones are added up, the same number in each bar.
+    There is at least one bar. When there are more values than columns, neighbouring ones are added up, the same number
+    in each bar.
     """
     label = f"{max(_grouped(values, 1), default=0):,}"
     group = 1
-    while len(values) > group * (width - len(label) - 1):
+    while len(values) > group * max(1, width - len(label) - 1):
         group += 1
     sums = _grouped(values, group)
     label = f"{max(sums, default=0):,}"

@@ -149,12 +149,20 @@ def _manifest(first: bytes) -> Mapping[str, Any]:
         return {}
     try:
         told = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refused("line 1 is a damaged manifest") from None
     if told.get("format") != FORMAT or not isinstance(told.get("version"), int):
         raise Refused(f"line 1 is the manifest of {str(told.get('format'))[:40]!r}, not of {FORMAT}")
     if told["version"] > VERSION:
         raise Refused(f"the archive has version {told['version']}, this release reads up to {VERSION}; upgrade it")
+    rows = told.get("rows")
+    right = {
+        "schema": isinstance(told.get("schema", 0), int),
+        "rows": isinstance(rows, dict) and all(isinstance(number, int) for number in rows.values()),
+        "erasure_keys": isinstance(told.get("erasure_keys", []), list),
+    }
+    if wrong := [name for name in right if not right[name]]:
+        raise Refused(f"line 1 is a damaged manifest: {', '.join(wrong)} missing, or of another type")
     return dict(told)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -13,12 +15,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from commandline import Outcome, hermes_pgvector
+from commandline import Outcome, hermes_pgvector, started
 from loopback import vector
 from waiting import wait_for
 
+from hermes_memory_pgvector.errors import Refused
 from hermes_memory_pgvector.model import Event, SessionEnded, TurnTaken
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.archive.lines import Reader, Writer
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.rows import apply
@@ -195,6 +199,36 @@ def test_a_damaged_archive_is_refused_whole_and_the_line_is_named(
     assert run(database, "select count(*) from memory_entries") == [(0,)]
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"schema": "13"}, "schema"), ({"rows": []}, "rows"), ({"rows": {"turn": "1"}}, "rows"),
+        ({"erasure_keys": 5}, "erasure_keys"), ({"rows": 1, "schema": []}, "schema, rows"),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_manifest_that_is_damaged_is_named(changed: dict[str, Any], told: str) -> None:
+    manifest = Writer().manifest({"schema": 13, "rows": {}, "erasure_keys": [], **changed})
+    with pytest.raises(Refused, match=f"^line 1 is a damaged manifest: {told} missing, or of another type$"):
+        Reader(io.BytesIO(manifest))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b'{"kind":"manifest","format":"hermes-memory-pgvector","version":1}\n',
+        b'{"kind":"manifest","a":' + b"[" * 100_000,
+    ],
+)
+def test_a_damaged_manifest_is_one_line_and_no_traceback(
+    manifest: bytes, database: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    path = tmp_path / "damaged.jsonl"
+    path.write_bytes(manifest)
+    done = at(database, "import", str(path))
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert done.err.startswith("hermes-pgvector: line 1 is a damaged manifest")
+
+
 def test_an_entry_that_was_forgotten_since_the_export_stays_forgotten(
     source: str, archive: Path, at: Callable[..., Outcome]
 ) -> None:
@@ -267,6 +301,27 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     missing = at(source, "export", str(tmp_path / "other.jsonl"), "--theme", "nobody")
     assert "nothing is stored of theme nobody" in missing.err
     assert list(tmp_path.glob("*other*")) == []
+
+
+def test_an_export_to_a_closed_stdout_is_refused(database: str, tmp_path: Path) -> None:
+    command = ["sh", "-c", '"$0" "$@" >&-', sys.executable, "-P", "-m", "hermes_memory_pgvector", "export", "-"]
+    environment = {**os.environ, "HERMES_PGVECTOR_DSN": database, "HERMES_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "hermes-pgvector: stdout is closed; give a PATH for the archive\n")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_export_that_a_signal_ends_leaves_nothing(database: str, tmp_path: Path, sent: signal.Signals) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with psycopg.connect(database) as connection:
+        connection.execute("lock table conversations")
+        process = started(database, tmp_path / "home", "export", str(folder / "memory.jsonl"))
+        wait_for(lambda: any(folder.iterdir()))
+        process.send_signal(sent)
+        error = process.communicate(timeout=30)[1]
+    assert list(folder.iterdir()) == []
+    assert (process.returncode, error) == (128 + sent, "")
 
 
 def test_an_import_that_was_killed_goes_on_when_it_is_run_again(
