@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -278,6 +279,41 @@ def test_two_sessions_of_one_scope_both_go_on_in_it(memory: Memory) -> None:
     memory.write("V[b]: 1", "roof", session_id="two")
     memory.write("V[c]: 1", session_id="one")
     assert {fact.scope for fact in memory.facts()} == {"roof"}
+
+
+@pytest.mark.on_citus
+@pytest.mark.parametrize("other", ["repeats", "supersedes and purges"])
+def test_a_session_knows_its_scope_when_another_one_has_changed_its_facts(memory: Memory, other: str) -> None:
+    memory.write("V[a]: 1", "roof", session_id="one")
+    memory.write("V[b]: 1", "cellar", session_id="one")
+    memory.write("V[b]: 1" if other == "repeats" else "V[b]: 2", "cellar", session_id="two")
+    memory.purge()
+    memory.write("V[c]: 1", session_id="one")
+    assert [(fact.target, fact.scope) for fact in memory.facts()][-1] == ("c", "cellar")
+    memory.write("V[c]: 1", "cellar", session_id="two")
+    memory.tick(1, session_id="one", closing=True)
+    assert memory.open() == ["roof"]
+
+
+def test_a_scope_notes_a_limited_number_of_sessions_with_the_last_one(memory: Memory) -> None:
+    for number in range(100):
+        memory.write("V[a]: 1", "roof", session_id=f"session {number}")
+    (sessions,) = (row[0] for row in memory.psql("select metadata -> 'sessions' from fact_scopes"))
+    assert "session 99" in sessions
+    assert len(json.dumps(sessions)) < 2200
+
+
+@pytest.mark.on_citus
+def test_what_a_scope_notes_of_its_sessions_is_not_taken_on_trust(memory: Memory) -> None:
+    for number, noted in enumerate(("5", "[]", '"soon"', '{"s": "soon", "t": []}')):
+        label = f"roof {number}"
+        memory.psql(
+            "insert into fact_scopes (agent_identity, label, metadata) values ('ops', %s, %s::jsonb)",
+            label, f'{{"sessions": {noted}}}',
+        )  # fmt: skip
+        memory.write("V[a]: 1", label)
+        memory.write("V[b]: 1")
+        assert [fact.scope for fact in memory.facts()][-2:] == [label, label]
 
 
 def test_done_closes_the_scope_and_its_facts_become_cold(memory: Memory) -> None:
