@@ -1,9 +1,8 @@
 -- A fact opens its scope, unless it was written before the scope was closed or written to. The scope notes when each session
--- wrote to it last, in seconds; it begins a new list when that is long.
+-- wrote to it last, as a number, because a cluster takes only immutable functions here; it begins a new list when that is long.
 insert into fact_scopes as s (agent_identity, label, session_id, opened_at, written_at, heard_at, metadata)
 values (%(theme)s, %(scope)s, %(session_id)s, %(at)s, %(at)s, %(at)s,
-        %(metadata)s::jsonb || jsonb_build_object('sessions',
-          jsonb_build_object(%(session_id)s::text, extract(epoch from %(at)s::timestamptz))))
+        %(metadata)s::jsonb || jsonb_build_object('sessions', jsonb_build_object(%(session_id)s::text, %(seconds)s::jsonb)))
 on conflict (agent_identity, label) do update set
   session_id = case when excluded.written_at >= s.written_at then excluded.session_id else s.session_id end,
   turn = case when excluded.written_at < s.written_at or excluded.session_id = s.session_id then s.turn end,
@@ -16,4 +15,4 @@ on conflict (agent_identity, label) do update set
     case when length(s.metadata ->> 'sessions') < 2000 then s.metadata -> 'sessions' else '{}' end
     || case when s.metadata -> 'sessions' -> excluded.session_id > excluded.metadata -> 'sessions' -> excluded.session_id
             then '{}' else excluded.metadata -> 'sessions' end)
-returning closed_at is null as open
+returning closed_at is null and %(seconds)s::jsonb > coalesce(metadata -> 'closed', 'null') as open
