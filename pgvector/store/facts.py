@@ -203,11 +203,17 @@ def _not_ahead(connection: Connection, event: FactEvent) -> datetime:
 
 
 def _write(connection: Connection, event: FactWritten, vector: HalfVector | None) -> None:
-    """Add a fact in the place of older ones, or to the history when a newer one is there; a repeat is noted."""
+    """Store a fact in its scope, which a `done` closes."""
     # Writers without a session, as on the command line, have no work in common.
     scope = event.scope or (_scope_of_session(connection, event) if event.session_id else "")
     active = not scope or _open(connection, event, scope)
-    values = {**asdict(event), "scope": scope, "status": "active" if active else "cold"}
+    _place(connection, event, {**asdict(event), "scope": scope, "status": "active" if active else "cold"}, vector)
+    if event.kind == "done" and scope:
+        _close(connection, event, [scope])
+
+
+def _place(connection: Connection, event: FactWritten, values: dict[str, Any], vector: HalfVector | None) -> None:
+    """Add a fact in the place of older ones, or to the history when a newer one is there; a repeat is noted."""
     newest = connection.execute(QUERIES["newest_fact"], values).fetchone()
     same = newest is not None and (newest["kind"], newest["content"]) == (event.kind, event.content)
     if newest is not None and newest["newer"]:
@@ -223,21 +229,19 @@ def _write(connection: Connection, event: FactWritten, vector: HalfVector | None
         number = _add(connection, values | {"superseded_by": None}, vector)
     if superseded:
         connection.execute(QUERIES["link_superseded_facts"], {**values, "fact": number, "ids": superseded})
-    if event.kind == "done" and scope:
-        _close(connection, event, [scope])
 
 
 def _scope_of_session(connection: Connection, event: FactWritten | FactsTicked) -> str:
-    """The scope that the session of an event wrote to last, open or not; empty without one."""
+    """The scope that the session of an event wrote to last before it, open or not; empty without one."""
     row = connection.execute(QUERIES["scope_of_session"], asdict(event)).fetchone()
     return str(row["label"]) if row else ""
 
 
 def _open(connection: Connection, event: FactWritten, scope: str) -> bool:
-    """Open the scope of a fact, or note that its session wrote to it; False when it was closed later than that."""
+    """Open the scope of a fact, or note that its session wrote to it; False when it was closed then or later."""
     account = event.metadata.get("linked_account")
     metadata = json.dumps({"linked_account": account} if account else {})
-    values = {**asdict(event), "scope": scope, "metadata": metadata}
+    values = {**asdict(event), "scope": scope, "metadata": metadata, "seconds": str(event.at.timestamp())}
     return bool((connection.execute(QUERIES["open_fact_scope"], values).fetchone() or {})["open"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -204,16 +205,23 @@ writes = st.lists(
 )
 
 
-def current_of(events: Sequence[FactWritten]) -> set[tuple[str, str, str, str]]:
-    """The current facts by definition: the newest of each key, unless its target was made obsolete later."""
+def current_of(events: Sequence[FactWritten]) -> set[tuple[str, str, str, str, str]]:
+    """The current facts by definition: the newest of each key, unless its target was made obsolete later.
+
+    Those that were written before the last `done` of their scope are cold.
+    """
     newest: dict[tuple[str, str, str], FactWritten] = {}
+    closed = {event.scope: event.at for event in sorted(events, key=lambda event: event.at) if event.kind == "done"}
     for event in sorted(events, key=lambda event: (event.at, event.id)):
         newest[event.kind, event.target, event.scope] = event
         if event.kind == "obs":
             newest = {
                 key: held for key, held in newest.items() if key[1:] != (event.target, event.scope) or held is event
             }
-    return {(*key, event.content) for key, event in newest.items()}
+    return {
+        (*key, event.content, "cold" if event.scope in closed and event.at <= closed[event.scope] else "active")
+        for key, event in newest.items()
+    }
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -231,8 +239,10 @@ def test_the_same_facts_are_current_in_whatever_order_and_batches_they_come(
         size = chance.randint(1, len(shuffled))
         memory.apply(*shuffled[:size])
         del shuffled[:size]
-    found = {(fact.kind, fact.target, fact.scope, fact.content) for fact in memory.facts()}
+    found = {(fact.kind, fact.target, fact.scope, fact.content, fact.status) for fact in memory.facts()}
     assert found == current_of(events)
+    last = {event.scope: event.kind for event in events}
+    assert set(memory.open()) == {scope for scope, kind in last.items() if kind != "done"}
     stored = memory.psql("select distinct kind, target, scope, content from facts")
     assert set(stored) == set(written)
 
@@ -273,11 +283,59 @@ def test_a_fact_without_a_scope_gets_the_scope_that_its_session_wrote_to_last(me
     assert memory.open() == ["cellar", "roof"]
 
 
+@pytest.mark.on_citus
+def test_a_late_fact_without_a_scope_goes_to_the_scope_that_its_session_had_then(memory: Memory) -> None:
+    memory.write("V[a]: 1", "roof", at=at(2))
+    memory.write("V[b]: 1", "cellar", at=at(6))
+    memory.write("V[c]: 1", at=at(4))
+    memory.write("V[d]: 1", at=at(1))
+    assert [(fact.target, fact.scope) for fact in memory.facts()] == [
+        ("d", ""), ("a", "roof"), ("c", "roof"), ("b", "cellar"),
+    ]  # fmt: skip
+    memory.tick(1, closing=True, at=at(5))
+    assert (memory.open(), memory.texts("cold")) == (["cellar"], ["V[a]: 1", "V[c]: 1"])
+
+
 def test_two_sessions_of_one_scope_both_go_on_in_it(memory: Memory) -> None:
     memory.write("V[a]: 1", "roof", session_id="one")
     memory.write("V[b]: 1", "roof", session_id="two")
     memory.write("V[c]: 1", session_id="one")
     assert {fact.scope for fact in memory.facts()} == {"roof"}
+
+
+@pytest.mark.on_citus
+@pytest.mark.parametrize("other", ["repeats", "supersedes and purges"])
+def test_a_session_knows_its_scope_when_another_one_has_changed_its_facts(memory: Memory, other: str) -> None:
+    memory.write("V[a]: 1", "roof", session_id="one")
+    memory.write("V[b]: 1", "cellar", session_id="one")
+    memory.write("V[b]: 1" if other == "repeats" else "V[b]: 2", "cellar", session_id="two")
+    memory.purge()
+    memory.write("V[c]: 1", session_id="one")
+    assert [(fact.target, fact.scope) for fact in memory.facts()][-1] == ("c", "cellar")
+    memory.write("V[c]: 1", "cellar", session_id="two")
+    memory.tick(1, session_id="one", closing=True)
+    assert memory.open() == ["roof"]
+
+
+def test_a_scope_notes_a_limited_number_of_sessions_with_the_last_one(memory: Memory) -> None:
+    for number in range(100):
+        memory.write("V[a]: 1", "roof", session_id=f"session {number}")
+    (sessions,) = (row[0] for row in memory.psql("select metadata -> 'sessions' from fact_scopes"))
+    assert "session 99" in sessions
+    assert len(json.dumps(sessions)) < 2200
+
+
+@pytest.mark.on_citus
+def test_what_a_scope_notes_of_its_sessions_is_not_taken_on_trust(memory: Memory) -> None:
+    for number, noted in enumerate(("5", "[]", '"soon"', '{"s": "soon", "t": []}')):
+        label = f"roof {number}"
+        memory.psql(
+            "insert into fact_scopes (agent_identity, label, metadata) values ('ops', %s, %s::jsonb)",
+            label, f'{{"sessions": {noted}}}',
+        )  # fmt: skip
+        memory.write("V[a]: 1", label)
+        memory.write("V[b]: 1")
+        assert [fact.scope for fact in memory.facts()][-2:] == [label, label]
 
 
 def test_done_closes_the_scope_and_its_facts_become_cold(memory: Memory) -> None:
@@ -323,11 +381,15 @@ def test_what_was_written_before_a_scope_was_closed_does_not_open_it(memory: Mem
     assert "V[port]: 1" in memory.texts("cold")
 
 
-def test_a_done_that_comes_late_leaves_a_scope_open_that_was_written_to_since(memory: Memory) -> None:
+def test_a_late_done_cools_what_is_older_and_leaves_a_scope_open_that_was_written_to_since(
+    memory: Memory,
+) -> None:
     memory.write("D[auth]: tokens", "auth", at=at(9))
     memory.write("✓[auth]: live", "auth", at=at(5))
+    memory.write("V[port]: 1", "auth", at=at(4))
     assert memory.open() == ["auth"]
-    assert memory.texts("active") == ["✓[auth]: live", "D[auth]: tokens"]
+    assert memory.texts("active") == ["D[auth]: tokens"]
+    assert memory.texts("cold") == ["V[port]: 1", "✓[auth]: live"]
 
 
 def test_six_turns_of_silence_close_a_scope_and_a_write_begins_the_count_anew(memory: Memory) -> None:
@@ -391,6 +453,20 @@ def test_a_tick_that_comes_late_closes_nothing_that_was_written_since(memory: Me
     memory.tick(50, at=at(5), closing=True)
     memory.tick(51, at=at(6))
     assert memory.open() == ["auth"]
+
+
+@pytest.mark.on_citus
+def test_a_closing_signal_that_comes_late_cools_what_was_written_before_it(memory: Memory) -> None:
+    memory.write("D[auth]: tokens", "auth", at=at(1))
+    memory.write("V[port]: 1", "auth", at=at(9))
+    memory.tick(50, at=at(5), closing=True)
+    memory.write("V[host]: a", "auth", at=at(3))
+    memory.write("V[user]: b", "auth", at=at(7))
+    assert memory.open() == ["auth"]
+    assert (memory.texts("cold"), memory.texts("active")) == (
+        ["D[auth]: tokens", "V[host]: a"],
+        ["V[user]: b", "V[port]: 1"],
+    )
 
 
 def test_a_scope_whose_session_is_not_heard_of_for_days_closes(memory: Memory) -> None:
@@ -560,7 +636,7 @@ def fill(memory: Memory, cold: int) -> None:
 
 def pages(memory: Memory, name: str, **values: Any) -> int:
     """The pages that a statement reads, from memory or disk."""
-    event = {**asdict(memory.fact("V[target.7]: y", "open.0")), "id": "0" * 32, "metadata": "{}"}
+    event = {**asdict(memory.fact("V[target.7]: y", "open.0")), "id": "0" * 32, "metadata": "{}", "seconds": "0"}
     parameters = {**event, "limit": 100, "days": 3, "room": 8500, **values}
     with psycopg.connect(memory.dsn) as connection:
         statement = f"explain (analyze, buffers, format json) {QUERIES[name]}".encode()

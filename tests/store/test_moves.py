@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from hermes_memory_pgvector.model import (
     Attributed,
     Delegated,
     Event,
+    FactKind,
     FactsPurged,
     FactsTicked,
     FactWritten,
@@ -384,6 +387,22 @@ def test_changes_of_facts_find_them_under_their_new_name(
     memory.move(source, place, mark=mark)
     assert memory.psql("select content, status from facts order by id") == expected
     assert memory.psql("select label, closed_at is null from fact_scopes") == [("bed", scope_open)]
+
+
+@pytest.mark.on_citus
+@pytest.mark.parametrize("accounts", [(PHONE, LAPTOP), (LAPTOP, PHONE)])
+def test_an_obsolete_fact_supersedes_older_ones_of_each_kind_whichever_of_them_is_moved(
+    memory: Memory, accounts: tuple[str, str]
+) -> None:
+    kinds: list[tuple[str, FactKind, str]] = [(PHONE, "D", "loam"), (LAPTOP, "obs", "gone"), (PHONE, "C", "peat")]
+    for minutes, (theme, kind, text) in enumerate(kinds):
+        memory.apply(replace(fact(text, theme), kind=kind, at=START + timedelta(minutes=minutes)))
+    memory.link(*accounts)
+    found = memory.psql(
+        "select f.content, f.status, n.content from facts f left join facts n "
+        "on n.agent_identity = f.agent_identity and n.id = f.superseded_by order by f.written_at"
+    )
+    assert found == [("loam", "superseded", "gone"), ("gone", "active", None), ("peat", "active", None)]
 
 
 def test_of_many_entries_some_are_moved_with_the_name_and_the_others_after_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from moving import CONTENT, LAPTOP, PERSON, PHONE, ROOM, START, Memory, entry, f
 from hermes_memory_pgvector.model import (
     Add,
     Delegated,
+    FactsPurged,
     FactsTicked,
     Remove,
     Replace,
@@ -126,6 +128,15 @@ def test_of_the_current_facts_of_two_accounts_with_one_key_the_newest_stays_curr
     memory.unlink(PHONE)
     assert facts_of(memory, PHONE) == [("loam", "superseded"), ("sand", "active")]
     assert facts_of(memory, PERSON) == [("clay", "superseded"), ("silt", "superseded"), ("peat", "active")]
+
+
+def test_sessions_of_both_accounts_know_the_scope_that_both_have_written_to(memory: Memory) -> None:
+    memory.apply(replace(fact("loam"), session_id="one"), replace(fact("clay", LAPTOP), session_id="two"))
+    memory.link(PHONE, LAPTOP)
+    memory.apply(FactsPurged(theme=PERSON), replace(fact("clay", LAPTOP), session_id="three"))
+    for session in ("one", "two"):
+        memory.apply(replace(fact(session, scope=""), session_id=session, target=session))
+    assert memory.psql("select distinct scope from facts") == [("bed",)]
 
 
 def test_an_account_that_is_separated_takes_its_rows_with_it_old_and_new(memory: Memory) -> None:

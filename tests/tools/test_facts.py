@@ -189,6 +189,14 @@ def test_a_purge_deletes_what_was_superseded_and_nothing_else(runtime: Runtime) 
     assert sorted(exported(runtime)) == ["V[port]: 3", "V[port]: 3"]
 
 
+def test_a_purge_tells_what_it_has_deleted_and_what_is_left(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes_memory_pgvector.store.facts.PURGED_MAX", 2)
+    for value in range(4):
+        write(runtime, f"V[port]: {value}")
+    told = [use(runtime, "memory_purge") for _ in range(3)]
+    assert [(answer["purged"], answer.get("left")) for answer in told] == [(2, 1), (1, None), (0, None)]
+
+
 def test_an_answer_keeps_to_its_bound_and_counts_what_it_leaves_out(start: Callable[..., Runtime]) -> None:
     runtime = start(recall_chars_max=2000, facts_text_chars_max=1000)
     for number in range(12):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -78,6 +79,7 @@ def merged(connection: Connection, theme: str, facts: Sequence[ImportedFact]) ->
     """How these facts fit into a theme. Changes nothing, but locks its facts until the end of the transaction.
 
     Of two current facts of one kind, target and scope the one that was written later stays, whichever memory has it.
+    Of one target and scope an obsolete one is compared with those of all kinds.
     """
     lock(connection, [theme])
     repeated: dict[str, int] = {}
@@ -90,30 +92,40 @@ def merged(connection: Connection, theme: str, facts: Sequence[ImportedFact]) ->
         stored = connection.execute(QUERIES["facts_of_events"], {"theme": theme, "events": events})
         repeated |= {row["event_id"].hex: row["id"] for row in stored}
         rest = [fact for fact in batch if fact.event_id not in repeated]
-        for fact, row in _beside_current(connection, theme, rest):
-            if row is None:
+        for fact, newest, displaced in _beside_current(connection, theme, rest):
+            if newest is None:
+                superseded |= dict.fromkeys(displaced, fact.event_id)
                 fresh.append(fact)
-            elif row["content"] == fact.content:
-                repeated[fact.event_id] = row["id"]
-            elif row["written_at"] >= fact.written_at:
-                outdated[fact.event_id] = row["id"]
-                fresh.append(replace(fact, status="superseded"))
+            elif (newest["kind"], newest["content"]) == (fact.kind, fact.content):
+                repeated[fact.event_id] = newest["id"]
             else:
-                superseded[row["id"]] = fact.event_id
-                fresh.append(fact)
+                outdated[fact.event_id] = newest["id"]
+                fresh.append(replace(fact, status="superseded"))
     return Merged(tuple(fresh), repeated, outdated, superseded)
 
 
 def _beside_current(
     connection: Connection, theme: str, facts: Sequence[ImportedFact]
-) -> list[tuple[ImportedFact, dict[str, Any] | None]]:
-    """Each fact with the row of the current one in its place, if it is current and the theme has one."""
-    keys = [fact.key for fact in facts if fact.current]
-    kinds, targets, scopes = (list(column) for column in zip(*keys, strict=True)) if keys else ([], [], [])
-    parameters = {"theme": theme, "kinds": kinds, "targets": targets, "scopes": scopes}
-    rows = connection.execute(QUERIES["current_facts"], parameters)
-    current = {(row["kind"], row["target"], row["scope"]): row for row in rows}
-    return [(fact, current.get(fact.key) if fact.current else None) for fact in facts]
+) -> Iterator[tuple[ImportedFact, dict[str, Any] | None, list[int]]]:
+    """Each fact with the newest row that is newer and in its place, and the ids of those that it displaces.
+
+    There are none beside a fact that is not current.
+    """
+    wanted = [fact for fact in facts if fact.current]
+    parameters = {"targets": [fact.target for fact in wanted], "scopes": [fact.scope for fact in wanted]}
+    current: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in connection.execute(QUERIES["current_facts"], {"theme": theme, **parameters}):
+        current[row["target"], row["scope"]].append(row)
+    for fact in facts:
+        rows = current[fact.target, fact.scope] if fact.current else []
+        older = [row for row in rows if _written(row) < (fact.written_at, fact.event_id)]
+        newer = [row for row in rows if row not in older and row["kind"] in (fact.kind, "obs")]
+        displaced = [row["id"] for row in older if fact.kind in (row["kind"], "obs")]
+        yield fact, max(newer, key=_written, default=None), displaced
+
+
+def _written(row: Mapping[str, Any]) -> tuple[datetime, str]:
+    return row["written_at"], row["event_id"].hex
 
 
 def add(

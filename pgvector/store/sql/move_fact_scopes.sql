@@ -15,4 +15,6 @@ from gone
 on conflict (agent_identity, label) do update set
   written_at = greatest(s.written_at, excluded.written_at), heard_at = greatest(s.heard_at, excluded.heard_at),
   closed_at = case when s.closed_at is null or excluded.closed_at is null then null
-                   else greatest(s.closed_at, excluded.closed_at) end
+                   else greatest(s.closed_at, excluded.closed_at) end,
+  metadata = jsonb_set(s.metadata, '{sessions}',
+    coalesce(excluded.metadata -> 'sessions', '{}') || coalesce(s.metadata -> 'sessions', '{}'))

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from loopback import vector
 from waiting import wait_for
 
 from hermes_memory_pgvector.errors import Refused
-from hermes_memory_pgvector.model import Event, SessionEnded, TurnTaken
+from hermes_memory_pgvector.model import Event, FactKind, FactWritten, SessionEnded, TurnTaken
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.archive.lines import Reader, Writer
 from hermes_memory_pgvector.store.connection.database import Database
@@ -253,6 +254,27 @@ def store(dsn: str, *events: Event) -> None:
             apply(connection, [prepare(event) for event in events])
     finally:
         database.close()
+
+
+@pytest.mark.parametrize("imported", ["decision", "obsolete", "all"])
+def test_of_an_obsolete_fact_and_older_ones_of_its_target_the_obsolete_one_stays(
+    database: str, make_database: Callable[..., str], at: Callable[..., Outcome], tmp_path: Path, imported: str
+) -> None:
+    here, path, start = make_database(), tmp_path / "facts.jsonl", datetime(2026, 3, 4, tzinfo=UTC)
+    texts: list[tuple[FactKind, str]] = [("D", "RabbitMQ"), ("obs", "no queue"), ("D", "RabbitMQ"), ("C", "no polling")]
+    first, obsolete, again, later = (
+        FactWritten(theme="ops", kind=kind, target="queue", content=text, at=start + timedelta(hours=hours))
+        for hours, (kind, text) in enumerate(texts)
+    )
+    there = {"decision": [first, later], "obsolete": [obsolete], "all": [first, obsolete, again, later]}[imported]
+    store(database, *there)
+    store(here, *{"decision": [obsolete], "obsolete": [first, later], "all": [first]}[imported])
+    assert at(database, "export", str(path)).code == 0
+    assert at(here, "import", str(path)).code == 0
+    found = run(here, "select content from facts where status = 'active' order by written_at")
+    assert found == [(event.content,) for event in (obsolete, again, later) if event != again or imported == "all"]
+    links = "select f.content, n.content from facts f join facts n using (agent_identity) where n.id = f.superseded_by"
+    assert run(here, links) == [("RabbitMQ", "no queue")]
 
 
 def said(theme: str, session: str, question: str, answer: str) -> TurnTaken:
