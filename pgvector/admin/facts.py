@@ -132,6 +132,8 @@ def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
     console.data(answer)
     if "purged" in answer:
         console.show(f"{counted(answer['purged'], 'fact')} of theme {answer['theme']} deleted")
+        if "left" in answer:
+            console.say(f"{counted(answer['left'], 'fact')} left; run the command again")
     else:
         console.show(f"{answer['status']}: {answer['note']}")
     return 0

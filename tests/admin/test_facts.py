@@ -79,6 +79,15 @@ def test_a_purge_without_facts_asks_nothing(facts: Callable[..., Outcome]) -> No
     assert (old.code, old.out, old.err) == (0, "no superseded or archived fact was found\n", "")
 
 
+def test_a_purge_says_what_it_leaves(facts: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes_memory_pgvector.store.facts.PURGED_MAX", 1)
+    for value in ("1", "2", "3"):
+        facts("write", f"V[port]: {value}")
+    done = facts("purge", "--yes")
+    assert (done.code, "1 fact of theme default deleted" in done.out) == (0, True)
+    assert "1 fact left; run the command again" in done.err
+
+
 def test_a_purge_with_json_needs_yes(facts: Callable[..., Outcome]) -> None:
     refused = facts("purge", "--json")
     assert (refused.code, refused.out) == (2, "")
