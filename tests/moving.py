@@ -59,7 +59,7 @@ class Memory:
         with self.database.transaction(10, 20) as connection:
             person_links.unlink(connection, account)
 
-    def move(self, source: str, destination: str, **which: str) -> int:
+    def move(self, source: str, destination: str, **which: Any) -> int:
         batches = 0
         while True:
             with self.database.transaction(10, 20) as connection:

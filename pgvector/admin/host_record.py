@@ -57,7 +57,7 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
     """Whether a session is marked as off the record; where several themes may share its id, in any that is known."""
     own = templated_theme(identity, settings)
     key = normalise(identity.gateway_session_key)
-    themes = {own, key, DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
+    themes = {own, key, "", DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
     names = (session_id, *(f"{session_id}:{theme}" for theme in themes))
     return LastingMarks.ALL in marks or any(mark_name(name) in marks for name in names)
 

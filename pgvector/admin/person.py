@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -20,6 +20,7 @@ from ..settings import load
 from ..store import moves, person_links
 from ..store.connection.database import Connection
 from ..store.person_links import LINKS_MAX, Holding
+from ..store.queries import KINDS, Kind
 from ..text.sanitize import safe_line
 from ..text.theme_names import reserved
 from .accounts import PERSON, asked
@@ -116,7 +117,10 @@ def unlink(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _separate(runtime: Runtime, account: str, person: str) -> int:
-    """Move the rows of an account back, and end its link when few are left: an interrupted command can be repeated."""
+    """Move the turns of an account back, and end its link, which moves the rest: later events would not find it.
+
+    A command that was interrupted can be repeated.
+    """
     moved = _move(runtime, person, account, account=account)
     return moved + _change(runtime, partial(person_links.unlink, account=account))
 
@@ -151,7 +155,8 @@ def _move(runtime: Runtime, source: str, destination: str, *, account: str = "",
     def batch(connection: Connection) -> int:
         if not person_links.is_linked(connection, linked, person):
             return 0
-        return moves.move(connection, source, destination, account=account, mark=mark)
+        kinds: Collection[Kind] = tuple(KINDS) if mark else ("turns",)
+        return moves.move(connection, source, destination, account=account, mark=mark, kinds=kinds)
 
     return sum(iter(lambda: _change(runtime, batch), 0))
 

@@ -39,6 +39,16 @@ _PARENTS = """
       union all
       select s.parent_session_id, depth + 1 from sessions s join line on s.id = line.id where depth < ?)
     select id from line where id <> ''"""
+# A branch, or what follows a compression: one host also records the session before one that began anew as its parent.
+_CONTINUED = """
+    with recursive line (id, depth) as (
+      select ?, 0
+      union all
+      select s.parent_session_id, depth + 1
+      from line join sessions s on s.id = line.id join sessions p on p.id = s.parent_session_id
+      where depth < ? and (p.end_reason in ('compression', 'branched')
+        or coalesce(s.model_config, '') like '%"_branched_from"%'))
+    select id from line where depth > 0"""
 _RECENT = """
     select s.*, max(m.timestamp) as latest
     from messages m join sessions s on s.id = m.session_id
@@ -67,6 +77,11 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that a session continues, the nearest last; at most `limit`."""
     return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
+
+
+def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
+    """The sessions that a session goes on from as a branch or after a compression, the nearest last."""
+    return tuple(str(row[0]) for row in reversed(_read(home, _CONTINUED, (session_id, limit))))
 
 
 def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:

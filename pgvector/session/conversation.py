@@ -65,7 +65,7 @@ class Conversation:
         off = self._is_off(theme) or self._is_aside
         return Caller(
             theme=theme, session_id=self.session_id, marks=marks, off_record=off, refusal=refusal,
-            ancestors=partial(self._home.ancestors, self.session_id, self._lineage), reads_files=True,
+            ancestors=partial(self._home.continued, self.session_id, self._lineage), reads_files=True,
         )  # fmt: skip
 
     def why_no_recall(self, query: str) -> str:

@@ -17,6 +17,7 @@ from ..hosts.environment import in_gateway, running, working_folder
 from ..model import Event
 from ..settings import Settings
 from ..text import personal_keys
+from ..text.cleaning import clean
 from ..text.keep import TERMINALS
 from ..text.theme_names import normalise, reserved
 from .capture import Capture
@@ -99,14 +100,19 @@ class HomeContext:
         recorded = state_db.ancestors(self.home, session_id, ANCESTORS_MAX)
         return tuple(dict.fromkeys((*recorded, *lineage.ancestors)))
 
+    def continued(self, session_id: str, lineage: Lineage) -> tuple[str, ...]:
+        """As `ancestors`, without sessions after which one began anew."""
+        recorded = state_db.continued(self.home, session_id, ANCESTORS_MAX)
+        return tuple(map(clean, dict.fromkeys((*recorded, *lineage.ancestors))))
+
     def off_record_marks(self, theme: str, key: str, session_id: str) -> list[str]:
         """The marks of a session off the record, in this home; any of them counts.
 
-        Settings and working folders may give its theme another name while it goes on, so the session key, and without
-        one the id alone, count as well. Where clients choose ids and name themes, the id alone does not.
+        Settings and working folders may give its theme another name while it goes on, so the session key, or that there
+        is none, counts as well. The id alone counts for persons and rooms: clients choose ids and name themes.
         """
-        names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)) if name)
-        return [mark_name(name) for name in ([session_id] if reserved(theme) or not key else []) + list(names)]
+        names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)))
+        return [mark_name(name) for name in ([session_id] if reserved(theme) else []) + list(names)]
 
     def switch_late(self, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""

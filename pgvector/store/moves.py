@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, LiteralString
 
 from ..errors import SettingsError
 from . import facts, out_of_order
@@ -16,6 +16,12 @@ from .queries import KINDS, QUERIES, Kind
 ROWS_MAX = 500
 # Entries and facts that are moved in the transaction of a link, with all agents waiting to store events.
 ROWS_AT_ONCE_MAX = 2000
+# What is moved beside the rows of a kind.
+_BESIDE: Mapping[Kind, tuple[LiteralString, ...]] = {
+    "entries": ("move_history",),
+    "turns": ("move_edges", "move_agents"),
+    "facts": ("move_fact_scopes",),
+}
 
 
 def copy_records(connection: Connection, source: str, destination: str) -> None:
@@ -49,13 +55,14 @@ def may_move(connection: Connection) -> bool:
 
 
 def move_at_once(connection: Connection, source: str, destination: str, *, mark: str = "") -> int:
-    """Move entries and facts, as `move`, up to ROWS_AT_ONCE_MAX of them; returns how many."""
-    moved = 0
+    """Move entries and facts, as `move`, up to ROWS_AT_ONCE_MAX of them, and the scopes of facts; returns how many."""
+    values, moved = _locked(connection, source, destination, mark=mark), 0
     while moved < ROWS_AT_ONCE_MAX:
-        batch = move(connection, source, destination, mark=mark, kinds=("entries", "facts"))
+        batch = _move_kind(connection, "facts", values) + _move_kind(connection, "entries", values)
         if not batch:
             break
         moved += batch
+    connection.execute(QUERIES["move_fact_scopes"], {**values, "limit": ROWS_AT_ONCE_MAX})
     return moved
 
 
@@ -71,40 +78,51 @@ def move(
 ) -> int:
     """Move up to `limit` rows of each table from a theme to another, of one account if it is named.
 
-    The default limit is ROWS_MAX. Returns how many rows were moved; call it in transactions of its own until it returns
-    0. `mark` is the account that the rows are marked with at their destination. Ids, vectors, times and history stay.
+    Returns how many rows were moved; call it in transactions of its own until it returns 0. `mark` is the account that
+    the rows are marked with at their destination. The default limit is ROWS_MAX. Ids, vectors, times and history stay.
     """
-    values: dict[str, Any] = {
-        "source": source, "destination": destination, "account": account, "limit": limit or ROWS_MAX,
-        "mark": json.dumps({"linked_account": mark} if mark else {}),
-    }  # fmt: skip
-    facts.lock(connection, (source, destination))
+    values = _locked(connection, source, destination, account=account, mark=mark, limit=limit)
     # A process of an earlier release stores turns of an account under the account.
     may_be_old = "turns" in kinds and mark and not is_distributed(connection)
     if may_be_old:
         connection.execute(QUERIES["delete_repeated_turns"], values)
-    moved = 0
-    for kind in kinds:
-        ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
-        if ids and kind == "turns":
-            _replace_replayed(connection, {**values, "ids": ids})
-        if ids and kind == "facts":
-            connection.execute(QUERIES["settle_facts"], {**values, "ids": ids})
-        if ids:
-            for name in (f"copy_{kind}", f"copy_pieces_{kind}", f"delete_moved_{kind}"):
-                connection.execute(QUERIES[name], {**values, "ids": ids})
-            if kind == "entries":
-                connection.execute(QUERIES["settle_history"], {**values, "ids": ids})
-            if kind == "turns":
-                out_of_order.withdraw_moved(connection, destination, ids)
-        moved += len(ids)
-    for name in ("move_history", "move_edges", "move_agents", "move_fact_scopes"):
+    moved = sum(_move_kind(connection, kind, values) for kind in kinds)
+    for name in (name for kind in kinds for name in _BESIDE[kind]):
         moved += max(0, connection.execute(QUERIES[name], values).rowcount)
     if may_be_old and not moved:
         # It withdraws them there, too.
         connection.execute(QUERIES["copy_withdrawals"], values)
         out_of_order.withdraw_moved(connection, destination)
     return moved
+
+
+def _locked(
+    connection: Connection, source: str, destination: str, *, account: str = "", mark: str = "", limit: int = 0
+) -> dict[str, Any]:
+    """Take the locks of a move; returns the parameters of its statements."""
+    facts.lock(connection, (source, destination))
+    return {
+        "source": source, "destination": destination, "account": account, "limit": limit or ROWS_MAX,
+        "mark": json.dumps({"linked_account": mark} if mark else {}),
+    }  # fmt: skip
+
+
+def _move_kind(connection: Connection, kind: Kind, values: dict[str, Any]) -> int:
+    ids = [row["id"] for row in connection.execute(QUERIES[f"owned_{kind}"], values)]
+    if not ids:
+        return 0
+    values = {**values, "ids": ids}
+    if kind == "turns":
+        _replace_replayed(connection, values)
+    if kind == "facts":
+        connection.execute(QUERIES["settle_facts"], values)
+    for name in (f"copy_{kind}", f"copy_pieces_{kind}", f"delete_moved_{kind}"):
+        connection.execute(QUERIES[name], values)
+    if kind == "entries":
+        connection.execute(QUERIES["settle_history"], values)
+    if kind == "turns":
+        out_of_order.withdraw_moved(connection, values["destination"], ids)
+    return len(ids)
 
 
 def _replace_replayed(connection: Connection, values: dict[str, Any]) -> None:

@@ -86,9 +86,8 @@ def shared_place(connection: Connection, theme: str) -> tuple[Place, tuple[str, 
 
 
 def around(connection: Connection, themes: Collection[str]) -> set[str]:
-    """The other names that rows of these themes may have, until the end of the transaction. Call it first in it."""
-    asked: list[Statement] = [(QUERIES["share_links"], {}), (QUERIES["find_places"], {"themes": list(themes)})]
-    _, places, names = together(connection, [*asked, naming(themes)])
+    """The other names that rows of these themes may have."""
+    places, names = together(connection, [(QUERIES["find_places"], {"themes": list(themes)}), naming(themes)])
     found = {place.theme for place in places_of(places.rows).values()}
     return found.union(*names_of(names.rows).values()) - set(themes)
 
@@ -153,10 +152,7 @@ def themes_of(connection: Connection, theme: str) -> tuple[str, ...]:
     These are its person or new name, and the accounts and old names of that, whose rows may not have been moved yet.
     Whoever deletes what is stored of somebody deletes it in all of them.
     """
-    person = person_of(connection, theme)
-    accounts = (link.account for link in listed(connection, LINKS_MAX, person))
-    names = connection.execute(QUERIES["old_names"], {"theme": person, "limit": LINKS_MAX})
-    return tuple(dict.fromkeys((theme, person, *accounts, *(row["theme"] for row in names))))
+    return (theme, *sorted(around(connection, [theme])))
 
 
 def held(connection: Connection, theme: str, account: str = "") -> Holding:
@@ -182,6 +178,7 @@ def link(connection: Connection, account: str, person: str) -> int:
     connection.execute(QUERIES["copy_erasures_to_names"], {"source": account})
     connection.execute(QUERIES["add_link"], {"account": account, "person": person})
     moves.copy_records(connection, account, person)
+    connection.execute(QUERIES["merge_pruned"], {"source": account, "destination": person})
     return moves.move_at_once(connection, account, person, mark=account)
 
 
@@ -200,15 +197,15 @@ def take(connection: Connection, account: str, person: str) -> bool | None:
 
 
 def in_use(connection: Connection, theme: str) -> bool:
-    """Whether rows are stored in a theme."""
+    """Whether rows are stored in a theme, or earlier versions of its entries."""
     return bool((connection.execute(QUERIES["theme_in_use"], {"theme": theme}).fetchone() or {})["held"])
 
 
 def unlink(connection: Connection, account: str) -> int:
     """Undo a link and move what is left of the account's rows back, in the caller's transaction; returns how many.
 
-    No event is stored meanwhile: have `move` move most rows before. With the last account of a person all its rows are
-    moved.
+    No event is stored meanwhile: have `moves.move` move the turns before. With the last account of a person all its
+    rows are moved.
     """
     connection.execute(QUERIES["lock_links"])
     row = connection.execute(QUERIES["delete_link"], {"account": account}).fetchone()

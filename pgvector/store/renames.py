@@ -37,6 +37,7 @@ def rename(connection: Connection, old: str, new: str) -> int:
     connection.execute(QUERIES["copy_erasures_to_names"], {"source": old})
     connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
     moves.copy_records(connection, old, new)
+    connection.execute(QUERIES["merge_pruned"], {"source": old, "destination": new})
     return moves.move_at_once(connection, old, new)
 
 

@@ -771,6 +771,19 @@ def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+def test_a_client_without_a_key_switches_no_session_of_a_person(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    person = talk(runtime, gateway_session_key="agent:main:telegram:dm:42", platform="telegram", chat_type="dm")
+    client = talk(runtime, platform="api_server")
+    take(client, ("off the record", "Certainly, nothing of this is kept from now on."), turn(1))
+    take(person, turn(2))
+    assert stored(runtime, database) == texts(turn(2))
+    take(person, ("off the record", "Certainly, nothing of this is kept from now on."))
+    take(client, ("on the record", "Welcome back, I keep notes again."), turn(3))
+    take(person, turn(4))
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
 @pytest.mark.parametrize(
     ("key", "before", "after"),
     [
@@ -820,10 +833,13 @@ def test_a_recall_in_a_session_finds_the_sessions_that_it_continues(
     assert found(one) == {"first", "compressed", "branch"}
     # Another object, or a process that goes on with the session, knows it from the record.
     assert found(talk(runtime, "branch")) == {"branch"}
-    record.begin("compressed", "first")
-    record.begin("branch", "compressed")
+    record.begin("first", "")
+    record.begin("compressed", "first", end_reason="compression")
+    record.begin("branch", "compressed", model_config='{"_branched_from": "compressed"}')
     assert found(talk(runtime, "branch")) == {"first", "compressed", "branch"}
     one.go_on("new", "branch", anew=True, reason="new_session")
+    # One host records what it began after as its parent.
+    record.begin("new", "branch", end_reason="session_reset", model_config='{"_reset_from": "branch"}')
     take(one, turn(5))
     assert found(one) == {"new"}
 

@@ -174,7 +174,7 @@ def test_what_was_erased_stays_away_when_its_names_part(memory: Memory) -> None:
 def test_turns_that_are_withdrawn_while_they_go_back_to_their_account_stay_away(memory: Memory) -> None:
     memory.apply(turn("kept"), turn("taken back"))
     memory.link(PHONE)
-    memory.move(PERSON, PHONE, account=PHONE)
+    memory.move(PERSON, PHONE, account=PHONE, kinds=("turns",))
     memory.apply(withdrawn(PHONE))
     memory.unlink(PHONE)
     assert memory.contents(PHONE) == ["kept?", "kept!"]
@@ -234,7 +234,7 @@ def test_a_replay_beside_a_batch_of_a_move_stores_nothing_twice(
 def test_a_replay_beside_a_move_back_to_the_account_stores_nothing_twice(memory: Memory) -> None:
     memory.apply(turn("one"), turn("two"))
     memory.link(PHONE)
-    memory.move(PERSON, PHONE, account=PHONE)
+    memory.move(PERSON, PHONE, account=PHONE, kinds=("turns",))
     memory.apply(ended(PHONE, "one", "two"))
     memory.unlink(PHONE)
     assert sorted(memory.contents(PHONE)) == ["one!", "one?", "two!", "two?"]
@@ -403,6 +403,76 @@ def test_an_obsolete_fact_supersedes_older_ones_of_each_kind_whichever_of_them_i
         "on n.agent_identity = f.agent_identity and n.id = f.superseded_by order by f.written_at"
     )
     assert found == [("loam", "superseded", "gone"), ("gone", "active", None), ("peat", "active", None)]
+
+
+def test_entries_of_an_account_that_is_being_separated_are_still_those_of_its_person(memory: Memory) -> None:
+    memory.apply(entry("tea"), turn("one"), turn("two", LAPTOP), fact("clay"))
+    memory.link(PHONE, LAPTOP)
+    memory.move(PERSON, PHONE, account=PHONE, kinds=("turns",))
+    memory.apply(
+        Remove(theme=PHONE, home="h2", target="memory", previous="tea"),
+        FactWritten(theme=PHONE, session_id="s", scope="bed", kind="obs", target="soil", content="gone"),
+    )
+    memory.unlink(PHONE)
+    assert memory.contents(PHONE) == ["one?", "one!"]
+    assert memory.psql("select content, status from facts order by id") == [("clay", "superseded"), ("gone", "active")]
+    assert memory.contents(PERSON) == ["two?", "two!"]
+
+
+def test_a_pruned_turn_counts_once_however_often_its_account_is_linked(memory: Memory) -> None:
+    for _ in range(3):
+        memory.apply(turn("ok"))
+        memory.run(partial(pruning.Pruning("turns", PHONE, pruning.Prunable(chars=1)).batch, rows=4))
+        memory.link(PHONE)
+        memory.apply(turn("ok"))
+        memory.run(partial(pruning.Pruning("turns", PERSON, pruning.Prunable(chars=1)).batch, rows=4))
+        memory.unlink(PHONE)
+    assert memory.psql("select times from memory_pruned_turns where agent_identity = %s", PHONE) == [(6,)]
+    memory.link(PHONE)
+    memory.apply(ended(PHONE, *["ok"] * 7))
+    assert memory.contents(PERSON) == ["ok?", "ok!"]
+
+
+def test_history_waits_for_entries_and_facts(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "ROWS_AT_ONCE_MAX", 4)
+    memory.psql(
+        "insert into memory_history (agent_identity, entry_id, target, content, created_at, updated_at, metadata, "
+        "gone_at, how) select %s, n, 'memory', n::text, now(), now(), '{}', now(), 'removed' "
+        "from generate_series(1, 9) n",
+        PHONE,
+    )
+    memory.apply(entry("tea"), entry("soap"), fact("loam"))
+    assert memory.run(partial(person_links.link, account=PHONE, person=PERSON)) == 3
+    assert memory.left(PHONE) == {"memory_history": 9}
+    memory.move(PHONE, PERSON, mark=PHONE)
+    assert memory.left(PHONE) == {}
+
+
+def test_two_erasures_do_not_wait_for_each_other(memory: Memory) -> None:
+    memory.apply(turn("one", "a"), turn("two", "b"))
+
+    def begun(theme: str) -> Selection:
+        with memory.database.transaction(10, 20) as connection:
+            chosen = selection.begin(connection, Selection(themes=(theme,)))
+            time.sleep(0.3)
+            return chosen
+
+    with ThreadPoolExecutor(2) as both:
+        assert [chosen.themes for chosen in both.map(begun, "ab")] == [("a",), ("b",)]
+
+
+def test_the_theme_of_a_person_whose_account_has_an_old_name_is_erased(memory: Memory) -> None:
+    memory.apply(turn("one", "first"))
+    begin(memory, "first", "ops", "")
+    memory.move("first", "ops")
+    memory.link("ops")
+    for name in ("first", "ops", PERSON):
+        themes = memory.run(partial(person_links.themes_of, theme=name))
+        assert (themes[0], set(themes)) == (name, {"first", "ops", PERSON})
+    memory.apply(ended(PERSON, "one"))
+    assert memory.contents(PERSON) == ["one?", "one!"]
+    erase(memory, Selection(themes=themes))
+    assert memory.contents(PERSON) == []
 
 
 def test_of_many_entries_some_are_moved_with_the_name_and_the_others_after_it(

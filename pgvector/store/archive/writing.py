@@ -19,6 +19,7 @@ from ...text.times import utc
 from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
+from ..connection.messages import together
 from ..erasure import marks
 from ..facts import lock
 from ..queries import QUERIES
@@ -67,8 +68,8 @@ class Destination:
 
     `origin` is the database that the archive is from; it is empty in that database. `ids` are the ids of entries
     that the archive has, by their themes and ids there. `erased` counts the rows that were left out because they were
-    erased here for good. `erasure_keys` are the secrets of the marks that the archive has. `apart` are accounts of the
-    archive, and whether they are themes of their own here.
+    erased here for good. `erasure_keys` are the secrets of the marks that the archive has. `apart` are persons and
+    accounts of the archive, and whether these are no accounts of those here.
     """
 
     theme: str = ""
@@ -78,7 +79,7 @@ class Destination:
     ids: dict[tuple[str, int], int] = field(default_factory=dict)
     erased: int = 0
     erasure_keys: Sequence[str] = ()
-    apart: dict[str, bool] = field(default_factory=dict)
+    apart: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def entry_id(self, theme: str, number: int) -> int:
         """The id of an entry of the archive. One that is gone gets a negative number, always the same."""
@@ -108,6 +109,9 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
     if to.theme and batch.kind in OF_THEIR_THEMES:
         return 0
     if not to.theme and (apart := _apart(connection, batch, to)):
+        places = person_links.places_of(together(connection, person_links.sharing([b.theme for b in apart]))[-1].rows)
+        # All at once, in the order of all who lock several.
+        lock(connection, [places[part.theme].theme if part.theme in places else part.theme for part in apart])
         return sum(store(connection, part, to) for part in apart)
     asked = to.theme or batch.theme
     if batch.kind == "erasure":
@@ -140,15 +144,16 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
 
 
 def _apart(connection: Connection, batch: Batch, to: Destination) -> list[Batch]:
-    """The batch in parts, where rows are of accounts of a person that are separated from it here; else none."""
+    """The batch in parts, where rows are of accounts that are separated from their person here; else none."""
     parts = defaultdict[str, list[Line]](list)
     for line in batch.lines:
         metadata = line.row.get("metadata")
         account = str(metadata.get("linked_account") or "") if isinstance(metadata, Mapping) else ""
-        if account and account not in to.apart:
-            linked = account in person_links.of_themes(connection, [account])
-            to.apart[account] = not linked and person_links.in_use(connection, account)
-        parts[account if to.apart.get(account) and account != batch.theme else batch.theme].append(line)
+        if account and (batch.theme, account) not in to.apart:
+            person = person_links.of_themes(connection, [account]).get(account)
+            parted = person != batch.theme if person else person_links.in_use(connection, account)
+            to.apart[batch.theme, account] = parted and account != batch.theme
+        parts[account if to.apart.get((batch.theme, account)) else batch.theme].append(line)
     return [Batch(batch.kind, theme, lines) for theme, lines in parts.items()] if set(parts) - {batch.theme} else []
 
 

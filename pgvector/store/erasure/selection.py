@@ -142,6 +142,7 @@ def check_names(connection: Connection, themes: Collection[str]) -> None:
 
     No link or rename begins until the end of the transaction: call it first.
     """
+    connection.execute(QUERIES["share_links"])
     if themes and person_links.around(connection, themes):
         raise Refused("the themes were linked or renamed meanwhile; run the same command again, and look at its plan")
 
@@ -152,6 +153,9 @@ def begin(connection: Connection, selection: Selection) -> Selection:
     Raises Refused as `check_names`.
     """
     themes = selection.themes or ()
+    if selection.whole or selection.session:
+        # As the marks do: whoever shares the lock cannot have it alone beside another one who shares it.
+        connection.execute(QUERIES["lock_links"])
     check_names(connection, themes)
     if not selection.whole and not selection.session:
         return selection

@@ -15,7 +15,7 @@ with given as (
   where not exists (select 1 from known k where k.place = g.place)
     and not exists (
       select 1 from memory_history h
-      where h.agent_identity = %(theme)s and h.gone_at > g.updated_at and h.how in ('removed', 'replaced', 'expired') and h.target = g.target
+      where h.agent_identity = %(theme)s and h.gone_at > g.updated_at and (h.how in ('removed', 'replaced') or h.how = 'expired' and g.expires_at is not null) and h.target = g.target
         and h.content = g.content)
 ), added as (
   insert into memory_entries

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from commandline import Outcome, hermes_pgvector, started
-from moving import LAPTOP, PERSON, PHONE, Memory, entry, fact, turn
+from moving import LAPTOP, PERSON, PHONE, Memory, entry, fact, turn, withdrawn
 from waiting import wait_for
 
 from hermes_memory_pgvector.model import Add, Remove, Update, now
@@ -83,6 +83,34 @@ def test_an_account_that_was_separated_since_the_export_stays_separated(
     assert memory.contents(PERSON) == ["two?", "two!"]
 
 
+def test_an_account_that_has_another_person_since_the_export_keeps_it(
+    memory: Memory, at: Callable[..., Outcome], archive: str
+) -> None:
+    other = "dm-person-00000000000000bb"
+    memory.link(PHONE, LAPTOP)
+    memory.apply(turn("one"), turn("two", LAPTOP), entry("tea"), fact("loam"))
+    at(memory, "export", archive)
+    for account in (PHONE, LAPTOP):
+        memory.unlink(account)
+    memory.link(PHONE, LAPTOP, person=other)
+    before = memory.contents(other)
+    at(memory, "import", archive)
+    assert (memory.contents(other), memory.left(PERSON)) == (before, {})
+
+
+def test_an_account_that_was_separated_and_emptied_stays_separated(
+    memory: Memory, at: Callable[..., Outcome], archive: str
+) -> None:
+    memory.link(PHONE, LAPTOP)
+    memory.apply(entry("tea"))
+    at(memory, "export", archive)
+    memory.unlink(PHONE)
+    memory.apply(Remove(theme=PHONE, home="h", target="memory", previous="tea"))
+    at(memory, "import", archive)
+    assert memory.contents(PERSON) == memory.contents(PHONE) == []
+    assert memory.psql("select agent_identity from memory_person_links") == [(LAPTOP,)]
+
+
 def test_an_archive_of_one_person_has_the_links_of_its_accounts(
     memory: Memory, other: Memory, at: Callable[..., Outcome], archive: str
 ) -> None:
@@ -97,12 +125,17 @@ def test_an_archive_of_one_person_has_the_links_of_its_accounts(
     assert other.psql("select times from memory_pruned_turns") == [(1,)]
 
 
-def test_a_text_whose_row_has_expired_is_imported(memory: Memory, at: Callable[..., Outcome], archive: str) -> None:
+@pytest.mark.parametrize("pruned", [True, False])
+def test_a_text_whose_row_has_expired_is_imported(
+    memory: Memory, at: Callable[..., Outcome], archive: str, pruned: bool
+) -> None:
     memory.psql(
         "insert into memory_entries (agent_identity, home, target, content, expires_at) "
         "values ('default', '', 'memory', %s, now() - interval '1 minute')",
         PLAIN["content"],
     )
+    if pruned:
+        memory.run(upkeep.prune_expired)
     at(memory, "import", written(archive, {**PLAIN, "theme": "default"}))
     memory.run(upkeep.prune_expired)
     assert memory.psql("select content, expires_at from memory_entries") == [(PLAIN["content"], None)]
@@ -179,6 +212,18 @@ def test_a_batch_that_the_server_ends_is_tried_again(memory: Memory, at: Callabl
         connection.execute("commit")
         assert importing.result(20).document["rows"]["entry"] == {"found": 100, "new": 100}
     assert memory.contents("t") == texts
+
+
+def test_a_later_archive_brings_later_withdrawals(
+    memory: Memory, other: Memory, at: Callable[..., Outcome], archive: str
+) -> None:
+    for standing in (1, 0):
+        memory.apply(withdrawn("t", standing))
+        at(memory, "export", archive)
+        at(other, "import", archive)
+        Path(archive).unlink()
+    other.apply(turn("taken back", "t", at=now() - timedelta(hours=1)))
+    assert other.contents("t") == []
 
 
 def test_a_later_archive_brings_later_removals(
