@@ -21,6 +21,7 @@ from ..text.cleaning import clean
 from ..text.keep import TERMINALS
 from ..text.theme_names import normalise, reserved
 from .capture import Capture
+from .chats import Chat
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
@@ -109,10 +110,10 @@ class HomeContext:
         """The marks of a session off the record, in this home; any of them counts.
 
         Settings and working folders may give its theme another name while it goes on, so the session key, or that there
-        is none, counts as well. The id alone counts for persons and rooms: clients choose ids and name themes.
+        is none, counts as well. The id alone counts in chats of the host: clients choose ids and name themes.
         """
         names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)))
-        return [mark_name(name) for name in ([session_id] if reserved(theme) else []) + list(names)]
+        return [mark_name(name) for name in ([session_id] if reserved(theme) and Chat.of(key) else []) + list(names)]
 
     def switch_late(self, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""

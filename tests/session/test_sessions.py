@@ -771,6 +771,19 @@ def test_a_new_session_begins_on_the_record_and_other_themes_of_the_same_session
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+def test_clients_whose_keys_are_hashed_switch_no_session_of_each_other(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start(hash_personal_keys=True)
+    one, two = (
+        talk(runtime, gateway_session_key=f"{name}@example.org", platform="api_server") for name in ("ann", "bob")
+    )
+    take(one, ("off the record", "Certainly, nothing of this is kept from now on."), turn(1))
+    take(two, turn(2), ("on the record", "Welcome back, I keep notes again."))
+    take(one, turn(3))
+    assert stored(runtime, database) == texts(turn(2))
+
+
 def test_a_client_without_a_key_switches_no_session_of_a_person(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     person = talk(runtime, gateway_session_key="agent:main:telegram:dm:42", platform="telegram", chat_type="dm")
