@@ -226,7 +226,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
     assert row is not None
     connection.execute("deallocate wanted")
     own = OWN.get(name, {})
-    rows = {"rows": ["{}"] if name.startswith("import_") else 100}
+    rows = {"rows": ["{}"] if name.startswith(("import_", "turns_there")) else 100}
     return {
         key: own.get(key, {**NAMED, **rows}.get(key, TYPED.get(kind))) for key, kind in zip(names, row[0], strict=True)
     }

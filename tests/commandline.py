@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,10 +41,10 @@ def hermes_pgvector(*arguments: str) -> Outcome:
 
 
 def started(dsn: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A process that runs a command line with a database."""
+    """A process that runs a command line with a database. SIGHUP ends it, also in a run under `nohup`."""
     code = "import sys; from hermes_memory_pgvector.cli import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-P", "-c", code, "--home", str(home), *arguments],
         env={"HERMES_PGVECTOR_DSN": dsn, "PATH": ""}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        cwd="/",
+        cwd="/", preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
     )  # fmt: skip

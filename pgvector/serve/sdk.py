@@ -56,10 +56,10 @@ def error(code: int, message: str) -> Exception:
 
 def readable(message: str) -> bool:
     """Whether the SDK reads a message: it drops what is no JSON, or nested too deep, without an answer."""
-    from pydantic_core import from_json
+    from pydantic import TypeAdapter
 
     try:
-        from_json(message)
+        TypeAdapter(Any).validate_json(message)
     except ValueError:
         return False
     return True

@@ -154,7 +154,7 @@ def test_what_a_killed_process_had_accepted_is_stored_once_by_the_next_one(
     assert {target: content for target, content, _ in stored(database, "status = 'active'")} == newest(events)
 
 
-def test_a_spool_that_comes_hours_late_goes_to_history_and_closes_nothing(
+def test_a_spool_that_comes_hours_late_goes_to_history_and_closes_nothing_newer(
     tmp_path: Path, database: str, start: Start
 ) -> None:
     early = now() - timedelta(hours=5)
@@ -174,7 +174,7 @@ def test_a_spool_that_comes_hours_late_goes_to_history_and_closes_nothing(
     wait_for(lambda: len(stored(database)) == 4, 30)
     assert late.end()
     assert set(stored(database)) == {
-        ("port", "5432", "superseded"), ("host", "db1", "active"), ("work", "done", "active"),
+        ("port", "5432", "superseded"), ("host", "db1", "cold"), ("work", "done", "cold"),
         ("port", "5433", "active"),
     }  # fmt: skip
 

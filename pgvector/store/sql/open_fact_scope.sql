@@ -2,7 +2,7 @@
 -- wrote to it last, as a number, because a cluster takes only immutable functions here; it begins a new list when that is long.
 insert into fact_scopes as s (agent_identity, label, session_id, opened_at, written_at, heard_at, metadata)
 values (%(theme)s, %(scope)s, %(session_id)s, %(at)s, %(at)s, %(at)s,
-        %(metadata)s::jsonb || jsonb_build_object('sessions', jsonb_build_object(%(session_id)s::text, %(seconds)s::jsonb)))
+        %(metadata)s::jsonb || jsonb_build_object('sessions', jsonb_build_object(coalesce(%(session_id)s::text, ''), %(seconds)s::jsonb)))
 on conflict (agent_identity, label) do update set
   session_id = case when excluded.written_at >= s.written_at then excluded.session_id else s.session_id end,
   turn = case when excluded.written_at < s.written_at or excluded.session_id = s.session_id then s.turn end,
