@@ -3,9 +3,10 @@
 -- they are not compared with rows that are moved before them.
 with replayed as (
   select id, session_id, ts - interval '1 microsecond' as asked_at, row_number() over (partition by session_id, content order by ts, id) <= (
-      select count(*) from conversations d
-      where d.agent_identity = %(destination)s and d.role = 'assistant' and d.content = r.content
-        and r.metadata -> 'replayed' -> 'sessions' ? d.session_id) as repeated
+      select count(*)
+      from (select distinct jsonb_path_query(r.metadata, '$.replayed.sessions[*]') #>> '{}' as session_id) as s
+      join conversations d on d.agent_identity = %(destination)s and d.session_id = s.session_id
+      where d.role = 'assistant' and d.content = r.content) as repeated
   from conversations r
   where agent_identity = %(source)s and role = 'assistant' and metadata ? 'replayed'
     and not metadata ? 'linked_account'
