@@ -39,7 +39,8 @@ _PARENTS = """
       union all
       select s.parent_session_id, depth + 1 from sessions s join line on s.id = line.id where depth < ?)
     select id from line where id <> ''"""
-# A branch, or what follows a compression: one host also records the session before one that began anew as its parent.
+# A branch, or what follows a compression. The sessions of child agents, and on one host those that began anew, have a
+# parent, too.
 _CONTINUED = """
     with recursive line (id, depth) as (
       select ?, 0
@@ -47,7 +48,9 @@ _CONTINUED = """
       select s.parent_session_id, depth + 1
       from line join sessions s on s.id = line.id join sessions p on p.id = s.parent_session_id
       where depth < ? and (p.end_reason in ('compression', 'branched')
-        or coalesce(s.model_config, '') like '%"_branched_from"%'))
+        or coalesce(s.model_config, '') like '%"_branched_from"%')
+        and coalesce(s.model_config, '') not like '%"_delegate_from"%'
+        and coalesce(s.model_config, '') not like '%"_reset_from"%')
     select id from line where depth > 0"""
 _RECENT = """
     select s.*, max(m.timestamp) as latest

@@ -850,6 +850,9 @@ def test_a_recall_in_a_session_finds_the_sessions_that_it_continues(
     record.begin("compressed", "first", end_reason="compression")
     record.begin("branch", "compressed", model_config='{"_branched_from": "compressed"}')
     assert found(talk(runtime, "branch")) == {"first", "compressed", "branch"}
+    record.begin("child", "first", end_reason="compression", model_config='{"_delegate_from": "first"}')
+    take(talk(runtime, "child"), turn(6))
+    assert found(talk(runtime, "child")) == {"child"}
     one.go_on("new", "branch", anew=True, reason="new_session")
     # One host records what it began after as its parent.
     record.begin("new", "branch", end_reason="session_reset", model_config='{"_reset_from": "branch"}')
