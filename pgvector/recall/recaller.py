@@ -28,7 +28,7 @@ from ..settings import Settings
 from ..store import grants, retrieval
 from ..store.connection.database import Connection, Database
 from ..store.connection.driver_errors import wrap_errors
-from ..store.connection.local_settings import part
+from ..store.connection.local_settings import SERIAL, part
 from ..store.queries import WORDS_MAX, Kind
 from ..store.retrieval import Key, RelatedRows, Row, ScannedRows, Size
 from ..store.schema.verification import Origin
@@ -40,7 +40,7 @@ from .fusion import Candidates, Span, candidates_of, fuse, span_of
 from .reranking import Recalling, RerankingRecaller
 from .selection import select
 from .servers import Servers
-from .vector_search import SERIAL, Nearest
+from .vector_search import Nearest
 from .word_search import bm25
 
 log = logging.getLogger("hermes.pgvector")

@@ -18,7 +18,7 @@ from ..errors import Unavailable
 from ..model import Scope, Vector
 from ..store import grants, retrieval
 from ..store.connection.database import Connection
-from ..store.connection.local_settings import part
+from ..store.connection.local_settings import SERIAL, part
 from ..store.queries import Kind
 from ..store.retrieval import Key, ScannedRows, Size, Way
 from .deadline import Deadline
@@ -26,8 +26,6 @@ from .deadline import Deadline
 log = logging.getLogger("hermes.pgvector")
 
 EXACT, GRAPH, OWN, FALLBACK = "exact", "graph index", "theme's own index", "exact, after the graph index"
-# Starting workers or compiling takes longer than a recall, and the workers of a server are few.
-SERIAL: dict[str, LiteralString] = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 # The index that holds vectors without texts is read faster than the table, also where the planner doubts it.
 EXACT_SETTINGS: dict[str, LiteralString] = {
     "enable_seqscan": "off",

@@ -9,7 +9,7 @@ from typing import Literal, LiteralString, NamedTuple, TypeAlias
 from ..text.tags import TAGS_MAX
 from . import entries
 from .connection.database import Connection, tuples
-from .connection.local_settings import part
+from .connection.local_settings import SERIAL, part
 from .entries import REPLACES_MAX
 from .queries import QUERIES
 
@@ -18,17 +18,16 @@ Pair: TypeAlias = tuple[int, int]
 # The nearest rows of a theme with more rows than this are looked for in the graph index.
 EXACT_ROWS_MAX = 2000
 NEAR_MAX = 16
-_SERIAL: dict[str, LiteralString] = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 # The graph index gives up after so many rows: a duplicate is among the nearest ones.
 _GRAPH: dict[str, LiteralString] = {
     "hnsw__ef_search": "40",
     "hnsw__iterative_scan": "relaxed_order",
     "hnsw__max_scan_tuples": "2000",
     "enable_sort": "off",
-    **_SERIAL,
+    **SERIAL,
 }
 # The index that holds the vectors is read faster than the table.
-_EXACT: dict[str, LiteralString] = {"enable_bitmapscan": "off", "enable_seqscan": "off", **_SERIAL}
+_EXACT: dict[str, LiteralString] = {"enable_bitmapscan": "off", "enable_seqscan": "off", **SERIAL}
 
 
 class Comparable(NamedTuple):

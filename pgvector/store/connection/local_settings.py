@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -11,6 +12,9 @@ from psycopg.rows import DictRow
 
 from .distributed import PASS_ON, is_distributed
 from .driver_errors import wrap_errors
+
+# Starting workers or compiling takes longer than a short read, and the workers of a server are few.
+SERIAL: Mapping[str, LiteralString] = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 
 
 def set_local(statement_timeout_s: float, local: Mapping[str, str | int]) -> list[bytes]:
