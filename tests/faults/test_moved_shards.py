@@ -99,6 +99,7 @@ def test_shards_that_move_while_agents_write_lose_nothing_and_are_found_afterwar
             assert asking.accept(
                 TurnTaken(theme=theme, session_id="s", user="the lamp?", assistant=f"the lamp of {theme}")
             )
+        assert asking.writer.flush(20)
         for theme in THEMES:
             wait_for(lambda theme=theme: not recalled(asking, theme), 20)
         with ThreadPoolExecutor(1) as beside, psycopg.connect(nodes.dsn, autocommit=True) as connection:
