@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -135,3 +136,9 @@ def clear(spools: Path) -> int:
         path.unlink(missing_ok=True)
         count += 1
     return count
+
+
+def drop(segments: Iterable[tuple[int, Path]], kept: KeptSegments | None, stored: Stored) -> None:
+    """Move numbered segments of a spool to `kept`; without it, delete them. Raises OSError."""
+    for _, path in segments:
+        kept.add(path, stored) if kept else path.unlink(missing_ok=True)

@@ -95,9 +95,10 @@ def append_record(fd: int, record: bytes, begin: int, *, fsync: bool) -> None:
         raise
 
 
-def segments(folder: Path) -> list[tuple[int, Path]]:
-    """The segments of a folder, oldest first."""
-    return sorted((int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdigit())
+def segments(folder: Path, end: int = sys.maxsize) -> list[tuple[int, Path]]:
+    """The segments of a folder before the number `end`, oldest first."""
+    found = ((int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdigit())
+    return sorted((number, path) for number, path in found if number < end)
 
 
 def sync_segments(folder: Path, numbers: Iterable[int]) -> list[int]:

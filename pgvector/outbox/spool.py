@@ -22,7 +22,7 @@ from pathlib import Path
 from ..files import make_private, reason, sync_file
 from ..model import Event
 from .codec import frame
-from .kept import KeptSegments, Stored
+from .kept import KeptSegments, Stored, drop
 from .segments import (
     Position,
     Record,
@@ -164,25 +164,28 @@ class Spool:
                 self._taken -= 1
             first = self._acknowledged.segment
             self._closed_segments = {known: size for known, size in self._closed_segments.items() if known >= first}
-            folder, self._stored.at = self.folder, time.time()
+            self._stored.at = time.time()
+            # The spool may be closed before all is saved, and the rest of the folder is another process's then.
+            folder, acknowledged, stored = self.folder, self._acknowledged, self._stored
         if folder is not None:
             # Deleting comes first: on a full disk it makes room for saving.
             with contextlib.suppress(OSError):
                 if erased:
-                    blank_events(folder, erased, self._acknowledged)
-                self._drop_segments(first, self.kept)
-                save_acknowledged(folder, self._acknowledged, self._stored.timelines)
+                    blank_events(folder, erased, acknowledged)
+                drop(segments(folder, first), self.kept, stored)
+                save_acknowledged(folder, acknowledged, stored.timelines)
 
     def note_timeline(self, timeline: str) -> None:
         """Note which timeline the server is on now; events that were stored on another one are kept apart."""
         if timeline in ("", self._stored.current):
             return
+        with self._lock:
+            folder, acknowledged, stored = self.folder, self._acknowledged, self._stored
         with contextlib.suppress(OSError):  # then it is tried again at the next call
-            if self._stored.current and self.folder and self.kept:
-                number, length = self._acknowledged
-                self.kept.add_beginning(segment_path(self.folder, number), length, self._stored)
-                save_acknowledged(self.folder, self._acknowledged, [*self._stored.before, timeline])
-            self._stored.current = timeline
+            if stored.current and folder and self.kept:
+                self.kept.add_beginning(segment_path(folder, acknowledged.segment), acknowledged.offset, stored)
+                save_acknowledged(folder, acknowledged, [*stored.before, timeline])
+            stored.current = timeline
 
     def delete_stored(self) -> None:
         """Delete the events that are kept long enough and still in the segment that is written to."""
@@ -213,7 +216,7 @@ class Spool:
                 log.error("%d events were not stored in time and are lost with the deleted spool folder", lost)
             with contextlib.suppress(OSError):
                 if self.folder is not None and not holds_records(self.folder, self._acknowledged):
-                    self._drop_segments(self._acknowledged.segment + 1, self.kept)
+                    drop(segments(self.folder, self._acknowledged.segment + 1), self.kept, self._stored)
                     remove_folder(self.folder)
             self.left_behind += len(self._held)
             self._held.clear()
@@ -282,17 +285,17 @@ class Spool:
     def _begin_segment(self) -> None:
         """Delete all segments, whose records are stored, and begin another one."""
         # Its number is fresh: after a crash, an old acknowledged offset in a truncated segment could skip new records.
-        self._open_next_segment()
+        folder = self._open_next_segment()
         self._closed_segments = {}
         self._acknowledged = self._read = self._end
-        self._drop_segments(self._end.segment, None)
+        drop(segments(folder, self._end.segment), None, self._stored)
 
     def _begin(self) -> Path:
         make_private(self.parent)
         self.folder, self._lock_fd, self._fd = new_folder(self.parent, self._end.segment)
         return self.folder
 
-    def _open_next_segment(self) -> None:
+    def _open_next_segment(self) -> Path:
         assert self.folder is not None
         number = self._end.segment + 1
         fd = open_segment(self.folder, number)
@@ -300,6 +303,7 @@ class Spool:
         self._closed_segments[self._end.segment] = self._end.offset
         self._fd = fd
         self._end = Position(number, os.fstat(fd).st_size)
+        return self.folder
 
     def _write(self, record: bytes) -> None:
         if self._end.offset >= SEGMENT_BYTES_MAX:
@@ -311,9 +315,3 @@ class Spool:
             self._end = Position(number, os.fstat(self._fd).st_size)
             raise
         self._end = Position(number, begin + len(record))
-
-    def _drop_segments(self, end: int, kept: KeptSegments | None) -> None:
-        """Move the segments before this number to `kept`; without it, delete them."""
-        for number, path in segments(self.folder) if self.folder else ():
-            if number < end:
-                kept.add(path, self._stored) if kept else path.unlink(missing_ok=True)

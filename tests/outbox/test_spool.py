@@ -457,6 +457,26 @@ def test_a_spool_closed_while_it_is_read_gives_out_what_comes_next(
     assert (numbers(spool.take(10)), spool.pending) == ([3], 1)
 
 
+@pytest.mark.parametrize("step", ["segments", "save_acknowledged"])
+def test_a_spool_closed_while_it_acknowledges_leaves_the_rest_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    spool = make(tmp_path)
+    for number in range(4):
+        spool.append(turn(number))
+    batch = spool.take(2)
+    go_on = getattr(module, step)
+
+    def close_before(*arguments: Any) -> Any:
+        monkeypatch.setattr(module, step, go_on)
+        spool.close()
+        return go_on(*arguments)
+
+    monkeypatch.setattr(module, step, close_before)
+    spool.acknowledge(batch)
+    assert taken_over(tmp_path) == [2, 3]
+
+
 def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path) -> None:
     spool = make(tmp_path, window_max=1)
     for number in range(5):
