@@ -231,22 +231,24 @@ class Spool:
         self._taken = self.appended = self.left_behind = 0
 
     def _check_folder(self) -> Path | None:
-        """The folder; None when there is none. Lets go of one that was deleted."""
+        """The folder; None when there is none. Lets go of one that was deleted, or is another one by now."""
         if self.folder is None:
             return None
         try:
-            os.stat(segment_path(self.folder, self._end.segment))
+            found = os.stat(segment_path(self.folder, self._end.segment))
+            gone = not os.path.samestat(found, os.fstat(self._fd))
         except FileNotFoundError:
+            gone = True
+        if gone:
             deleted = self.folder
             lost = self._on_disk
             self._release()
             log.log(
                 logging.ERROR if lost else logging.WARNING,
-                "the spool folder %s was deleted while in use: %d events are lost, %d in memory are still to be stored",
-                deleted,
-                lost,
-                self.pending,
-            )
+                "the spool folder %s was deleted or replaced while in use: "
+                "%d events are lost, %d in memory are still to be stored",
+                deleted, lost, self.pending,
+            )  # fmt: skip
         return self.folder
 
     def _release(self) -> None:

@@ -496,7 +496,7 @@ def test_damage_on_disk_does_not_leave_the_spool_pending_for_ever(tmp_path: Path
 # --- a folder that is deleted while its process runs
 
 
-@pytest.mark.parametrize("how", ["deleted", "moved"])
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
 def test_events_in_memory_outlive_their_folder_and_the_others_are_counted_as_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
@@ -509,11 +509,15 @@ def test_events_in_memory_outlive_their_folder_and_the_others_are_counted_as_los
         shutil.rmtree(tmp_path / "spool")
     else:
         (tmp_path / "spool").rename(tmp_path / "moved")
+    if how == "replaced":
+        shutil.copytree(tmp_path / "moved", tmp_path / "spool")
     with caplog.at_level("ERROR", logger="hermes.pgvector"):
         assert spool.append(turn(10))
         assert spool.append(turn(11))
     assert caplog.text.count("6 events are lost, 3 in memory are still to be stored") == 1
     assert (spool.appended, spool.pending, spool.left_behind) == (12, 5, 6)
+    if how == "replaced":
+        assert taken_over(tmp_path / "spool") == list(range(1, 10)), "the copy belongs to no process"
     assert len(folders(tmp_path / "spool")) == 1
     assert numbers(earlier) == [1, 2]
     spool.rewind()
