@@ -242,8 +242,6 @@ class Runtime:
         """As `themes.scope_of`, with the settings of the home."""
         return scope_of(theme, name, session_id, self.settings, granted)
 
-    # State
-
     def wait_ready(self, timeout_s: float) -> bool:
         """Connect, and wait until the database is usable; False when `timeout_s` seconds were not enough."""
         self.writer.wake(awaited=True)
@@ -296,6 +294,10 @@ def release(runtime: Runtime) -> None:
             return
         del _runtimes[keys[0]]
     runtime.close(runtime.settings.shutdown_drain_s)
+    if runtime._spool.pending:
+        with _lock:  # what is in memory only is stored later, unless the process ends before
+            _runtimes.setdefault(keys[0], runtime)
+        runtime.wake()
 
 
 def _close_all() -> None:
@@ -303,10 +305,8 @@ def _close_all() -> None:
         left = list(_runtimes.values())
         _runtimes.clear()
     for runtime in left:
-        try:
+        with suppress(PgvectorError, OSError):
             runtime.close(runtime.settings.shutdown_drain_s)
-        except (PgvectorError, OSError) as error:
-            log.debug("the runtime was not closed cleanly: %s", type(error).__name__)
 
 
 def _abandon_all() -> None:

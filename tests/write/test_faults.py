@@ -283,6 +283,28 @@ def test_postgres_down_at_start_loses_no_event(
     wait_for(lambda: not ask(runtime, "question 3").degraded)
 
 
+def test_events_in_memory_only_outlive_the_session_that_said_them(
+    own_server: tuple[EmbeddedServer, str], endpoint: Endpoint, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    server, dsn = own_server
+    values: dict[str, Any] = {"embed_url": endpoint.url, "embed_model": "test", "spool_dir": f"{tmp_path}/file/spool"}
+    settings = Settings(dsn=dsn, shutdown_drain_s=0.5, **QUICK, **values)  # type: ignore[arg-type]
+    server.stop(mode="fast")
+    for number in range(3):
+        runtime = acquire(settings, tmp_path / "home")
+        assert runtime.accept(turn(number))
+        release(runtime)
+    assert runtime.writer.counters.pending == 3
+    server.ensure_running()
+    wait_for(lambda: turns_stored(dsn) == expected(3))
+    assert acquire(settings, tmp_path / "home") is runtime
+    wait_for(lambda: not runtime.writer.counters.pending)
+    release(runtime)
+    release(anew := acquire(settings, tmp_path / "home"))
+    assert anew is not runtime, "it is closed as any other"
+
+
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_of_postgres_between_events_loses_none(
     own_server: tuple[EmbeddedServer, str], start: Callable[..., Runtime], mode: Any
