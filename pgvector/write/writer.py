@@ -58,12 +58,10 @@ class AsyncWriter:
         self._batches, self._embedder, self._hooks = batches, embedder, hooks or HookGap()
         self._look, self._recalls = look, recalls
         self._spool, self._settings, self._status = batches.spool, batches.settings, batches.status
-        self._lock = threading.Lock()
+        self._lock, self._stopping = threading.Lock(), False
         self._thread: threading.Thread | None = None
-        self._stopping = False
         self._flushes = self._flush_goal = self._failure_goal = 0
-        self._log_at = self._look_at = 0.0
-        self._woken = batches.woken
+        self._woken, self._log_at, self._look_at = batches.woken, 0.0, 0.0
         self._backfill = Backfill(batches.database, batches.queue, self._settings, batches.late)
         self._maintenance = Maintenance(batches.database, self._settings)
 
@@ -110,7 +108,10 @@ class AsyncWriter:
             if not self.alive():
                 self._status.start()
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # the next call tries again
+                    self._status.failed(f"no thread can be started: {error}", "no thread can be started")
 
     def take_over(self, orphan: OrphanSpool) -> None:
         """Have the thread store what is in an orphan that this process has locked."""

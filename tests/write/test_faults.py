@@ -648,6 +648,25 @@ def test_full_dead_letters_hold_up_none_of_the_rows_beside_them(
     identities_hold(runtime)
 
 
+def test_events_are_accepted_while_no_thread_can_be_started_for_them(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = start()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    runtime.load()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert all(runtime.accept(turn(number)) for number in range(3))
+        assert not runtime.writer.flush(0.1)
+    assert caplog.text.count("events stay in the spool for now: no thread can be started: can't start new thread") == 1
+    assert runtime.accept(turn(3))
+    wait_for(lambda: turns_stored(database) == expected(4))
+    wait_for(lambda: not runtime.writer.health.problem)
+
+
 def test_a_flush_ends_the_pause_after_a_failure(database: str, tmp_path: Path) -> None:
     tries: list[int] = []
 
