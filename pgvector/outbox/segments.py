@@ -82,14 +82,14 @@ def open_segment(folder: Path, number: int) -> int:
 def append_record(fd: int, record: bytes, begin: int, *, fsync: bool) -> None:
     """Write a record at the end of a segment, which is at `begin`.
 
-    Raises OSError. Then the segment is cut back; where that fails, too, readers skip the torn bytes.
+    Raises OSError. Then, and at Ctrl-C, the segment is cut back; where that fails, too, readers skip the torn bytes.
     """
     try:
         if os.write(fd, record) != len(record):
             raise OSError(errno.ENOSPC, HOST_DISK_FULL)
         if fsync:
             os.fsync(fd)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             os.ftruncate(fd, begin)
         raise

@@ -301,19 +301,17 @@ class Spool:
         assert self.folder is not None
         number = self._end.segment + 1
         fd = open_segment(self.folder, number)
-        os.close(self._fd)
+        end = Position(number, os.fstat(fd).st_size)
+        # Ctrl-C may end this at any call.
         self._closed_segments[self._end.segment] = self._end.offset
-        self._fd = fd
-        self._end = Position(number, os.fstat(fd).st_size)
+        closed, self._fd, self._end = self._fd, fd, end
+        os.close(closed)
         return self.folder
 
     def _write(self, record: bytes) -> None:
         if self._end.offset >= SEGMENT_BYTES_MAX:
             self._open_next_segment()
-        number, begin = self._end
         try:
-            append_record(self._fd, record, begin, fsync=self._fsync)
-        except OSError:
-            self._end = Position(number, os.fstat(self._fd).st_size)
-            raise
-        self._end = Position(number, begin + len(record))
+            append_record(self._fd, record, self._end.offset, fsync=self._fsync)
+        finally:
+            self._end = Position(self._end.segment, os.fstat(self._fd).st_size)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -295,6 +296,32 @@ def test_a_short_write_is_cut_back_and_later_events_are_kept(
     assert line(process) == "[1, 6, 7, 8] 5 [0, 1, 6, 7, 8]"
     process.wait()
     assert taken_over(tmp_path) == [0, 1, 6, 7, 8]
+
+
+@pytest.mark.parametrize("call", ["open", "close", "write", "fsync"])
+@pytest.mark.parametrize("segment_bytes_max", [1, 1_000_000])
+def test_ctrl_c_in_a_hook_costs_no_event_but_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, segment_bytes_max: int
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES_MAX", segment_bytes_max)
+    spool = make(tmp_path, window_max=1, fsync=True)
+    accepted = [number for number in range(3) if spool.append(turn(number))]
+    finish = getattr(os, call)
+
+    def interrupted(*arguments: Any) -> None:
+        finish(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            accepted += [3] if spool.append(turn(3, size=20_000)) else []
+    accepted += [number for number in range(4, 7) if spool.append(turn(number, size=20_000))]
+    assert accepted[-3:] == [4, 5, 6]
+    assert drained(spool, limit=2) == accepted
+    assert (spool.pending, spool.appended) == (0, len(accepted))
+    spool.close()
+    assert not folders(tmp_path)
 
 
 def test_a_segment_that_cannot_be_made_refuses_the_event_and_recovers(
