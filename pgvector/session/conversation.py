@@ -191,18 +191,18 @@ class Conversation:
         tools = {mark_name(said): made_by[answer] for (_, answer), (_, said) in sides if answer in made_by}
         ancestors = self._home.ancestors(self.session_id, self._lineage)
         with self._home.turn_lock:
-            # After an interrupted question, the last pair that is left belongs to an older turn.
-            if self._turns.current.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
-                self._turns.current.replayed = (self.session_id, turns[-1][1])
-            return self._home.accept(
-                SessionEnded(
-                    turns=answered[-EVENT_TURNS_MAX:],
-                    ancestors=ancestors,
-                    parent_session_id=self._lineage.parent,
-                    metadata={"tools": tools} if tools else {},
-                    **self._origin(theme),
-                )
+            replay = SessionEnded(
+                turns=answered[-EVENT_TURNS_MAX:],
+                ancestors=ancestors,
+                parent_session_id=self._lineage.parent,
+                metadata={"tools": tools} if tools else {},
+                **self._origin(theme),
             )
+            accepted = self._home.accept(replay)
+            # After an interrupted question, the last pair that is left belongs to an older turn.
+            if accepted and self._turns.current.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
+                self._turns.current.replayed = (self.session_id, turns[-1][1])
+            return accepted
 
     def take_back(self) -> None:
         """Withdraw the turns that were taken back, as the host's record says. May be called at any time, and again."""

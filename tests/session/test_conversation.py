@@ -245,6 +245,17 @@ def test_a_replay_that_overtakes_its_last_turn_does_not_double_it(
     assert answers(runtime, database) == [("s1", said(1)[1])]
 
 
+def test_a_turn_is_stored_when_the_replay_that_overtakes_it_is_refused(
+    runtime: Runtime, talk: Callable[..., Conversation], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime._spool, "_bytes_max", 2_000)
+    one = talk()
+    one.open_turn(said(50)[0])
+    one.end(transcript(*range(1, 51)))
+    one.take_turn(*said(50))
+    assert answers(runtime, database) == [("s1", said(50)[1])]
+
+
 def test_a_job_keeps_no_turns_but_its_memory_writes(
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:
