@@ -271,7 +271,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         if turn_number == 1:
             runtime.prefetch.begin(theme, conversation.session_id)
         if runtime.settings.injects_facts and conversation.primary and conversation.theme():
-            runtime.in_background(runtime.facts.begin, conversation.caller(theme), turn_number, str(message))
+            runtime.in_background(runtime.facts.begin, conversation.caller(theme), turn_number, str(message), began)
 
     @guarded(nothing)
     def on_session_switch(

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from ..errors import SchemaNotApplied, Unavailable
-from ..model import Caller, Event, FactsTicked
+from ..model import Caller, Event, FactsTicked, now
 from ..settings import Settings
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ..store.connection.database import Database
 
 READ_S_MIN = 0.1
@@ -53,20 +55,24 @@ class FactTurns:
         left_s = max(READ_S_MIN, until - time.monotonic())
         try:
             with self._database().connection(left_s, within_s=left_s) as connection:
-                now = state.read(connection, self._own(theme)[0], self._settings)
+                current = state.read(connection, self._own(theme)[0], self._settings)
         except (Unavailable, SchemaNotApplied):
             return ""
-        return state.text_of(now, self._settings, chars_max) if now.count else ""
+        return state.text_of(current, self._settings, chars_max) if current.count else ""
 
-    def begin(self, caller: Caller, turn: int, message: str) -> None:
-        """Count a turn that the host began: scopes close by silence, and by a message that says so."""
+    def begin(self, caller: Caller, turn: int, message: str, began: datetime | None = None) -> None:
+        """Count a turn that the host began: scopes close by silence, and by a message that says so.
+
+        Only facts from before it `began` become cold: its agent may have written others by now.
+        """
         from .closing_signals import closes
 
         if caller.off_record:
             return
         with self._lock:
             self._turns[caller.theme, caller.session_id] = turn
-        self._accept(FactsTicked(theme=caller.theme, session_id=caller.session_id, turn=turn, closing=closes(message)))
+        at, session = began or now(), caller.session_id
+        self._accept(FactsTicked(theme=caller.theme, session_id=session, at=at, turn=turn, closing=closes(message)))
 
     def turn(self, theme: str, session_id: str) -> int | None:
         """The number of the turn that the host began last; None where no host counts the turns of a session."""

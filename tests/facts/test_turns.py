@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
+import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,8 +19,11 @@ from hostile import assert_harmless
 from loopback import Endpoint
 
 from hermes_memory_pgvector.facts.tokens import tokens_of
+from hermes_memory_pgvector.hosts.notices import Notifier
 from hermes_memory_pgvector.model import FACTS_HEADING, Add, Caller, FactsTicked, FactWritten
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 
@@ -186,3 +192,28 @@ def test_the_turns_of_a_host_close_scopes_whatever_number_the_model_gives(start:
     runtime.facts.begin(caller, 7, "Merged, thanks.")
     assert runtime.writer.flush(20)
     assert FACTS_HEADING not in asked(runtime)
+
+
+def test_a_turn_that_is_counted_late_closes_only_what_was_written_before_it(
+    start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = types.ModuleType("agent.memory_provider")
+    monkeypatch.setattr(host, "MemoryProvider", object, raising=False)
+    monkeypatch.setitem(sys.modules, "agent", types.ModuleType("agent"))
+    monkeypatch.setitem(sys.modules, "agent.memory_provider", host)
+    from hermes_memory_pgvector import provider as module
+
+    runtime, go_on = start(), threading.Event()
+    provider = module.PgvectorMemoryProvider()
+    conversation = Conversation(runtime.context, Identity(agent_identity="ops"), SESSION, "primary")
+    provider._begun = module._Session(runtime, conversation, Notifier({}))
+    tell(runtime, "port", "3005")
+    runtime.in_background(go_on.wait, 20)  # such as a probe of an embedder that hangs
+    provider.on_turn_start(2, "Merged, thanks.")
+    tell(runtime, "host", "db-prod-03")
+    go_on.set()
+    runtime.in_background(bool).result(20)
+    assert runtime.writer.flush(20)
+    answer = asked(runtime)
+    assert "V[host]: db-prod-03" in answer
+    assert "V[port]" not in answer
