@@ -20,6 +20,8 @@ from .errors import Unavailable
 log = logging.getLogger("hermes.pgvector")
 
 HOST_DISK_FULL = "the disk of this host is full"
+# How file systems without hard links refuse one, such as FAT, some network shares, and those of Android.
+NO_LINKS = frozenset({errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def reason(error: OSError) -> str:
@@ -38,7 +40,19 @@ def make_private(folder: Path) -> None:
 def create(path: Path, text: str) -> None:
     """Write a file unless it exists, so that the first of several processes wins. Raises OSError."""
     with _temporary(path, text) as temporary, contextlib.suppress(FileExistsError):
-        os.link(temporary, path)
+        link_or_copy(temporary, path)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where there are no hard links. Raises OSError, and when `target` exists."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(source.read_bytes())
 
 
 def overwrite(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -42,6 +43,21 @@ def test_a_value_that_another_process_makes_at_the_same_moment_is_kept(
     monkeypatch.setattr(files, "read_matching", then_made_by_another)
     assert read_or_create(path, "ours", re.compile("ours|theirs")) == "theirs"
     assert missing
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES, errno.ENOTSUP])
+def test_a_value_is_kept_on_a_file_system_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", refuse)
+    path, pattern = tmp_path / "folder" / "value", re.compile("first|second")
+    assert read_or_create(path, "first", pattern) == read_or_create(path, "second", pattern) == "first"
+    files.create(path, "second")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("first", 0o600)
+    assert os.listdir(path.parent) == ["value"]
 
 
 def test_of_several_processes_that_find_a_damaged_value_the_first_replaces_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from ..errors import Unavailable
-from ..files import locked_folder
+from ..files import link_or_copy, locked_folder
 from . import heartbeat
 from .codec import MAGIC
 from .kept import KeptSegment, KeptSegments, Stored
@@ -111,13 +111,13 @@ def offer_again(kept: KeptSegments, timeline: str, days_max: int) -> int:
 def _make_orphan(kept: KeptSegment) -> int:
     """Make an orphan of a kept segment, and return the number of its events.
 
-    The segment has two names for a moment, so that a crash loses nothing; what is offered twice is stored once.
+    The segment is there twice for a moment, so that a crash loses nothing; what is offered twice is stored once.
     """
     events = kept.path.read_bytes().count(MAGIC)
     unfinished = kept.path.parents[1] / f"{UNFINISHED}{uuid4().hex}"
     unfinished.mkdir(mode=0o700)
     try:
-        os.link(kept.path, segment_path(unfinished, 1))
+        link_or_copy(kept.path, segment_path(unfinished, 1))
         save_acknowledged(unfinished, Position(1, 0), (*kept.timelines, ""))
         os.close(os.open(unfinished / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         orphan = unfinished.rename(unfinished.with_name(unfinished.name.removeprefix(UNFINISHED)))

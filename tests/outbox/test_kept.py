@@ -73,6 +73,22 @@ def test_what_an_ended_process_stored_is_offered_once_on_another_timeline(
     assert offered(tmp_path, NEWER) == list(range(30))
 
 
+def test_what_was_stored_is_offered_on_a_file_system_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    spool = keeping(tmp_path)
+    for number in range(3):
+        assert spool.append(turn(number))
+    assert store(spool, OLD) == [0, 1, 2]
+    spool.close()
+    monkeypatch.setattr(os, "link", refuse)
+    assert offered(tmp_path, NEW) == [0, 1, 2]
+    assert offered(tmp_path, NEW) == []
+
+
 def test_a_living_process_offers_what_is_in_its_open_segment_and_goes_on(tmp_path: Path) -> None:
     spool = keeping(tmp_path)
     for number in range(6):
