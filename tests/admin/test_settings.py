@@ -59,6 +59,7 @@ def test_no_password_is_shown(run: Run, home: Path) -> None:
     (home / ".env").write_text(
         f"HERMES_PGVECTOR_DSN={DSN}\nHERMES_PGVECTOR_RECALL_DSN={DSN.replace('db.', 'standby.')}\n"
         "HERMES_PGVECTOR_EMBED_URL=http://somebody:hunter2@127.0.0.1:9/v1?key=hunter2\n"
+        "HERMES_PGVECTOR_RERANK_URL=http://somebody:hunter2@127.0.0.1:9/v1?key=hunter2\n"
     )
     shown = run("list").shown + run("get", "dsn").shown + hermes_pgvector("--home", str(home), "settings", "list").shown
     assert "agent@db.example:5432/memory" in shown

@@ -102,6 +102,6 @@ def _shown(key: str, values: Settings) -> Any:
     value = getattr(values, key)
     if isinstance(value, SecretStr):
         return describe(value.get_secret_value()) if value.get_secret_value() else ""
-    if key == "embed_url" and value:
+    if key.endswith("_url") and value:
         return without_secrets(value)
     return saved_forms(values)[key]
