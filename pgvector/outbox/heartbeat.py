@@ -96,7 +96,13 @@ class Heartbeat(Health, Embedding, Recalls):
 
 def write(folder: Path, heartbeat: Heartbeat) -> None:
     """Replace the heartbeat in the folder of a process. Raises OSError."""
-    overwrite(folder / FILE, json.dumps(asdict(heartbeat), default=datetime.isoformat))
+    path, text = folder / FILE, json.dumps(asdict(heartbeat), default=datetime.isoformat)
+    try:
+        overwrite(path, text)
+    except OSError:
+        # A full disk has no block for a new file, and those of the old one are there.
+        with path.open("r+b") as file:
+            file.write(text.ljust(os.fstat(file.fileno()).st_size).encode("ascii"))
 
 
 def read(folder: Path) -> Heartbeat | None:

@@ -111,7 +111,7 @@ def test_a_full_disk_of_the_home(
     stack.callback(lab.agent.end)
     lab.say(0)
     wait_for(lambda: lab.stored() == [0])
-    filler = fill(disk)
+    fill(disk)
     for number in range(1, 5):
         lab.say(number)
     wait_for(lambda: HOST_DISK_FULL in lab.log.read_text())
@@ -119,11 +119,14 @@ def test_a_full_disk_of_the_home(
     assert lab.run("status").code == 1
     assert f"disk: {HOST_DISK_FULL}" in lab.run("doctor").shown
     assert f"spool: {HOST_DISK_FULL}" in lab.run("watch").shown
+    # Alerts read the count of what is refused, also when not a block is free.
+    filler, refused = fill(disk), lab.refused()
+    lab.say(5)
+    wait_for(lambda: lab.refused() > refused)
     filler.unlink()
-    for number in range(5, 10):
+    for number in range(6, 11):
         lab.say(number)
-    wait_for(lambda: lab.refused() > 0)
     # What was refused was not accepted; each other turn is there.
-    wait_for(lambda: len(lab.stored()) == 10 - lab.refused())
-    assert lab.stored()[-5:] == [5, 6, 7, 8, 9]
+    wait_for(lambda: len(lab.stored()) == 11 - lab.refused())
+    assert lab.stored()[-5:] == [6, 7, 8, 9, 10]
     assert HOST_DISK_FULL not in lab.run("doctor").shown

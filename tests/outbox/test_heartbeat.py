@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,6 +64,17 @@ def test_a_heartbeat_is_read_as_it_was_written(tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.getbasetemp()
     write(folder, sent)
     assert read(folder) == sent
+
+
+def test_a_heartbeat_is_read_as_it_was_written_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def disk_is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(tmp_path, Heartbeat(counters=Counters(offered=1000), problem="the disk of the database server is full"))
+    monkeypatch.setattr(heartbeat, "overwrite", disk_is_full)
+    sent = Heartbeat(counters=Counters(offered=3, refused=3))
+    write(tmp_path, sent)
+    assert read(tmp_path) == sent
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"pid": 1}', '{"counters": 3}', "\xff"])
