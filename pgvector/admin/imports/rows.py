@@ -23,6 +23,8 @@ from ...text.times import NEVER, utc
 ROLES = ("user", "assistant", "system", "tool")
 YEARS = (1970, 9999)
 _MS_MIN = 1e11
+# Metadata that say where a row comes from: whoever wrote a file of JSON lines must not set them.
+_SOURCE = frozenset({"origin", "client"})
 # The fields of the rows of a file of JSON lines.
 FIELDS: Mapping[str, frozenset[str]] = {
     "entry": frozenset(["theme", "target", "content", "created_at", "updated_at", "tags", "expires", "metadata"]),
@@ -91,7 +93,10 @@ def plain(line: Line, rules: Rules) -> Line:
         raise BadArgument(f"kind is {line.kind[:40]!r}; it must be one of {', '.join(FIELDS)}")
     if unknown := sorted(set(line.row) - known):
         raise BadArgument(f"it has the field {clean(unknown[0])[:40]!r}; {line.kind} has {', '.join(sorted(known))}")
-    return of_kind(line.kind, line.number, line.row, rules)
+    metadata = line.row.get("metadata")
+    if isinstance(metadata, Mapping):
+        metadata = {name: metadata[name] for name in metadata if name not in _SOURCE}
+    return of_kind(line.kind, line.number, {**line.row, "metadata": metadata}, rules)
 
 
 def of_kind(kind: str, number: int, row: Mapping[str, Any], rules: Rules) -> Line:

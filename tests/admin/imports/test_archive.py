@@ -417,6 +417,17 @@ def test_plain_lines_come_in_and_the_wrong_ones_are_named(
     assert [again[kind]["new"] for kind in ("entry", "turn")] == [0, 0]
 
 
+def test_a_plain_line_does_not_say_that_it_comes_from_somebody_else(
+    database: str, at: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    told = {"origin": "remember", "client": "user", "wiki": "office"}
+    path = tmp_path / "plain.jsonl"
+    path.write_text("".join(json.dumps({**line, "metadata": told}) + "\n" for line in PLAIN))
+    assert at(database, "import", str(path)).code == 0
+    found = run(database, "select metadata from memory_entries union all select metadata from conversations")
+    assert found == [({"origin": "import", "wiki": "office"},)] * len(PLAIN)
+
+
 def test_a_file_of_wrong_lines_alone_is_not_called_empty(
     source: str, at: Callable[..., Outcome], tmp_path: Path
 ) -> None:
