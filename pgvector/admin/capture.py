@@ -19,6 +19,7 @@ Decision: TypeAlias = dict[str, bool | str]
 
 RULE_CHARS_MAX = 200
 OFF_RECORD = "off_record is true"
+SAVED_MEANWHILE = "what the agent saves after this message is off the record"
 SWITCHES = "it takes the session or itself off the record, or puts the session on it"
 
 
@@ -50,6 +51,8 @@ def _turn(settings: Settings, capture: Capture, source: Source, args: argparse.N
 
 def _entry(settings: Settings, capture: Capture, source: Source, args: argparse.Namespace) -> Decision:
     why_not = OFF_RECORD if settings.off_record else capture.why_no_entry(args.text, source)
+    if args.role == "user" and off_record.unrecorded(args.text) and off_record.switch(args.text) is not False:
+        why_not = why_not or SAVED_MEANWHILE
     return _decision("stored", why_not, str(capture.entry_ruling(args.text, source)))
 
 

@@ -87,6 +87,16 @@ def test_both_sides_an_entry_and_recall_are_explained(run: Run) -> None:
     assert "author owner" in shown
 
 
+@pytest.mark.parametrize(
+    ("message", "stored"),
+    [("off the record", False), ("off the record: the PIN is 1234", False), ("on the record", True)],
+)
+def test_what_is_saved_after_a_message_off_the_record_is_explained(run: Run, message: str, stored: bool) -> None:
+    found = run("capture", "explain", message).document
+    assert found["turn"]["user"]["stored"] is False
+    assert found["entry"]["stored"] is stored
+
+
 def test_a_setting_that_keeps_everything_out_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_OFF_RECORD", "true")
     found: dict[str, Any] = run("capture", "explain", TEXT).document
