@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_memory_pgvector.admin.doctor.files import local_files
+import pytest
+
+from hermes_memory_pgvector.admin.doctor.files import local_files, names_of_settings
 from hermes_memory_pgvector.files import LastingMarks
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.settings import Settings
@@ -20,3 +22,23 @@ def test_a_home_that_can_keep_no_session_off_the_record_any_more_is_a_problem(tm
     assert verdict() == "ok"
     LastingMarks(home.state / "off_record", 2, "").change("ab", marked=True)
     assert verdict() == "problem"
+
+
+def test_a_mistyped_name_of_a_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> tuple[str, str]:
+        check = names_of_settings(tmp_path, Settings(embed_key_env="HERMES_PGVECTOR_EMBED_KEY"))
+        return check.verdict, check.found
+
+    (tmp_path / "config.yaml").write_text("memory: {pgvector: {prefetch_limit: 3}}")
+    monkeypatch.setenv("HERMES_PGVECTOR_SERVE_TOKEN", "0123456789abcdef")
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_KEY", "sk-1")
+    monkeypatch.setenv("HERMES_PGVECTOR_PREFETCH_LIMIT", "4")
+    assert found() == ("ok", "valid")
+    (tmp_path / "config.yaml").write_text("memory: {pgvector: {allowed_theme: [billing], 7: x}}")
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_OFF_RECORDS=true\n")
+    verdict, told = found()
+    assert verdict == "warning"
+    for name in ("allowed_theme in memory.pgvector (did you mean allowed_themes?)", "7 in memory.pgvector"):
+        assert name in told
+    assert "HERMES_PGVECTOR_OFF_RECORDS in the environment or .env (did you mean off_record?)" in told
+    assert "billing" not in told

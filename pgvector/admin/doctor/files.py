@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
 
 from ...files import LastingMarks
+from ...hosts.config import ENV_PREFIX, config_file, environment, host_section, read_config
 from ...mirror.home import Home
 from ...model import now
 from ...outbox.dead_letters import DeadLetters
 from ...outbox.inspection import Process, total
 from ...outbox.inspection import processes as processes_of
 from ...session.home_context import OFF_RECORD_MAX
-from ...settings import Settings
+from ...settings import IN_HOST_CONFIG, Settings
 from ...text.sanitize import safe_line
 from .. import processes
 from ..check import Check
@@ -23,6 +26,39 @@ from ..disk import disk, existing
 WAIT_S_MAX = 600
 REASONS_SHOWN = 3
 REASON_CHARS_MAX = 240
+NAMES_SHOWN, NAME_CHARS_MAX = 5, 60
+
+
+def names_of_settings(home: Path, settings: Settings) -> Check:
+    """Whether each name in the places of settings is one: a mistyped one is ignored. Raises SettingsError."""
+    saved = (
+        (str(config_file(home)), read_config(home)),
+        (IN_HOST_CONFIG, host_section(home, "memory").get("pgvector")),
+    )
+    wrong = [
+        _near(str(key), place, str(key))
+        for place, values in saved
+        for key in values or {}
+        if key not in Settings.model_fields
+    ]
+    for name in sorted(environment(home).keys() - {settings.embed_key_env, settings.rerank_key_env}):
+        key = name.removeprefix(ENV_PREFIX).lower()
+        # Some variables are no settings.
+        if key != name.lower() and key not in Settings.model_fields and _nearest(key, 0.8):
+            wrong.append(_near(name, "the environment or .env", key))
+    if not wrong:
+        return Check("settings", "ok", "valid")
+    found = f"{counted(len(wrong), 'name')} of no setting, ignored: {', '.join(wrong[:NAMES_SHOWN])}"
+    return Check("settings", "warning", found, "correct or remove it; the names: hermes-pgvector settings list --all")
+
+
+def _near(name: str, place: str, key: str) -> str:
+    meant = "".join(f" (did you mean {near}?)" for near in _nearest(key))
+    return f"{safe_line(name, NAME_CHARS_MAX)} in {place}{meant}"
+
+
+def _nearest(key: str, cutoff: float = 0.6) -> list[str]:
+    return get_close_matches(key, Settings.model_fields, 1, cutoff)
 
 
 def local_files(home: Home, settings: Settings) -> Iterator[Check]:
