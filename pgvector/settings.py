@@ -312,9 +312,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
         given = "(hidden)" if key in SECRETS else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
         where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == IN_ENVIRONMENT else f"{key} in {origin.get(key)}"
         if len(problem["loc"]) > 1:
-            where += "".join(
-                f", {f'rule {part + 1}' if isinstance(part, int) else part}" for part in problem["loc"][1:]
-            )
+            where += setting_values.part(problem)
             given = repr(problem["input"])
         lines.append(f"{where} is {given[:80]}: {reason(problem)}")
     return "; ".join(dict.fromkeys(lines))

@@ -22,7 +22,7 @@ from ..files import make_private, overwrite
 from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config
 from ..mirror.home import begin
 from ..settings import Settings, load
-from ..text.setting_values import reason
+from ..text.setting_values import part, reason
 
 PROVIDER = "pgvector"
 ACTIVATE = f"hermes config set memory.provider {PROVIDER}"
@@ -99,7 +99,8 @@ def validated(values: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError("; ".join(f"{each['loc'][0]}: {reason(each)}" for each in error.errors())) from None
+        wrong = (f"{each['loc'][0]}{part(each)}: {reason(each)}" for each in error.errors())
+        raise SettingsError("; ".join(wrong)) from None
 
 
 def change_env_file(path: Path, values: Mapping[str, str]) -> None:

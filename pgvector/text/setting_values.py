@@ -36,6 +36,12 @@ def reason(problem: Mapping[str, Any]) -> str:
     return f"{said}; as JSON, such as {form}" if form else said
 
 
+def part(problem: Mapping[str, Any]) -> str:
+    """The part of a value that pydantic refused, as it stands behind the name of the setting; empty for all of it."""
+    names = (f"rule {name + 1}" if isinstance(name, int) else str(name) for name in problem["loc"][1:])
+    return "".join(f", {name}" for name in names)
+
+
 def checked(model: type[Model], given: Mapping[str, Any]) -> Model:
     """A model with these values of its fields, the other ones with their defaults. Raises ValidationError.
 

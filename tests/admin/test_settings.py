@@ -106,6 +106,7 @@ def test_a_value_in_the_env_file_is_replaced(run: Run, home: Path) -> None:
         (("set", "prefetch_limit", "21"), 2, "less than or equal to 20"),
         (("set", "allowed_themes", "billing,search"), 2, 'a valid list; as JSON, such as ["one", "two"]'),
         (("set", "theme_aliases", "a=b"), 2, 'as JSON, such as {"name": "value"}'),
+        (("set", "keep", '[{"action": "none"}, {"authr": "owner", "action": "turns"}]'), 2, "keep, rule 2, authr: "),
         (("set", "prefetch_limt", "3"), 2, "did you mean prefetch_limit"),
         (("set", "dsn", DSN), 2, "hermes-pgvector setup"),
         (("set", "recall_dsn", DSN), 2, "write HERMES_PGVECTOR_RECALL_DSN into"),
