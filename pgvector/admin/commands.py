@@ -167,7 +167,7 @@ def _add_spool(commands: Commands) -> None:
     flush = _add(actions, "flush", "store the events that ended processes left in their spools", "spool:flush")
     for action in (retry, drop):
         which = action.add_mutually_exclusive_group(required=True)
-        which.add_argument("id", nargs="?", default="", metavar="ID", help="its id, or the start of it")
+        which.add_argument("id", nargs="?", metavar="ID", help="its id, or the start of it")
         which.add_argument("--all", action="store_true", help="all dead letters")
     for action in (retry, flush):
         action.add_argument("--wait", type=_number(1), default=30, metavar="S", help="seconds to retry (default 30)")

@@ -78,7 +78,7 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
     if reason := unusable(settings):
         raise SettingsError(reason)
     with letters.locked(), console.busy("storing"):
-        chosen = [letters.find(args.id).id] if args.id else _in_order(letters)
+        chosen = _in_order(letters) if args.all else [letters.find(args.id).id]
         handed, filed, refused = _file(here, letters, settings, chosen, theme)
         problem = _store(settings, home, args.wait, handed)[0] if filed else ""
         if not problem and any(
@@ -151,7 +151,7 @@ def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
     console.check_consent(args, "add --yes, after a look at `hermes-pgvector spool list`")
     letters = DeadLetters(Home(home).state)
     with letters.locked():
-        chosen = [letters.find(args.id).id] if args.id else letters.ids()
+        chosen = letters.ids() if args.all else [letters.find(args.id).id]
         if chosen and not args.yes:
             shown = [_summary(letter) for letter in filter(None, map(letters.read, chosen[:SHOWN_MAX]))]
             if shown:

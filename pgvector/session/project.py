@@ -49,7 +49,9 @@ def _common_directory(git: Path) -> Path | None:
         if link:
             own = (git.parent / link[1].strip()).resolve()
             common = _first_line(own / "commondir").strip()
-            return (own / common).resolve() if common else own
+            found = (own / common).resolve() if common else own
+            # What is still a link is part of a loop of links.
+            return None if found.is_symlink() else found
     return None
 
 
