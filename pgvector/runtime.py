@@ -305,8 +305,7 @@ def _close_all() -> None:
         left = list(_runtimes.values())
         _runtimes.clear()
     for runtime in left:
-        with suppress(PgvectorError, OSError):
-            runtime.close(runtime.settings.shutdown_drain_s)
+        guarded(nothing)(runtime.close)(runtime.settings.shutdown_drain_s)
 
 
 def _abandon_all() -> None:
