@@ -109,7 +109,7 @@ def _environment_of_user(host: Host, folder: Path, *, without: Collection[str] =
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the files that the package is built from: the build leaves folders behind."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("pgvector", "migrations"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -118,8 +118,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(host: Host, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this package."""
+    """The wheel of this package, from a clone in which an earlier release was built."""
     built = tmp_path_factory.mktemp("wheel")
+    earlier = source / "build" / "lib" / "hermes_memory_pgvector"
+    (earlier / "store" / "sql").mkdir(parents=True, exist_ok=True)
+    for name in ("recall.py", "store/sql/earlier.sql"):
+        (earlier / name).touch()
     _pip(host, "wheel", "--no-deps", "--wheel-dir", str(built), str(source))
     (found,) = built.glob("*.whl")
     return found

@@ -96,6 +96,7 @@ def test_the_wheel_brings_the_files_of_the_package_and_its_migrations(
     with ZipFile(wheel) as archive:
         packed = {name.removeprefix("hermes_memory_pgvector/") for name in archive.namelist()}
     assert {name for name in files - packed if not name.endswith(".pyc")} == {"after-install.md"}
+    assert {name for name in packed - files if not name.startswith(("migrations/", "hermes_memory_pgvector-"))} == set()
     done = wheel_host.run("hermes-pgvector", "migrate", "--dsn", empty_database, "--dimensions", "384", home=home)
     assert done.returncode == 0, done.stderr
     assert turns(empty_database) == []
