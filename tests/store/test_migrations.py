@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import uuid
@@ -14,6 +15,7 @@ from typing import Any
 import not_on_citus
 import psycopg
 import pytest
+from manuals import blocks
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -136,6 +138,22 @@ def test_a_second_run_of_a_file_by_psql_fails_and_changes_nothing(server: Any, d
             psql(server, database, file)
     assert structure(server, database) == before
     assert rows(database, "SELECT content FROM conversations") == [("kept",)]
+
+
+@pytest.mark.parametrize("applied", [1, 8, len(FILES)])
+def test_the_manual_upgrades_a_database_by_psql(
+    server: Any, make_database: Callable[..., str], applied: int, tmp_path: Path
+) -> None:
+    upgraded, fresh = make_database(dimensions=None), make_database(dimensions=384)
+    for file in FILES[:applied]:
+        psql(server, upgraded, file, 384)
+    (commands,) = (block for block in blocks("docs/schema.md", "sh") if "SELECT max(name)" in block)
+    typed = commands.replace("postgresql://admin@db.example/memory", shlex.quote(upgraded))
+    path, options = f"{server.bin}:{os.environ['PATH']}", "-c hermes_pgvector.dimensions=384"
+    environment = {**os.environ, "PATH": path, "PGOPTIONS": options}
+    subprocess.run(["sh", "-c", typed], check=True, cwd=FOLDER.parent, timeout=120, env=environment)
+    assert migrations.migrate(upgraded) == []
+    assert structure(server, upgraded) == structure(server, fresh)
 
 
 @pytest.mark.parametrize("dimensions", [0, 4001, -1])
