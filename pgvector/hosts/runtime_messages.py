@@ -52,6 +52,14 @@ COMPRESSED = (
 )
 # A note to the model; what follows it was said by a person.
 NOTES = ("[System note:", "[System:", "[SYSTEM NOTICE")
+# What gateways put before what a person wrote: the message that it replies to, its id, files, pictures and recordings.
+REPLY = "[Replying to"
+PREFIXES = (
+    REPLY, "[Triggering message id:", "[The user sent ", "[If you need a closer look,",
+    "[voice message could not be transcribed", *NOTES,
+)  # fmt: skip
+# It follows the messages of others in a room.
+NEW_MESSAGE = "\n\n[New message]\n"
 # Kinds of recorded messages that no person wrote.
 DISPLAY_KINDS = frozenset({
     "internal_notification", "hidden", "async_delegation_complete", "process_complete", "model_switch",
@@ -69,6 +77,20 @@ def mark_of(message: object) -> str:
     text = message.strip() if isinstance(message, str) else ""
     speaker = SPEAKER.match(text)
     return _mark(text) or (_mark(text[speaker.end() :]) if speaker else "")
+
+
+def written(message: str) -> str:
+    """What a person wrote of a message, perhaps behind the name of the speaker, without what a host puts before it."""
+    text = message.lstrip()
+    if text.startswith("["):
+        text = text.rpartition(NEW_MESSAGE)[2]
+    for _ in range(NOTES_MAX):
+        # A reply quotes a text that may have brackets.
+        end = text.find('"]\n' if text.startswith(REPLY) else "]\n") if text.startswith(PREFIXES) else -1
+        if end < 0:
+            break
+        text = text[text.index("\n", end) :].lstrip()
+    return text
 
 
 def is_inserted(text: str) -> bool:

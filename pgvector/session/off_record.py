@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..hosts.runtime_messages import SPEAKER
+from ..hosts.runtime_messages import SPEAKER, written
 from ..text.cleaning import compatible
 from ..text.phrases import made_of, phrases
 
@@ -23,35 +23,34 @@ _STEMS = frozenset(max(phrase.split(), key=len)[:5] for words in _WORDS for phra
 _MENTION = re.compile(r"<@[!&]?\w{1,40}>|(?<!\w)@[\w.-]{1,60}")
 # Characters without width can stand in the midst of a word.
 _WITHOUT_WIDTH = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
-_SENTENCE_END = re.compile(r"[.!?\n]+(?=\s|$)|[。！？\n]+")
-_CLAUSE_END = re.compile(r"\s*(?:[:：,，、;；—–()\[\]\n]|\s-\s)\s*")
+_SENTENCE_END = re.compile(r"[.!?\n]+(?=\s|$)|[。！？…\n]+")
+_CLAUSE_END = re.compile(r"\s*(?:[:：,，、;；—–()\[\]\n]|\s[-~|]\s|\s[-=]>)\s*")
 _CLAUSES_MAX = 3
 # So much of a long message is looked at, at each end.
 _EDGE_CHARS = 300
-_SPEAKS_OF_ONESELF = re.compile(r"\s*off the record (?:my|i|i'm|we|our|here's|between)\b", re.IGNORECASE)
+_SPEAKS_OF_ONESELF = re.compile(
+    r"(?P<before>[^.!?:\n]{0,60}?)\boff[ -]the[ -]record (?:but|my|i|i['’]m|we|our|here['’]s|between)\b", re.IGNORECASE
+)
+# Who asks whether a session is on the record does not put it there.
+_ASKS = re.compile(r"\W*(?:are|is)\b", re.IGNORECASE)
 
 
 def switch(message: object) -> bool | None:
     """True for a message that takes the session off the record, False for one that puts it on the record, else None.
 
     The words for it count in ten languages, in any case and punctuation, with an address, a courtesy or the like beside
-    them. Off the record it is also when the first or the last sentence says nothing else; on the record only when the
-    whole message does.
+    them. Off the record it is also when the first or the last sentence that says anything says nothing else; on the
+    record only when the whole message does.
     """
-    said = _said(message)
-    if _says(_ON, said):
+    texts = _texts(message)
+    if texts and _says(_ON, texts[-1]) and not _ASKS.match(texts[-1]):
         return False
-    sentences = _SENTENCE_END.split(said.strip(" .!?\n。！？"))
-    return True if any(_says(_OFF, text) for text in (said, sentences[0], sentences[-1])) else None
+    return True if any(map(_switches_off, texts)) else None
 
 
 def aside(message: object) -> bool:
     """Whether a message that switches nothing says of itself that it is off the record: `off the record: …`."""
-    said = _said(message)
-    clauses = [clause for clause in _CLAUSE_END.split(said.strip(" .!?。！？")) if clause]
-    beside = range(1, min(len(clauses) - 1, _CLAUSES_MAX) + 1)
-    edges = [" ".join(part) for count in beside for part in (clauses[:count], clauses[-count:])]
-    return _SPEAKS_OF_ONESELF.match(said) is not None or any(_says(_OFF, edge) for edge in edges)
+    return any(map(_is_aside, _texts(message)))
 
 
 def unrecorded(message: object) -> bool:
@@ -59,20 +58,44 @@ def unrecorded(message: object) -> bool:
     return switch(message) is not None or aside(message)
 
 
+def _switches_off(said: str) -> bool:
+    sentences = [text for text in _SENTENCE_END.split(said) if not made_of(_FILLERS, text)]
+    return any(_says(_OFF, text) for text in (said, *sentences[:1], *sentences[-1:]))
+
+
+def _is_aside(said: str) -> bool:
+    clauses = [clause for clause in _CLAUSE_END.split(said.strip(" .!?…。！？")) if clause]
+    beside = range(1, min(len(clauses) - 1, _CLAUSES_MAX) + 1)
+    edges = [" ".join(part) for count in beside for part in (clauses[:count], clauses[-count:])]
+    of_oneself = _SPEAKS_OF_ONESELF.match(said)
+    return (of_oneself is not None and made_of(_FILLERS, of_oneself["before"])) or any(
+        _says(_OFF, edge) for edge in edges
+    )
+
+
 def _says(words: frozenset[str], text: str) -> bool:
     """Whether the text consists of these words, more of them than what may stand beside them."""
     return made_of(words, text) and not made_of(_FILLERS, text)
 
 
-def _said(message: object) -> str:
-    """Both ends of a message, without the name of its speaker, mentions of others and characters without width.
+def _texts(message: object) -> list[str]:
+    """The texts that a message may be: with what stands in brackets before it, and then without.
+
+    That may be the name of the speaker, but a person may also write the words for it in brackets.
+    """
+    if not isinstance(message, str):
+        return []
+    text = written(message)
+    speaker = SPEAKER.match(text)
+    texts = [text, text[speaker.end() :]] if speaker else [text]
+    return [said for said in map(_said, texts) if said]
+
+
+def _said(text: str) -> str:
+    """Both ends of a text, without mentions of others and characters without width.
 
     Empty when they have none of the words.
     """
-    if not isinstance(message, str):
-        return ""
-    speaker = SPEAKER.match(message)
-    text = message[speaker.end() :] if speaker else message
     if len(text) > 2 * _EDGE_CHARS:
         text = f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
     text = _WITHOUT_WIDTH.sub("", text)

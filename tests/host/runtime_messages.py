@@ -1,7 +1,8 @@
 """Run in a host's Python: the messages with which the host begins turns by itself, and how its strings begin.
 
 Prints `made`, what the functions and templates of the host make, by where it comes from, `corrections`, the messages
-by which a person corrects a running turn, and `strings`, all strings of its source that begin like a notice.
+by which a person corrects a running turn, `strings`, all strings of its source that begin like a notice, and `before`,
+those that begin like what its gateway puts before the words of a person.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ LIKE_A_NOTICE = re.compile(
     r"\[(?:IMPORTANT|SYSTEM|System|INTERNAL|ASYNC|Background|Heartbeat|Continuing|Goal|Session was|/loop|kanban)\b"
     r"|\[The work looks|\[Your active task"
 )
+BEFORE_WORDS = re.compile(r"[\]\s]*\[(?:Replying|Triggering|The user sent|If you need|voice message|New message)")
 
 
 def module(*names: str) -> Any:
@@ -78,16 +80,17 @@ def corrections() -> list[dict[str, Any]]:
     return [prompts.steer_user_row("rather today"), messages[-1]]
 
 
-def strings() -> list[str]:
+def strings(beginning: re.Pattern[str]) -> list[str]:
     root = Path(importlib.import_module("agent").__file__ or "").parents[1]
     found: set[str] = set()
     files = [*root.glob("*.py"), *(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))]
     for path in files:
         text = path.read_text(encoding="utf-8", errors="replace")
-        if LIKE_A_NOTICE.search(text):
+        if beginning.search(text):
             constants = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
-            found |= {value[:80] for value in constants if isinstance(value, str) and LIKE_A_NOTICE.match(value)}
+            found |= {value[:80] for value in constants if isinstance(value, str) and beginning.match(value)}
     return sorted(found)
 
 
-print(json.dumps({"made": made(), "corrections": corrections(), "strings": strings()}))
+found = {"strings": strings(LIKE_A_NOTICE), "before": strings(BEFORE_WORDS)}
+print(json.dumps({"made": made(), "corrections": corrections(), **found}))

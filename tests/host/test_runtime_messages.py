@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_memory_pgvector.hosts.runtime_messages import is_correction, mark_of
+from hermes_memory_pgvector.hosts.runtime_messages import NEW_MESSAGE, NOTES, PREFIXES, is_correction, mark_of
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -32,3 +32,5 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     assert corrections == [True] * (2 if host.name == "b" else 1)
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
     assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"
+    before = {prefix for prefix in (*PREFIXES, NEW_MESSAGE) if any(prefix in text for text in found["before"])}
+    assert before == {*PREFIXES, NEW_MESSAGE} - {*NOTES}

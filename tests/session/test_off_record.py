@@ -42,6 +42,9 @@ def test_a_message_that_says_nothing_else_puts_it_on_again(message: str) -> None
         "ab jetzt nicht mitschreiben bitte", "hors micro s'il te plaît", "esto es extraoficialmente", "agora em off",
         "questo è a microfoni spenti", "接下来不要记录", "ここからオフレコでお願いします", "지금부터 오프 더 레코드",
         "это не для протокола",
+        "[off the record]", "Off the record… My PIN is 1234", "Hi Hermes! Off the record please. I quit on Friday.",
+        "off the record for the rest of this chat", "let's take this off the record", "this is not on the record",
+        "Don't record this please", "nicht für's Protokoll", "请不要记录", "기록하지 말아주세요",
     ],
 )  # fmt: skip
 def test_politeness_addresses_and_other_languages_take_nothing_from_it(message: str) -> None:
@@ -57,6 +60,8 @@ def test_politeness_addresses_and_other_languages_take_nothing_from_it(message: 
         "My PIN is 1234, off the record.",
         "off the record my pin is 1234", "Off the record - I quit on Friday",
         "nicht fürs Protokoll: meine PIN ist 1234",
+        "[off the record] my PIN is 1234", "[Ann] [off the record: my PIN is 1234]", "off the record -> my PIN is 1234",
+        "btw off the record, my PIN is 1234", "this is off the record but I quit", "strictly off the record I quit",
         "オフレコで、私の番号は1234です", "不要记录：我的密码是1234", f"off the record: {'my PIN is 1234 ' * 500}",
     ],
 )  # fmt: skip
@@ -66,7 +71,27 @@ def test_one_message_can_be_off_the_record(message: str) -> None:
     assert on_record([("q1", "a1"), (message, "Fine."), ("q2", "a2")]) == [("q1", "a1"), ("q2", "a2")]
 
 
+BEFORE_WORDS = (
+    '[Replying to: "Berlin on Monday.\nShall I book [1]?"]\n\n',
+    '[Replying to your previous message: "Off the record?"]\n\n',
+    "[Triggering message id: `1234567890` — use as `message_id` for reply/react/pin via the discord tools.]\n\n",
+    "[The user sent a document: 'a.pdf'. It is saved at: /a.pdf. Ask the user what they'd like you to do with it.]\n\n",
+    "[The user sent an image~ Here's what I can see:\nA cat.]\n[If you need a closer look, use vision_analyze ~]\n\n",
+    "[Recent channel messages]\n[Bob] hello\n\n[New message]\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("speaker", ["", "[Ann] "])
+@pytest.mark.parametrize("before", [*BEFORE_WORDS, BEFORE_WORDS[2] + BEFORE_WORDS[0]])
+def test_what_a_gateway_puts_before_the_words_of_a_person_hides_no_switch(before: str, speaker: str) -> None:
+    said = {text: before + speaker + text for text in ("off the record", "on the record", "thanks")}
+    assert [switch(text) for text in said.values()] == [True, False, None]
+    assert aside(f"{before}{speaker}off the record: my PIN is 1234")
+    assert not unrecorded(said["thanks"])
+
+
 MENTIONS = (
+    "are we on the record?", '[Replying to: "it is off the record"]\n\nok',
     "what does off the record mean?", "off the records", "the off-record interview in the article",
     "turn off recording",
     "Add a column off_record to the table", "Summarise the minister's off the record remarks",
