@@ -15,6 +15,9 @@ DICE = random.Random(22)
 WORD, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + "234567"
 
 
+NO_DIGITS = str.maketrans(string.digits, "abcdefghij")
+
+
 def some(alphabet: str, length: int) -> str:
     return "".join(DICE.choice(alphabet) for _ in range(length - 2)) + "7" + DICE.choice(alphabet)
 
@@ -28,13 +31,23 @@ SECRETS = {
     "gitlab": "glpat-" + some(WORD, 20), "slack": "xoxb-" + some(string.digits, 12) + "-" + some(WORD, 24),
     "slack hook": "hooks.slack.com/services/T" + some(UPPER, 9) + "/B" + some(UPPER, 9) + "/" + some(WORD, 24),
     "stripe": "sk_live_" + some(WORD, 24), "stripe hook": "whsec_" + some(WORD, 32),
-    "hugging face": "hf_" + some(WORD, 34),
+    "hugging face": "hf_" + some(WORD, 34), "hugging face of letters": "hf_" + some(WORD, 34).translate(NO_DIGITS),
     "groq": "gsk_" + some(WORD, 52), "npm": "npm_" + some(WORD, 36), "pypi": "pypi-AgE" + some(WORD, 150),
     "sendgrid": "SG." + some(WORD, 22) + "." + some(WORD, 43), "twilio": "SK" + some(HEX, 32),
     "mailgun": "key-" + some(HEX, 32), "telegram": some("123456789", 10) + ":AA" + some(WORD, 33),
     "databricks": "dapi" + some(HEX, 32), "digitalocean": "dop_v1_" + some(HEX, 64), "vault": "hvs." + some(WORD, 24),
     "shopify": "shpat_" + some(HEX, 32), "notion": "ntn_" + some(WORD, 43), "linear": "lin_api_" + some(WORD, 40),
     "azure": "AccountKey=" + some(WORD, 86) + "==", "age": "AGE-SECRET-KEY-1" + some(UPPER, 58),
+    "gitlab routable": "glpat-" + some(WORD, 27) + ".01." + some(WORD, 9), "gitlab job": "glcbt-" + some(WORD, 24),
+    "slack browser": "xoxc-" + some(string.digits, 12) + "-" + some(HEX, 64),
+    "docker": "dckr_pat_" + some(WORD + "_-", 27),
+    "gemini": "AQ.Ab8" + some(WORD + "_-", 47), "google refresh": "1//0" + some(WORD + "_-", 60),
+    "bedrock": "ABSK" + some(WORD, 120), "vercel": "vcp_" + some(WORD, 56), "pinecone": "pcsk_" + some(WORD + "_", 70),
+    "langsmith": "lsv2_pt_" + some(HEX, 32) + "_" + some(HEX, 10), "elevenlabs": "sk_" + some(HEX, 48),
+    "doppler": "dp.st.prd." + some(WORD, 43), "terraform": some(WORD, 14) + ".atlasv1." + some(WORD, 64),
+    "1password": "ops_eyJ" + some(WORD, 250), "age post-quantum": "AGE-SECRET-KEY-PQ-1" + some(UPPER, 58),
+    "discord hook": "discord.com/api/webhooks/" + some(string.digits, 19) + "/" + some(WORD, 68),
+    "jwe": "eyJ" + some(WORD, 30) + ".." + some(WORD, 16) + "." + some(WORD, 60) + "." + some(WORD, 22),
     "jwt": "eyJ" + some(WORD, 30) + ".eyJ" + some(WORD, 60) + "." + some(WORD, 43), "xai": "xai-" + some(WORD, 80),
 }  # fmt: skip
 PASSWORD = some(WORD, 9) + "!x"
@@ -72,6 +85,20 @@ def test_a_secret_of_a_provider_is_masked_and_what_is_around_it_stays(name: str)
         "DB_PASSWORD={}abcdef",
         "AWS_SECRET_ACCESS_KEY: {}abcdef",
         "curl -H 'authorization: token {}abcdef'",
+        "PGPASSWORD={} psql -h db",
+        "export DB_PASS='{}'",
+        "DB_PASSWORD={}",
+        'OPENAI_API_KEY = "{}abcdef"',
+        "  password: {}",
+        '{{"user": "app", "password": "{}"}}',
+        'args: "{{\\"password\\": \\"{}\\"}}"',
+        "| db | password: {} |",
+        "machine api.github.com\n  login bob\n  password {}",
+        "curl -s \\\n  --user bob:{} https://api.internal/v1",
+        "wget --user bob --password {} http://x",
+        "sshpass -p '{}' ssh bob@host",
+        "docker login -u bob -p {} registry.internal",
+        "https://bob@corp.com:{}@git.internal/x.git",
     ],
 )
 def test_a_password_in_an_address_or_a_header_is_masked_and_the_rest_stays(text: str) -> None:
@@ -81,6 +108,50 @@ def test_a_password_in_an_address_or_a_header_is_masked_and_the_rest_stays(text:
     assert "[masked: " in shown
     assert masked(shown) == shown
     assert shown.startswith(text.format("\0").split("\0")[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aws_secret_access_key = {}",
+        "AWS_SESSION_TOKEN={}",
+        '{{"SecretAccessKey": "{}", "Expiration": "2026-11-28"}}',
+        'api_key: "{}"',
+        '{{\\"client_secret\\": \\"{}\\"}}',
+        "https://api.internal/v1?access_token={}&page=2",
+        "PrivateKey = {}",
+        "X-Vault-Token: {}",
+    ],
+)
+@pytest.mark.parametrize("length", [40, 900])
+def test_a_random_value_of_a_key_is_masked_to_its_end_in_any_notation(text: str, length: int) -> None:
+    secret = "aB" + some(WORD + "+/", length)
+    before, after = text.format("\0").split("\0")
+    shown = masked(text.format(secret))
+    assert shown == f"{before}[masked: secret]{after}"
+    assert masked(shown) == shown
+
+
+def test_a_password_of_letters_in_an_address_is_masked_and_one_that_says_nothing_is_not() -> None:
+    assert masked("postgres://bob:correcthorsebattery@db/x") == "postgres://bob:[masked: password]@db/x"
+    for text in ("postgres://postgres:postgres@db/x", "amqp://guest:guest@mq", "redis://user:password@cache"):
+        assert masked(f"{text} of node-17") == f"{text} of node-17"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: at least 12 characters", "the address without its password: `user@db-1:5432/billing`",
+        "token: next-auth", "secret: /run/secrets/db1", "password: https://wiki.internal/reset1",
+        "password=get_secret1()",
+        "mysql -p -h node-17 billing", "docker run -p 8080:80 nginx", "--password-stdin reads it of node-17",
+        "api_key: str = Field(max_length=64)", "the key: value-1 pairs", "token: 2f", "signature: sha256 with RSA-2048",
+        "password: {{ vault_db_password1 }}", "secretName: db-credentials-2026", "git@github.com:org/repo-2.git",
+        "https://host.internal:8443/a@b", "primary_key: billing_id_2026", "pass: 12 of 14 tests, 2 skipped",
+    ],
+)  # fmt: skip
+def test_what_only_speaks_of_a_secret_is_not_touched(text: str) -> None:
+    assert masked(text) == text
 
 
 def test_a_private_key_is_masked_whole_and_also_when_its_end_is_missing() -> None:
@@ -153,6 +224,12 @@ def test_a_masked_text_stays_as_it_is(parts: list[str]) -> None:
         "Bearer a1b2c3d4 ",
         "Bearer a1",
         "curl -u a1:",
+        "curl \\\n",
+        'zz345678 password:\\"',
+        "zz345678 token: 'aA1b",
+        "zz345678 secret=aA1",
+        "machine a1 login b ",
+        "redis-cli a1 ",
         "A_1=",
         "SECRET_A1=",
         "key=A1",
