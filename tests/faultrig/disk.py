@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ def small_disk(size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
-        folder.rmdir()
+        # A process that still writes there makes its folders anew.
+        shutil.rmtree(folder)
 
 
 def fill(disk: Path) -> Path:

@@ -30,7 +30,7 @@ _DELIMITER = "\n§\n"
 class Hermes:
     """One profile of one host. `host` is `a` or `b`; `home` its HERMES_HOME; `folder` stands for the user's home.
 
-    Its processes work in the folder `cwd`, by default the user's home.
+    Its processes work in the folder `cwd`, by default the user's home. What they leave in `TMPDIR` goes to `scratch`.
     """
 
     host: str
@@ -40,6 +40,7 @@ class Hermes:
     settings: Mapping[str, Any] = field(default_factory=dict)
     profile: str = ""
     cwd: Path | None = None
+    scratch: Path | None = None
 
     @property
     def home(self) -> Path:
@@ -71,7 +72,7 @@ class Hermes:
         """Another profile of the same user, made by the host's own command, with the same settings."""
         done = self.run("profile", "create", profile, "--no-alias")
         assert done.returncode == 0, done.stdout + done.stderr
-        return Hermes(self.host, self.python, self.folder, self.model, self.settings, profile).set_up()
+        return replace(self, profile=profile).set_up()
 
     def elsewhere(self) -> Hermes:
         """Another home with the same settings and theme, set up."""
@@ -84,7 +85,7 @@ class Hermes:
             "HERMES_HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "xterm-256color", "NO_PROXY": "127.0.0.1",
             "XDG_DATA_HOME": str(self.folder / "data"),
             # One host refuses to open ~/.hermes of a process that pytest started.
-            "HERMES_STATE_DB_GUARD_BYPASS": "1", **more,
+            "HERMES_STATE_DB_GUARD_BYPASS": "1", **({"TMPDIR": str(self.scratch)} if self.scratch else {}), **more,
         }  # fmt: skip
 
     def run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,15 @@ def rows(database: str) -> Rows:
 
 
 @pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder for temporary files whose path is short enough for the sockets that a host makes and may leave there."""
+    with tempfile.TemporaryDirectory(prefix="hpg-tmp", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def make_hermes(
-    host: Host, agents_database: str, model: ModelEndpoint, embedder: Endpoint, tmp_path: Path
+    host: Host, agents_database: str, model: ModelEndpoint, embedder: Endpoint, tmp_path: Path, scratch: Path
 ) -> Iterator[Callable[..., Hermes]]:
     """`make_hermes(**settings)`: a host whose home is set up, with settings of the plugin on top of the usual ones."""
     made: list[Hermes] = []
@@ -38,7 +46,7 @@ def make_hermes(
             "embed_url": embedder.url,
             "embed_model": "bag-of-words",
         }
-        hermes = Hermes(host.name, host.python, tmp_path / "user", model, {**usual, **settings})
+        hermes = Hermes(host.name, host.python, tmp_path / "user", model, {**usual, **settings}, scratch=scratch)
         made.append(hermes.set_up(**(config or {})))
         return hermes
 
