@@ -65,23 +65,23 @@ def formatted(kind: FactKind, target: str, content: str) -> str:
     return f"{SYMBOLS[kind]}[{target}]: {content}"
 
 
-def parse(text: str, content_chars_max: int, name: str = "content") -> Notation:
+def parse(text: str, content_chars_max: int) -> Notation:
     """The fact that a text is. Raises BadArgument, which shows the right form with the user's own words.
 
     Full-width signs count as their narrow ones. A longer content than `content_chars_max` is refused, never cut.
     """
     text = clean(text).strip()
     if not text:
-        raise BadArgument(f"{name} is missing or empty; write a fact, for example {EXAMPLE}")
+        raise BadArgument(f"content is missing or empty; write a fact, for example {EXAMPLE}")
     found = _FACT.fullmatch(text)
     content = found["content"].strip() if found else ""
     if found is None or len(content.splitlines()) > 1 or not all(map(normal_name, (found["target"], content))):
-        raise BadArgument(_explained(text, name))
+        raise BadArgument(_explained(text))
     target = normal_name(found["target"])
     # Of a longer one, `normal_name` reads the beginning.
     chars = len(found["target"]) if len(found["target"]) > 10 * FACT_TARGET_CHARS_MAX else len(target)
     if chars > FACT_TARGET_CHARS_MAX:
-        raise BadArgument(f"the target of {name} has {chars} characters; it may have {FACT_TARGET_CHARS_MAX}")
+        raise BadArgument(f"the target of content has {chars} characters; it may have {FACT_TARGET_CHARS_MAX}")
     if len(content) > content_chars_max:
         raise BadArgument(
             f"the fact about {target!r} has {len(content)} characters; it may have {content_chars_max}: "
@@ -106,13 +106,13 @@ def scope_label(text: str, name: str = "scope") -> str:
     return label
 
 
-def _explained(text: str, name: str) -> str:
+def _explained(text: str) -> str:
     if (lines := [line.strip() for line in text.splitlines() if line.strip()])[1:]:
         several = sum(bool(_FACT.fullmatch(line)) for line in lines) > 1
         advice = "write each fact with a call of its own, for example" if several else "write it as one line"
         shown = lines[0] if several else " ".join(lines)
-        return f"{name} has {len(lines)} lines, and a fact is one line: {advice}: {_shown(shown)}"
-    return f"{name} is not a fact: {FORMS}. Did you mean: {_shown(suggested(text))}"
+        return f"content has {len(lines)} lines, and a fact is one line: {advice}: {_shown(shown)}"
+    return f"content is not a fact: {FORMS}. Did you mean: {_shown(suggested(text))}"
 
 
 def suggested(text: str) -> str:

@@ -94,14 +94,14 @@ def pressure_of(settings: Settings) -> Pressure:
 # Reading
 
 
-def current(connection: Connection, theme: str, hot_max: int, scopes_max: int = SCOPES_MAX) -> Current:
+def current(connection: Connection, theme: str, hot_max: int) -> Current:
     """What holds now in a theme, read in one round trip."""
     hot, room, scopes = together(
         connection,
         [
             (QUERIES["hot_facts"], {"theme": theme, "limit": hot_max}),
             (QUERIES["gauge_facts"], {"theme": theme}),
-            (QUERIES["list_fact_scopes"], {"theme": theme, "limit": scopes_max}),
+            (QUERIES["list_fact_scopes"], {"theme": theme, "limit": SCOPES_MAX}),
         ],
     )
     hot_facts = tuple(Fact(**row) for row in hot.rows)

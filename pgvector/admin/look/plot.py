@@ -8,7 +8,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 HEIGHT = 6
 
 
-def bars(values: Sequence[int], first: str, last: str, *, width: int, height: int = HEIGHT) -> str:
+def bars(values: Sequence[int], first: str, last: str, *, width: int) -> str:
     """Bars of `values`, at most `width` columns wide, with the highest value at the left and two labels below.
 
     There is at least one bar. When there are more values than columns, neighbouring ones are added up, the same number
@@ -23,11 +23,11 @@ def bars(values: Sequence[int], first: str, last: str, *, width: int, height: in
     wide = 2 if 2 * len(sums) <= width - len(label) - 1 else 1
     most = max(1, *sums) if sums else 1
     # A value above 0 is seen, however small it is.
-    filled = [-(-value * height * 8 // most) for value in sums]
+    filled = [-(-value * HEIGHT * 8 // most) for value in sums]
     lines = []
-    for row in range(height - 1, -1, -1):
+    for row in range(HEIGHT - 1, -1, -1):
         cells = (BLOCKS[min(8, max(0, eighths - 8 * row))] * wide for eighths in filled)
-        lines.append(f"{label if row == height - 1 else '':>{len(label)}} {''.join(cells)}".rstrip())
+        lines.append(f"{label if row == HEIGHT - 1 else '':>{len(label)}} {''.join(cells)}".rstrip())
     room = wide * len(sums) - len(first)
     lines.append(f"{'':>{len(label)}} {first}{f' {last}' if room <= len(last) else f'{last:>{room}}'}")
     return "\n".join(lines)
