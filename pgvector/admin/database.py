@@ -12,14 +12,13 @@ from pydantic import SecretStr
 
 from ..errors import BadArgument, DatabaseUnavailable, SettingsError
 from ..runtime import Runtime, acquire, release
-from ..session.themes import aliased
+from ..session.themes import allowed, stored_name
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
 from ..store.person_links import person_of
 from ..store.schema import migrations
 from ..store.schema.preflight import admin_connection
-from ..text.theme_names import normalise
 from .console import Console
 from .embedder import vector_length
 
@@ -53,7 +52,15 @@ def connection(home: Path, statement_s: float | None = None) -> Iterator[Connect
 
 def theme_named(reading: Connection, name: str, settings: Settings) -> str:
     """The theme in which the rows of the theme with this name are stored: its person's, if it is a linked account."""
-    return person_of(reading, aliased(normalise(name), settings.theme_aliases))
+    return person_of(reading, stored_name(name, settings))
+
+
+def permitted(name: str, settings: Settings) -> str:
+    """The theme with this name. Raises BadArgument when it is not in `allowed_themes`."""
+    theme = stored_name(name, settings)
+    if not allowed(theme, settings.allowed_themes):
+        raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
+    return theme
 
 
 @contextmanager

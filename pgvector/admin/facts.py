@@ -10,20 +10,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadArgument
 from ..facts.block import line
 from ..facts.notation import Notation, scope_label
 from ..model import Caller, now
 from ..runtime import Runtime
-from ..session.themes import aliased, allowed
-from ..settings import Settings, load
+from ..settings import load
 from ..store.facts import Fact, Status, listed
 from ..store.person_links import person_of
 from ..text.sanitize import safe_line
-from ..text.theme_names import DEFAULT_THEME, normalise
 from ..tools import facts as tools
 from .console import Cell, Console, counted, facts_table, local_time, rows_table
-from .database import connection, ready
+from .database import connection, permitted, ready
 
 PAGE = 1000
 PLAN_MAX = 20
@@ -154,23 +151,16 @@ def _purgeable(home: Path, args: argparse.Namespace) -> list[Fact]:
 def _ready(home: Path, console: Console, args: argparse.Namespace) -> Iterator[tuple[Runtime, Caller]]:
     """The runtime of a home whose database answers, and on whose behalf a tool is called."""
     settings = load(home)
-    theme = _theme(settings, args)
+    theme = permitted(args.theme, settings)
     with ready(settings, home, console) as runtime:
         yield runtime, Caller(theme=theme, off_record=settings.off_record)
-
-
-def _theme(settings: Settings, args: argparse.Namespace) -> str:
-    theme = aliased(normalise(args.theme or DEFAULT_THEME), settings.theme_aliases)
-    if not allowed(theme, settings.allowed_themes):
-        raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
-    return theme
 
 
 def _facts(home: Path, args: argparse.Namespace, limit: int, statuses: tuple[Status, ...]) -> Iterator[Fact]:
     """The facts that the arguments ask for, the newest first, read page by page."""
     scope, before = scope_label(args.scope, "--scope") or None, None
     with connection(home) as reading:
-        theme = person_of(reading, _theme(load(home), args))
+        theme = person_of(reading, permitted(args.theme, load(home)))
         while limit > 0:
             page = listed(reading, theme, scope, statuses, min(limit, PAGE), before)
             yield from page

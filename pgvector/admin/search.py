@@ -14,16 +14,14 @@ from ..errors import BadArgument
 from ..hosts.provenance import OUTSIDE, source_of
 from ..model import Hit, Recall, RecallRequest
 from ..recall.quarantine import suspicions
-from ..session.themes import aliased, allowed
 from ..settings import Settings, load
 from ..store.connection.database import Database
 from ..store.queries import Kind
 from ..text import times
 from ..text.sanitize import safe_line
 from ..text.tags import normalised as normalised_tags
-from ..text.theme_names import DEFAULT_THEME, normalise
 from .console import ATTENTION, Cell, Console, counted, labels, local_time, rows_table
-from .database import running, start_server, wait_ready
+from .database import permitted, running, start_server, wait_ready
 
 BUDGET_S_MIN = 10.0
 TEXT_CHARS_MAX = 400
@@ -38,14 +36,14 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     Raises BadArgument and DatabaseUnavailable.
     """
     settings = load(home)
-    theme = aliased(normalise(args.theme or DEFAULT_THEME), settings.theme_aliases)
+    theme = permitted(args.theme, settings)
     since = times.since(args.since, "--since", zone=None)
     until = times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")
     tags = normalised_tags(args.tag, "--tag")
     # Only entries have a target, only turns have a role.
     wanted = "memory" if args.target else "turns" if args.role else args.kind
-    _check(args, wanted, theme, settings)
+    _check(args, wanted, settings)
     start_server(Database(settings, home))
     with running(settings, home) as runtime:
         scope = replace(runtime.scope(theme, args.scope, args.session), tags=tags, all_tags=args.all_tags)
@@ -74,15 +72,13 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0 if complete and not any(recall.degraded for recall in answers.values()) else ATTENTION
 
 
-def _check(args: argparse.Namespace, wanted: str, theme: str, settings: Settings) -> None:
+def _check(args: argparse.Namespace, wanted: str, settings: Settings) -> None:
     if args.top_k > settings.recall_limit_max:
         raise BadArgument(f"--top-k is {args.top_k}; recall_limit_max allows {settings.recall_limit_max}")
     if not args.query.strip():
         raise BadArgument("the query is empty; give a text to search for")
     if args.kind not in (wanted, "both"):
         raise BadArgument(f"{'--target' if args.target else '--role'} excludes --kind {args.kind}")
-    if not allowed(theme, settings.allowed_themes):
-        raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
 
 
 def _show(answers: Mapping[str, Recall], console: Console, explain: bool, hide: bool) -> None:

@@ -20,11 +20,11 @@ from ..outbox.heartbeat import Counters
 from ..outbox.inspection import Process, processes
 from ..outbox.orphans import OrphanSpool
 from ..outbox.spool import Spool
-from ..session.themes import aliased, allowed
+from ..session.themes import allowed, stored_name
 from ..settings import Settings, load
 from ..store.connection.dsn import unusable
 from ..text.sanitize import safe_line
-from ..text.theme_names import normalise, reserved
+from ..text.theme_names import reserved
 from .console import Cell, Console, age, counted, json_default, local_time, rows_table
 from .database import running
 
@@ -202,7 +202,7 @@ def _in_order(letters: DeadLetters) -> list[str]:
 
 def _theme(given: str, settings: Settings) -> str:
     """The theme to store events under; empty for that of each event. Raises BadArgument."""
-    theme = aliased(normalise(given), settings.theme_aliases) if given else ""
+    theme = stored_name(given, settings) if given else ""
     if reserved(theme):
         raise BadArgument(f"theme {theme[:CELL_CHARS_MAX]!r} is reserved for one person or room; give another")
     return theme

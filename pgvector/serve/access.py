@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from ..errors import BadArgument
 from ..model import Caller
 from ..runtime import Runtime
-from ..session.themes import aliased, allowed
+from ..session.themes import allowed, stored_name
 from ..settings import Settings
 from ..text.keep import Source
-from ..text.theme_names import normalise, reserved
+from ..text.theme_names import reserved
 
 THEMES_MAX = 20
 
@@ -41,7 +41,7 @@ def themes_of(names: Collection[str], settings: Settings) -> tuple[str, ...]:
 
     Raises BadArgument for the theme of a person or room, for one that is not in `allowed_themes`, and for too many.
     """
-    themes = tuple(dict.fromkeys(aliased(normalise(name), settings.theme_aliases) for name in names))
+    themes = tuple(dict.fromkeys(stored_name(name, settings) for name in names))
     for theme in themes:
         if reserved(theme):
             raise BadArgument(f"theme {theme} belongs to one person or room; choose another theme")

@@ -17,10 +17,9 @@ from typing import Any
 import anyio
 
 from ..errors import BadArgument, PgvectorError
-from ..session.themes import aliased
+from ..session.themes import stored_name
 from ..settings import Settings
 from ..text.keep import Source
-from ..text.theme_names import normalise
 from . import listener, sdk
 from .access import Access, themes_of
 from .handlers import Handlers
@@ -96,7 +95,7 @@ class App:
         except BadArgument as error:
             raise _Rejected(403, str(error)) from None
         wanted = headers.get(THEME_HEADER, b"").decode("utf-8", "replace").strip()
-        chosen = aliased(normalise(wanted), self._settings.theme_aliases) if wanted else themes[0]
+        chosen = stored_name(wanted, self._settings) if wanted else themes[0]
         if chosen not in themes:
             raise _Rejected(403, "the theme of X-Hermes-Session-Key is not one of this token")
         others = (theme for theme in themes if theme != chosen)

@@ -168,7 +168,12 @@ def _taken(settings: Settings) -> set[str]:
     """The names that a project must not take: whoever writes the files of a repository chooses its name."""
     rules = (settings.also_recall, settings.also_write)
     names = [name for rule in rules for names in rule.values() for name in names]
-    return {DEFAULT_THEME, *map(normalise, names), *(_stored(name, settings) for name in names)}
+    return {DEFAULT_THEME, *map(normalise, names), *(stored_name(name, settings) for name in names)}
+
+
+def stored_name(name: str, settings: Settings) -> str:
+    """The name that a theme is stored under."""
+    return aliased(normalise(name), settings.theme_aliases)
 
 
 def aliased(theme: str, aliases: Mapping[str, str]) -> str:
@@ -240,7 +245,7 @@ def scope_of(
 
 def writable(theme: str, name: str, settings: Settings) -> str:
     """The theme that `theme` may write by the name `name`. Raises BadArgument unless `also_write` lists it."""
-    named = aliased(normalise(name), settings.theme_aliases)
+    named = stored_name(name, settings)
     listed = layered(theme, settings.also_write, settings)
     if named != theme and named not in listed:
         choice = ", ".join(listed[:20])
@@ -263,7 +268,7 @@ def layered(theme: str, rules: Mapping[str, Collection[str]], settings: Settings
     """
     if is_bench(theme, settings.bench_themes):
         return ()
-    ours = [names for key, names in rules.items() if covers(_stored(key, settings), theme)]
+    ours = [names for key, names in rules.items() if covers(stored_name(key, settings), theme)]
     return _listed(theme, ours, settings)
 
 
@@ -273,7 +278,7 @@ def _others(theme: str, settings: Settings) -> tuple[str, ...] | None:
     if rule == "none" or is_bench(theme, settings.bench_themes):
         return ()
     if isinstance(rule, dict):
-        ours = [themes for reader, themes in rule.items() if _stored(reader, settings) == theme]
+        ours = [themes for reader, themes in rule.items() if stored_name(reader, settings) == theme]
         return _listed(theme, ours, settings)
     names = settings.allowed_themes
     # Where there are patterns, `hidden_pattern` leaves out what they do not cover.
@@ -293,12 +298,8 @@ def _listed(theme: str, lists: Iterable[Iterable[str]], settings: Settings) -> t
 
 def _visible(theme: str, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
     """The stored names of those other themes that are not hidden."""
-    found, bench = dict.fromkeys(_stored(name, settings) for name in names), settings.bench_themes
+    found, bench = dict.fromkeys(stored_name(name, settings) for name in names), settings.bench_themes
     return tuple(name for name in found if name != theme and not reserved(name) and not is_bench(name, bench))
-
-
-def _stored(name: str, settings: Settings) -> str:
-    return aliased(normalise(name), settings.theme_aliases)
 
 
 def _named(name: str, aliases: Mapping[str, str]) -> str:

@@ -12,13 +12,13 @@ from typing import IO, Any
 
 from ...errors import BadArgument, Refused, SchemaNotApplied
 from ...hosts.environment import profile_name
-from ...session.themes import Identity, aliased, allowed, home_theme
+from ...session.themes import Identity, allowed, home_theme, stored_name
 from ...settings import Settings, load
 from ...store.archive.lines import Line, Reader
 from ...store.connection.database import Database
 from ...store.schema.verification import LATEST
 from ...text.sanitize import safe_line
-from ...text.theme_names import normalise, reserved
+from ...text.theme_names import reserved
 from ..console import Console, counted
 from ..database import start_server
 from . import facts, holographic, memory_file, rows, state_db, tables
@@ -153,11 +153,10 @@ def _plain(reader: Reader, rules: Rules) -> Iterator[Line]:
 
 
 def _theme(given: str, home: Path, settings: Settings) -> str:
-    aliases = settings.theme_aliases
     own = Identity(agent_identity=profile_name(home))
-    theme = aliased(normalise(given), aliases) if given else home_theme(own, aliases=aliases)
-    if not theme or reserved(theme):
-        raise BadArgument(f"theme {theme[:60]!r} is empty or reserved for one person or room; give another as --theme")
+    theme = stored_name(given, settings) if given else home_theme(own, aliases=settings.theme_aliases)
+    if reserved(theme):
+        raise BadArgument(f"theme {theme[:60]!r} is reserved for one person or room; give another as --theme")
     if not allowed(theme, settings.allowed_themes):
         raise BadArgument(f"theme {theme[:60]!r} is not in allowed_themes; add it there, or give another as --theme")
     return theme

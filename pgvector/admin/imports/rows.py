@@ -11,13 +11,13 @@ from typing import Any
 from ...errors import BadArgument
 from ...model import TARGETS, now
 from ...recall.quarantine import RELEASED
-from ...session.themes import aliased, allowed
+from ...session.themes import allowed, stored_name
 from ...settings import Settings
 from ...store.archive.lines import Line
 from ...text import tags as tag_names
 from ...text.cleaning import clean, clean_metadata, cut
 from ...text.masks import masked
-from ...text.theme_names import normalise, reserved
+from ...text.theme_names import reserved
 from ...text.times import NEVER, utc
 
 ROLES = ("user", "assistant", "system", "tool")
@@ -44,9 +44,9 @@ class Rules:
         """The theme of a row. Raises BadArgument for one that may not be used."""
         if self.theme or not row.get("theme"):
             return self.theme or self.own
-        named = aliased(normalise(_text(row, "theme")), self.settings.theme_aliases)
-        if not named or reserved(named):
-            raise BadArgument(f"theme {named[:60]!r} is empty or reserved for one person or room")
+        named = stored_name(_text(row, "theme"), self.settings)
+        if reserved(named):
+            raise BadArgument(f"theme {named[:60]!r} is reserved for one person or room")
         if not allowed(named, self.settings.allowed_themes):
             raise BadArgument(f"theme {named[:60]!r} is not in allowed_themes")
         return named

@@ -11,7 +11,6 @@ from typing import Any
 from ...errors import BadArgument, PgvectorError, explained
 from ...model import Caller
 from ...runtime import Runtime
-from ...session.themes import aliased, allowed
 from ...settings import Settings, load
 from ...store.connection.database import Database
 from ...store.entries import entry_with
@@ -20,10 +19,9 @@ from ...text import times
 from ...text.cleaning import clean
 from ...text.keep import Source
 from ...text.sanitize import safe_line
-from ...text.theme_names import normalise
 from ...tools.entries import remember
 from ..console import ATTENTION, Console
-from ..database import running, start_server, wait_ready
+from ..database import permitted, running, start_server, wait_ready
 
 STORED_S_MAX = 30.0
 NAME_CHARS_MAX = 128
@@ -56,14 +54,6 @@ def add(home: Path, console: Console, args: argparse.Namespace) -> int:
     if problem:
         console.say(f"hermes-pgvector: it is in the outbox, and stored later: {problem}")
     return ATTENTION if problem else 0
-
-
-def permitted(name: str, settings: Settings) -> str:
-    """The theme with this name. Raises BadArgument when it is not in `allowed_themes`."""
-    theme = aliased(normalise(name), settings.theme_aliases)
-    if not allowed(theme, settings.allowed_themes):
-        raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
-    return theme
 
 
 def given_text(text: str, settings: Settings) -> str:

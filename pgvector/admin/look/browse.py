@@ -40,10 +40,9 @@ from ...store.listing import Filter, listed
 from ...store.queries import Kind
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
-from ...text.theme_names import DEFAULT_THEME
 from ...tools.entries import forget
 from ..console import Console, local_time
-from .adding import permitted
+from ..database import permitted
 from .listing import KINDS, described
 from .preview import warm
 from .row import Found, look_up, shown
@@ -300,7 +299,7 @@ def browse(home: Path, console: Console, args: argparse.Namespace) -> int:
     if console.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadArgument("browse needs a terminal; in a pipe use: hermes-pgvector list, search or show")
     settings = load(home)
-    theme = permitted(args.theme or DEFAULT_THEME, settings)
+    theme = permitted(args.theme, settings)
     with warm(settings, home, console) as runtime:
         Browser(Memory(runtime, home, theme), lambda found: console.rendered(*shown(found), wrap=True)).run()
     return 0

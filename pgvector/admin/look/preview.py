@@ -18,8 +18,8 @@ from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME
 from ..console import ATTENTION, Console, counted
-from ..database import ready
-from .adding import given_text, permitted
+from ..database import permitted, ready
+from .adding import given_text
 
 WARM_S_MAX = 20.0
 REASON_CHARS_MAX = 300
@@ -28,7 +28,7 @@ REASON_CHARS_MAX = 300
 def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the block, and on stderr its size or why there is none. Returns 0, or 3 when the recall is degraded."""
     settings = load(home)
-    text, theme = given_text(args.text, settings), permitted(args.theme or DEFAULT_THEME, settings)
+    text, theme = given_text(args.text, settings), permitted(args.theme, settings)
     if not text.strip():
         raise BadArgument("the message is empty; give what a person would write")
     with warm(settings, home, console) as runtime:
