@@ -45,9 +45,7 @@ class PersonKey:
         self._provisional_path = state / "person_key.provisional"
         # The names made with the provisional key, by any process of the home.
         self._names_path = state / "person_key.names"
-        # Operators may move the key of the database into the environment: then it means the same bytes.
-        is_hex = _KEY.fullmatch(operators_key)
-        self._operators = bytes.fromhex(operators_key) if is_hex else operators_key.encode("utf-8", "surrogatepass")
+        self._operators = key_bytes(operators_key)
         self._lock = threading.Lock()
         self._key = b""
         # Empty when nothing has to be renamed.
@@ -191,6 +189,11 @@ class PersonKey:
                 self.path,
             )
         self._damage_logged = True
+
+
+def key_bytes(key: str) -> bytes:
+    """The bytes of a key, which operators may move from the database, where it is hexadecimal, into the environment."""
+    return bytes.fromhex(key) if _KEY.fullmatch(key) else key.encode("utf-8", "surrogatepass")
 
 
 def _read(path: Path) -> str:

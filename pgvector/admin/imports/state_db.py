@@ -20,6 +20,7 @@ from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
 from ...session.home_context import OFF_RECORD_MAX
+from ...session.person_key import key_bytes
 from ...session.themes import Identity, allowed, templated_theme, theme_of
 from ...settings import Settings
 from ...store import rows
@@ -75,7 +76,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     key = person_key(args.home) or database.claim_person_key("")
     marks = (LastingMarks(home.state / "off_record", OFF_RECORD_MAX, "").names() for home in (record, Home(args.home)))
     job = _Job(
-        database, rules, record, frozenset[str]().union(*marks), _bytes(key), args.dry_run, Capture(rules.settings)
+        database, rules, record, frozenset[str]().union(*marks), key_bytes(key), args.dry_run, Capture(rules.settings)
     )
     # The oldest first: a session begins with turns of the one that it continues.
     try:
@@ -184,11 +185,3 @@ def _events(
             )
         )  # fmt: skip
     return sorted(events, key=lambda event: event.at)
-
-
-def _bytes(key: str) -> bytes:
-    """The key of persons as `PersonKey` has it."""
-    try:
-        return bytes.fromhex(key) if len(key) == 64 else key.encode("utf-8", "surrogatepass")
-    except ValueError:
-        return key.encode("utf-8", "surrogatepass")

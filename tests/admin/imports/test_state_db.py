@@ -15,6 +15,8 @@ from commandline import Outcome, hermes_pgvector
 
 from hermes_memory_pgvector.files import Marks, mark_name
 from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.session.person_key import PersonKey
+from hermes_memory_pgvector.session.themes import Identity, theme_of
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
@@ -84,6 +86,19 @@ def sql(dsn: str, statement: str = ROWS) -> list[Any]:
 
 def numbers(dsn: str) -> list[str]:
     return [content.split()[1] for _, role, content, _, _ in sql(dsn) if role == "assistant"]
+
+
+@pytest.mark.parametrize("key", ["a long random text", "ab" * 32, "AB" * 32], ids=["text", "hexadecimal", "capitals"])
+def test_chats_of_persons_come_into_the_themes_that_agents_make_with_the_same_key(
+    bring: Callable[..., Outcome], record: Record, database: str, home: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", key)
+    session_key = "agent:main:telegram:dm:4711"
+    record.say("s1", 1, source="telegram", chat_type="dm", chat_id="4711", user_id="4711", session_key=session_key)
+    assert bring().code == 0
+    chat = Identity(gateway_session_key=session_key, platform="telegram", chat_type="dm", chat_id="4711", user_id="4711")
+    theme = PersonKey(home / "pgvector", key).name(lambda used: theme_of(chat, aliases={}, person_key=used))
+    assert sql(database, "select distinct agent_identity from conversations") == [(theme,)]
 
 
 def test_all_sessions_come_with_their_dates_and_titles(
