@@ -210,7 +210,6 @@ def _in_transactions(database: Database) -> Run:
 def _clear_server_alone(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Clear what the server holds of rows that were erased before. Returns as `erase`."""
     if not console.agreed(args, "Rewrite all tables? Agents wait for each of them."):
-        console.say("nothing is changed")
         return 1
     holders = _clear_server(home, console, args, load(home))
     return receipt.show(console, {"themes": [], "plan": []}, {}, holders)
