@@ -50,7 +50,7 @@ def show(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa
         for link in links
     ]
     console.show(rows_table(rows))
-    if any(link.entries or link.turns or link.facts for link in links):
+    if any(row["Not moved"] for row in rows):
         console.say("rows that are not moved come from an agent of an earlier release; to move: person link, again")
     return 0
 
@@ -178,7 +178,7 @@ def _preview(
     ]
     console.show(rows_table(rows))
     for name, holding in zip(names, held, strict=True):
-        if not (holding.entries or holding.turns or holding.facts or name in known):
+        if not (holding.rows or name in known):
             console.say(f"{safe_line(name, 60)} has no rows: is the id right, and the profile (--profile)?")
         elif not reserved(name):
             console.say(f"{safe_line(name, 60)} is the theme of all agents of that profile, on every host")

@@ -46,6 +46,11 @@ class Holding:
     facts: int
     at: datetime | None
 
+    @property
+    def rows(self) -> int:
+        """How many rows these are."""
+        return self.entries + self.turns + self.facts
+
 
 Names: TypeAlias = Mapping[str, tuple[str, ...]]
 

@@ -126,8 +126,7 @@ def _chosen(runtime: Runtime, reading: Connection, home: Path, console: Console,
 
 def _is_known(connection: Connection, theme: str) -> bool:
     """Whether the database has rows of a theme, or another name of it. Marks of others would only tell the name."""
-    there = held(connection, theme)
-    return bool(there.entries or there.turns or there.facts or renames.listed(connection, theme, 1))
+    return bool(held(connection, theme).rows or renames.listed(connection, theme, 1))
 
 
 def _names_rows(args: argparse.Namespace) -> bool:

@@ -75,8 +75,7 @@ def _new_names(memory: Memory, home: Path, plan: list[Holding]) -> dict[str, str
 
 
 def _task(held: Holding, new: str) -> Task:
-    old, total = held.theme, held.entries + held.turns + held.facts
-    return Task("rows", total, lambda connection, rows: renames.move(connection, old, new, rows))
+    return Task("rows", held.rows, lambda connection, rows: renames.move(connection, held.theme, new, rows))
 
 
 def _row(held: Holding, new: str) -> dict[str, str | int]:

@@ -48,12 +48,12 @@ def _rename(home: Path, console: Console, args: argparse.Namespace, old: str, ne
         with console.busy("counting"):
             held = memory.change(partial(_checked, old=old, new=new), COUNT_S_MAX)
         _show(console, held)
-        total = held[0].entries + held[0].turns + held[0].facts
+        total = held[0].rows
         document = {"old": old, "new": new, "plan": [asdict(each) for each in held], "dry_run": args.dry_run}
         if args.dry_run:
             console.data({**document, "moved": 0, "interrupted": False})
             return 0
-        what = "Join it to" if held[1].entries + held[1].turns + held[1].facts else "Rename it to"
+        what = "Join it to" if held[1].rows else "Rename it to"
         if not console.agreed(args, f"{what} {safe_line(new, NAME_CHARS_MAX)}?"):
             return 1
         moved = memory.change(partial(renames.rename, old=old, new=new))
@@ -125,7 +125,7 @@ def _show(console: Console, held: tuple[Holding, Holding]) -> None:
         for name, each in zip(("old", "new"), held, strict=True)
     ]
     console.show(rows_table(rows))
-    if not (held[0].entries or held[0].turns or held[0].facts):
+    if not held[0].rows:
         console.say(f"{safe_line(held[0].theme, NAME_CHARS_MAX)} has no rows: is the name right?")
 
 

@@ -96,7 +96,9 @@ def test_chats_of_persons_come_into_the_themes_that_agents_make_with_the_same_ke
     session_key = "agent:main:telegram:dm:4711"
     record.say("s1", 1, source="telegram", chat_type="dm", chat_id="4711", user_id="4711", session_key=session_key)
     assert bring().code == 0
-    chat = Identity(gateway_session_key=session_key, platform="telegram", chat_type="dm", chat_id="4711", user_id="4711")
+    chat = Identity(
+        gateway_session_key=session_key, platform="telegram", chat_type="dm", chat_id="4711", user_id="4711"
+    )
     theme = PersonKey(home / "pgvector", key).name(lambda used: theme_of(chat, aliases={}, person_key=used))
     assert sql(database, "select distinct agent_identity from conversations") == [(theme,)]
 
