@@ -115,7 +115,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
 
     @guarded(nothing)
     def _begin(self, settings: Settings, home: str | Path, session_id: str, kwargs: Mapping[str, Any]) -> None:
-        from .outbox.pending_writes import pending_writes
+        from .outbox.pending_writes import PendingWrites
         from .runtime import acquire, release
         from .session.conversation import Conversation
         from .session.themes import Identity
@@ -132,7 +132,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         runtime.wake()
         if conversation.primary:
             runtime.reconcile(identity, conversation.session_id)
-            runtime.after_start(pending_writes(runtime.home.state, runtime.settings).delete_expired)
+            runtime.after_start(PendingWrites(runtime.home.state, runtime.settings).delete_expired)
             if identity.platform != "api_server":
                 # No hook is called for turns that were taken back while no agent was running.
                 runtime.after_start(conversation.take_back)

@@ -12,7 +12,7 @@ from ..errors import PgvectorError, explained
 from ..mirror.home import Home
 from ..outbox.dead_letters import DeadLetters
 from ..outbox.inspection import Backlog, Process, processes, total
-from ..outbox.pending_writes import pending_writes
+from ..outbox.pending_writes import PendingWrites
 from ..session.themes import NOT_ALLOWED
 from ..settings import Settings
 from ..store import clients, statistics
@@ -94,7 +94,7 @@ def observed(settings: Settings, home: Path, *, themes_max: int) -> Observation:
         waiting=total(process.waiting for process in running),
         dead_letters=len(letters.ids()),
         refused_themes=_refused_themes(letters),
-        pending=len(pending_writes(here.state, settings).ids()),
+        pending=len(PendingWrites(here.state, settings).ids()),
         stuck_after_s=settings.stuck_after_s,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import BadArgument, PgvectorError, explained
 from ..mirror.home import Home
-from ..outbox.pending_writes import PendingWrite, PendingWrites, document, pending_writes
+from ..outbox.pending_writes import PendingWrite, PendingWrites, document
 from ..settings import load
 from ..text.sanitize import safe_line, visible
 from ..tools import toolset
@@ -47,7 +47,7 @@ def approve(home: Path, console: Console, args: argparse.Namespace) -> int:
             for write in writes:
                 try:
                     toolset.approve(runtime, write)
-                    store.remove(write)
+                    store.delete(write.id)
                     made.append(write.id)
                 except PgvectorError as error:
                     failed[write.id] = explained(error)
@@ -70,7 +70,7 @@ def reject(home: Path, console: Console, args: argparse.Namespace) -> int:
         if not _agreed(console, writes, "reject", args):
             return 1
         for write in writes:
-            store.remove(write)
+            store.delete(write.id)
     console.data({"rejected": [write.id for write in writes]})
     console.show(f"rejected {counted(len(writes), 'write')}")
     return 0
@@ -78,7 +78,7 @@ def reject(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def waiting(home: Path) -> PendingWrites:
     """The waiting writes of a home. Raises SettingsError."""
-    return pending_writes(Home(home).state, load(home))
+    return PendingWrites(Home(home).state, load(home))
 
 
 def _chosen(store: PendingWrites, args: argparse.Namespace) -> list[PendingWrite]:

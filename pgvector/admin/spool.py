@@ -120,7 +120,7 @@ def _file(
                 refused[item.id] = "the spool is full, or cannot be written"
             else:
                 # After the event is durable in the spool, and before it may become a dead letter again.
-                letters.forget(item.id)
+                letters.delete(item.id)
                 filed.append(event.id)
         return spool.hand_over(), filed, refused
     finally:
@@ -160,7 +160,7 @@ def drop(home: Path, console: Console, args: argparse.Namespace) -> int:
                 console.say(f"and {len(chosen) - len(shown):,} more; see: hermes-pgvector spool list")
             if not console.agreed(args, f"Delete {counted(len(chosen), 'event')} for good?"):
                 return 1
-        dropped = [event_id for event_id in chosen if letters.forget(event_id)]
+        dropped = [event_id for event_id in chosen if letters.delete(event_id)]
     console.data({"dropped": dropped})
     console.show(f"deleted {counted(len(dropped), 'event')}")
     return 0

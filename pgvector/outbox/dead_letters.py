@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..errors import BadArgument, BadEvent, Unavailable
-from ..files import locked_folder, make_private, overwrite
+from ..errors import BadEvent
+from ..files import make_private, overwrite
 from ..model import Event
 from .codec import decode
+from .json_folder import JsonFolder
 
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 # A killed process leaves a temporary file behind; a younger one may still be in use.
 TEMPORARY_AGE_S_MAX = 3600.0
 COUNT_INTERVAL_S = 1.0
 UNREADABLE = "the file in which it was kept cannot be read"
-PREFIX_CHARS_MIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,16 @@ class DeadLetter:
     size: int
 
 
-class DeadLetters:
-    """The dead letters in the state folder of a home. Safe for several threads and processes.
+class DeadLetters(JsonFolder[DeadLetter]):
+    """The dead letters in the state folder of a home.
 
     At most `files_max` letters and `bytes_max` bytes are kept. The folder is made with the first letter.
     """
 
+    noun, list_command = "dead letter", "spool list"
+
     def __init__(self, state: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
-        self.folder = state / "aside"
+        super().__init__(state / "aside")
         self._files_max, self._bytes_max = files_max, bytes_max
         # As if it was full, so that the first letter has them counted.
         self._files, self._bytes, self._count_at = files_max, bytes_max, 0.0
@@ -65,7 +67,7 @@ class DeadLetters:
                 self._count()
             if not self._fits(len(text), share):
                 return False
-            overwrite(self._path(event_id), text)
+            overwrite(self.path(event_id), text)
         except OSError:
             return False
         self._files, self._bytes = self._files + 1, self._bytes + len(text)
@@ -75,13 +77,9 @@ class DeadLetters:
         """All letters in the order of their ids, read one by one."""
         return (letter for event_id in self.ids() if (letter := self.read(event_id)) is not None)
 
-    def ids(self) -> list[str]:
-        """The ids of all letters, sorted."""
-        return sorted(path.stem for path in self.folder.glob("*.json"))
-
-    def read(self, event_id: str) -> DeadLetter | None:
+    def read(self, name: str) -> DeadLetter | None:
         """The letter with exactly this id; None when there is none."""
-        path = self._path(event_id)
+        path = self.path(name)
         try:
             status = path.stat()
         except OSError:
@@ -91,42 +89,13 @@ class DeadLetters:
             raw = path.read_text(encoding="utf-8", errors="replace")
             values = json.loads(raw)
             reason, raw = str(values["reason"]), str(values["event"])
-        return DeadLetter(
-            event_id, reason, raw, _event(raw), datetime.fromtimestamp(status.st_mtime, UTC), status.st_size
-        )
+        return DeadLetter(name, reason, raw, _event(raw), datetime.fromtimestamp(status.st_mtime, UTC), status.st_size)
 
-    def find(self, prefix: str) -> DeadLetter:
-        """The letter with this id, or the only one whose id begins so. Raises BadArgument."""
-        ids = self.ids()
-        matching = [known for known in ids if known.startswith(prefix)] if len(prefix) >= PREFIX_CHARS_MIN else []
-        found = [prefix] if prefix in ids else matching
-        if len(found) > 1:
-            raise BadArgument(f"{len(found)} dead letters begin with {prefix!r}; give more of the id")
-        letter = self.read(found[0]) if found else None
-        if letter is None:
-            raise BadArgument(f"no dead letter {prefix!r}; see: hermes-pgvector spool list")
-        return letter
-
-    def forget(self, event_id: str) -> bool:
+    def delete(self, name: str) -> bool:
         """Delete a letter; False when it does not exist. Raises Unavailable."""
-        path = self._path(event_id)
-        try:
-            path.unlink()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise Unavailable(f"{path} cannot be deleted: {error.strerror}") from None
+        deleted = super().delete(name)
         self._count_at = 0.0
-        return True
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other commands out; agents go on adding letters. Raises Unavailable while another command holds it."""
-        with locked_folder(self.folder):
-            yield
-
-    def _path(self, event_id: str) -> Path:
-        return self.folder / f"{event_id}.json"
+        return deleted
 
     def _fits(self, size: int, share: float) -> bool:
         return self._files + 1 <= share * self._files_max and self._bytes + size <= share * self._bytes_max

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadArgument, Refused, Unavailable
-from ..files import locked_folder, make_private, overwrite, sync_file
+from ..errors import Refused, Unavailable
+from ..files import make_private, overwrite, sync_file
 from ..settings import Settings
+from .json_folder import JsonFolder
 
 DAY_S = 86_400
 ID_CHARS = 8
@@ -37,15 +38,17 @@ class PendingWrite:
     preview: str = ""
 
 
-class PendingWrites:
-    """The waiting writes in the state folder of a home. Safe for several threads and processes.
+class PendingWrites(JsonFolder[PendingWrite]):
+    """The waiting writes in the state folder of a home.
 
-    At most `writes_max` wait, each for `days` days. Those that are older are deleted by the next session of the home.
+    At most `pending_max` wait, each for `pending_days` days. Older ones are deleted by the next session of the home.
     """
 
-    def __init__(self, state: Path, *, writes_max: int, days: int) -> None:
-        self.folder = state / "pending"
-        self._writes_max, self._days = writes_max, days
+    noun, list_command = "waiting write", "pending list"
+
+    def __init__(self, state: Path, settings: Settings) -> None:
+        super().__init__(state / "pending")
+        self._writes_max, self._days = settings.pending_max, settings.pending_days
 
     def add(
         self, tool: str, arguments: Mapping[str, Any], *, theme: str, session_id: str, marks: Mapping[str, Any],
@@ -62,8 +65,8 @@ class PendingWrites:
         call = {"tool": tool, "arguments": arguments, "theme": theme, "session_id": session_id, "marks": marks}
         try:
             make_private(self.folder)
-            overwrite(self._path(name), json.dumps({**call, "preview": preview}))
-            sync_file(self._path(name))
+            overwrite(self.path(name), json.dumps({**call, "preview": preview}))
+            sync_file(self.path(name))
             sync_file(self.folder)
         except OSError as error:
             raise Unavailable(f"nothing is changed: {self.folder} cannot be written: {error.strerror}") from None
@@ -71,54 +74,18 @@ class PendingWrites:
 
     def ids(self) -> list[str]:
         """The ids of all writes that wait, sorted."""
-        return sorted(path.stem for path in self.folder.glob("*.json") if not self._is_expired(path))
+        return [name for name in super().ids() if not self._is_expired(self.path(name))]
 
     def delete_expired(self) -> None:
         """Delete the writes that are too old, and what killed processes left of a file."""
         for path in self.folder.glob("*.json*"):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if self._is_expired(path):
                     path.unlink()
 
-    def all(self) -> list[PendingWrite]:
-        """All waiting writes, the oldest first."""
-        found = filter(None, map(self._read, self.ids()))
-        return sorted(found, key=lambda write: (write.at, write.id))
-
-    def find(self, prefix: str) -> PendingWrite:
-        """The write with this id, or the only one whose id begins so. Raises BadArgument."""
-        matching = [known for known in self.ids() if prefix and known.startswith(prefix)]
-        if len(matching) > 1:
-            raise BadArgument(f"{len(matching)} waiting writes begin with {prefix!r}; give more of the id")
-        found = self._read(matching[0]) if matching else None
-        if found is None:
-            raise BadArgument(f"no write {prefix!r} waits for approval; see: hermes-pgvector pending list")
-        return found
-
-    def remove(self, write: PendingWrite) -> None:
-        """Delete a write. Raises Unavailable."""
-        try:
-            self._path(write.id).unlink(missing_ok=True)
-        except OSError as error:
-            raise Unavailable(f"{self._path(write.id)} cannot be deleted: {error.strerror}") from None
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other commands out; agents go on adding writes. Raises Unavailable while another command holds it."""
-        with locked_folder(self.folder):
-            yield
-
-    def _is_expired(self, path: Path) -> bool:
-        try:
-            return time.time() - path.stat().st_mtime > self._days * DAY_S
-        except FileNotFoundError:
-            return True
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.json"
-
-    def _read(self, name: str) -> PendingWrite | None:
-        path = self._path(name)
+    def read(self, name: str) -> PendingWrite | None:
+        """The write with exactly this id; None when there is none."""
+        path = self.path(name)
         try:
             at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         except OSError:
@@ -135,10 +102,16 @@ class PendingWrites:
             pass
         return PendingWrite(id=name, at=at, arguments={}, marks={}, preview="(the file cannot be read)")
 
+    def all(self) -> list[PendingWrite]:
+        """All waiting writes, the oldest first."""
+        found = filter(None, map(self.read, self.ids()))
+        return sorted(found, key=lambda write: (write.at, write.id))
 
-def pending_writes(state: Path, settings: Settings) -> PendingWrites:
-    """The waiting writes in the state folder of a home."""
-    return PendingWrites(state, writes_max=settings.pending_max, days=settings.pending_days)
+    def _is_expired(self, path: Path) -> bool:
+        try:
+            return time.time() - path.stat().st_mtime > self._days * DAY_S
+        except FileNotFoundError:
+            return True
 
 
 def document(write: PendingWrite) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class PersonKey:
                 # The writer may have made it a dead letter again already, for another reason.
                 now = letters.read(letter.id)
                 if now is not None and now.reason == NOT_MET:
-                    letters.forget(letter.id)
+                    letters.delete(letter.id)
 
     def settle(self, agree: Callable[[str], str]) -> None:
         """Agree on the key with a database that answers; does nothing once that has succeeded.

@@ -9,7 +9,7 @@ from ..errors import Refused
 from ..hosts import write_approval
 from ..hosts.config import host_section
 from ..model import Caller
-from ..outbox.pending_writes import pending_writes
+from ..outbox.pending_writes import PendingWrites
 from ..runtime import Runtime
 from .arguments import Arguments
 
@@ -40,7 +40,7 @@ def held_back(
         raise Refused(DENIED)
     if gate == "allowed":
         return None
-    name = pending_writes(runtime.home.state, runtime.settings).add(
+    name = PendingWrites(runtime.home.state, runtime.settings).add(
         tool, arguments, theme=caller.theme, session_id=caller.session_id, marks=caller.marks, preview=what
     )
     days = runtime.settings.pending_days

@@ -14,6 +14,7 @@ from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 
 from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
+from hermes_memory_pgvector.settings import Settings
 
 TEXT = "Which port does the staging database listen on, please?"
 RULES = [
@@ -37,7 +38,7 @@ def run(tmp_path: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.M
 
 @pytest.fixture
 def store(tmp_path: Path) -> PendingWrites:
-    return PendingWrites(tmp_path / "pgvector", writes_max=10, days=30)
+    return PendingWrites(tmp_path / "pgvector", Settings(pending_max=10, pending_days=30))
 
 
 def remember(store: PendingWrites, text: str) -> str:

@@ -41,8 +41,8 @@ def test_a_prefix_finds_a_letter_only_when_it_is_long_enough_and_of_one_letter(t
 def test_the_number_of_dead_letters_is_bounded_and_deleting_one_makes_room(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path, files_max=4)
     assert [letters.keep(str(number), "r", "e") for number in range(6)] == [True] * 4 + [False] * 2
-    assert letters.forget("0")
-    assert not letters.forget("0")
+    assert letters.delete("0")
+    assert not letters.delete("0")
     assert not letters.keep("5", "r", "e", share=0.5)
     assert letters.keep("5", "r", "e")
     assert letters.ids() == ["1", "2", "3", "5"]

@@ -11,11 +11,12 @@ import pytest
 
 from hermes_memory_pgvector.errors import BadArgument, Refused, Unavailable
 from hermes_memory_pgvector.outbox.pending_writes import PendingWrite, PendingWrites
+from hermes_memory_pgvector.settings import Settings
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> PendingWrites:
-    return PendingWrites(tmp_path / "state", writes_max=5, days=7)
+    return PendingWrites(tmp_path / "state", Settings(pending_max=5, pending_days=7))
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_no_more_writes_wait_than_are_allowed(store: PendingWrites, add: Callabl
         add(f"number {number}")
     with pytest.raises(Refused, match=r"5 writes wait .* hermes-pgvector pending list"):
         add("one too many")
-    store.remove(store.all()[0])
+    store.delete(store.all()[0].id)
     add("there is room again")
     assert len(store.ids()) == 5
 
@@ -74,18 +75,18 @@ def test_a_file_that_cannot_be_read_waits_as_one_that_can_only_be_rejected(store
     (found,) = store.all()
     assert isinstance(found, PendingWrite)
     assert (found.tool, found.preview) == ("", "(the file cannot be read)")
-    store.remove(found)
+    store.delete(found.id)
     assert store.all() == []
 
 
 def test_unknown_and_ambiguous_ids_are_named(store: PendingWrites, add: Callable[[str], str]) -> None:
     add("one")
-    with pytest.raises(BadArgument, match="no write 'zz' waits"):
+    with pytest.raises(BadArgument, match="no waiting write 'zz'"):
         store.find("zz")
-    for name in ("ab01", "ab02"):
+    for name in ("abcd01", "abcd02"):
         (store.folder / f"{name}.json").write_text("{}")
-    with pytest.raises(BadArgument, match="2 waiting writes begin with 'ab'"):
-        store.find("ab")
+    with pytest.raises(BadArgument, match="2 waiting writes begin with 'abcd'"):
+        store.find("abcd")
 
 
 def test_one_command_at_a_time_works_on_the_writes(store: PendingWrites, add: Callable[[str], str]) -> None:

@@ -14,7 +14,7 @@ from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import Refused, Unavailable
 from hermes_memory_pgvector.model import Add, Caller
-from hermes_memory_pgvector.outbox.pending_writes import PendingWrites, pending_writes
+from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
@@ -42,7 +42,7 @@ def start(tmp_path: Path, database: str, endpoint: Endpoint) -> Iterator[Callabl
 
 
 def waiting(runtime: Runtime) -> PendingWrites:
-    return pending_writes(runtime.home.state, runtime.settings)
+    return PendingWrites(runtime.home.state, runtime.settings)
 
 
 def use(runtime: Runtime, tool: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from waiting import wait_for
 
 from hermes_memory_pgvector.facts.tokens import tokens_of
 from hermes_memory_pgvector.model import Caller, FactWritten
-from hermes_memory_pgvector.outbox.pending_writes import pending_writes
+from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
@@ -312,7 +312,7 @@ def test_with_the_hosts_write_approval_a_person_approves_each_write_and_purge(
     assert use(runtime, "memory_purge", scope="work")["staged"]
     assert use(runtime, "memory_tick", turn=1)["status"] == "stored"
     assert exported(runtime) == [""]
-    writes = pending_writes(runtime.home.state, runtime.settings).all()
+    writes = PendingWrites(runtime.home.state, runtime.settings).all()
     assert {write.preview for write in writes} == {
         "memory_write: V[port]: 1\nin scope work",
         "memory_purge: delete superseded and archived facts of scope work",

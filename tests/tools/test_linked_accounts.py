@@ -14,7 +14,7 @@ from logins import with_and_without_row_security
 from loopback import Endpoint
 
 from hermes_memory_pgvector.model import Caller
-from hermes_memory_pgvector.outbox.pending_writes import pending_writes
+from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import moves, person_links
@@ -94,7 +94,7 @@ def test_a_write_of_a_linked_account_is_approved_in_a_new_process(
     assert agent.wait_ready(20)
     assert use(agent, tool, LAPTOP, **arguments[tool])["status"] == "waits for approval"
     command = start()
-    (write,) = pending_writes(command.home.state, command.settings).all()
+    (write,) = PendingWrites(command.home.state, command.settings).all()
     toolset.approve(command, write)
     assert command.writer.flush(20)
     with psycopg.connect(command.database.dsn) as connection:

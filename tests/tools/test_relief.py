@@ -14,7 +14,7 @@ from loopback import Endpoint
 from hermes_memory_pgvector.errors import BadArgument, Refused
 from hermes_memory_pgvector.mirror.entries import DELIMITER
 from hermes_memory_pgvector.model import Caller
-from hermes_memory_pgvector.outbox.pending_writes import pending_writes
+from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import approval, relief, toolset
@@ -100,7 +100,7 @@ def test_with_the_write_approval_of_the_host_a_person_decides(start: Callable[..
     assert held is not None
     assert held["staged"]
     assert text(runtime) == DELIMITER.join(NOTES)
-    (write,) = pending_writes(runtime.home.state, runtime.settings).all()
+    (write,) = PendingWrites(runtime.home.state, runtime.settings).all()
     assert "MEMORY.md: " in write.preview
     assert "to entries: Server " in write.preview
     toolset.approve(runtime, write)

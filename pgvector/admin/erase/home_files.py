@@ -16,7 +16,7 @@ from ...outbox import kept
 from ...outbox.codec import encode
 from ...outbox.dead_letters import DeadLetter
 from ...outbox.inspection import processes
-from ...outbox.pending_writes import pending_writes
+from ...outbox.pending_writes import PendingWrites
 from ...outbox.segments import blank_acknowledged
 from ...runtime import Runtime
 from ...store.connection.database import Connection
@@ -92,7 +92,7 @@ class HomeFiles:
                 if rest is letter.event and not (rest is None and self._in_damaged(letter.raw)):
                     continue
                 if rest is None or not letters.keep(letter.id, letter.reason, encode(rest).decode("ascii")):
-                    letters.forget(letter.id)
+                    letters.delete(letter.id)
                 cleared += 1
         return cleared
 
@@ -130,14 +130,14 @@ class HomeFiles:
 
     def _clear_waiting_writes(self) -> int:
         selection = self._selection
-        writes, cleared = pending_writes(self._home.state, self._runtime.settings), 0
+        writes, cleared = PendingWrites(self._home.state, self._runtime.settings), 0
         for write in writes.all():
             if selection.ids is not None or not self._selects(self._places(write.theme)):
                 continue
             said = [write.preview, dict(write.arguments)]
             in_session = selection.session and write.session_id == selection.session
             if selection.whole or in_session or _contains(said, selection.text):
-                writes.remove(write)
+                writes.delete(write.id)
                 cleared += 1
         return cleared
 

@@ -28,7 +28,7 @@ from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.codec import encode
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
-from hermes_memory_pgvector.outbox.pending_writes import pending_writes
+from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
@@ -193,7 +193,7 @@ def fill(agent: Agent, theme: str, words: dict[str, str], dsn: str) -> None:
     assert agent.call("flush")
     event = TurnTaken(theme=theme, session_id="s1", user=f"It is {words['letter']}", assistant="")
     DeadLetters(agent.home / "pgvector").keep(event.id, "a reason", encode(event).decode("ascii"))
-    pending_writes(agent.home / "pgvector", Settings()).add(
+    PendingWrites(agent.home / "pgvector", Settings()).add(
         "remember", {"content": words["waiting"]}, theme=theme, session_id="s1", marks={}, preview=words["waiting"]
     )
     sql(dsn, "insert into memory_words values (%s, 'turns', %s, 3)", theme, words["counted"])
@@ -580,7 +580,7 @@ def test_a_dead_letter_keeps_what_was_not_erased_of_it_and_is_found_by_the_old_n
 def test_a_waiting_write_without_a_session_stays_when_a_text_is_erased_that_it_has_not(
     run_fast: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
-    writes = pending_writes(tmp_path / "one" / "pgvector", Settings())
+    writes = PendingWrites(tmp_path / "one" / "pgvector", Settings())
     for text in ("It says row number 1", "It says something else"):
         writes.add("remember", {"content": text}, theme="ops", session_id="", marks={}, preview=text)
     done = run_fast("--text", "row number 1", "--yes", "--json")
