@@ -12,6 +12,7 @@ from ..model import Caller
 from ..runtime import Runtime
 from ..tools import toolset
 from ..tools.entries import ID_MAX
+from ..tools.storage import read
 
 HOT_FACTS = "memory://facts/hot"
 _ENTRY = re.compile("memory://entry/([1-9][0-9]{0,18})")
@@ -51,13 +52,13 @@ def content(runtime: Runtime, schemas: Sequence[Mapping[str, Any]], uri: str, ca
 def _entry(runtime: Runtime, caller: Caller, number: int) -> dict[str, Any]:
     """An entry as `list_memories` shows it; where it was replaced, the one in its place."""
     from ..store.entries import with_id
-    from ..store.person_links import person_of
     from ..tools import answers
 
     runtime.load()
-    budget_s = runtime.settings.recall_budget_s
-    with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        found = with_id(connection, person_of(connection, caller.theme), number)
+    settings = runtime.settings
+    found = read(
+        runtime, caller.theme, lambda reading, theme: with_id(reading, theme, number), settings.recall_budget_s
+    )
     if found is None:
         raise BadArgument(f"the memory of theme {caller.theme} has no entry {number}")
-    return answers.of_entry(found, runtime.settings.recall_chars_max)
+    return answers.of_entry(found, settings.recall_chars_max)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..errors import BadArgument
-from ..text.cleaning import clean_metadata
+from ..text.cleaning import clean, clean_metadata
 from ..text.tags import normalised
 
 Arguments = Mapping[str, Any]
@@ -44,6 +44,14 @@ def text(arguments: Arguments, name: str) -> str:
     if not isinstance(value, str):
         raise BadArgument(f"{name} is a {type(value).__name__}; it must be a string")
     return value
+
+
+def question(arguments: Arguments, name: str) -> str:
+    """A text that says what to look for."""
+    asked = clean(text(arguments, name)).strip()
+    if not asked:
+        raise BadArgument(f"{name} is missing or empty; say what to look for")
+    return asked
 
 
 def choice(arguments: Arguments, name: str, choices: Collection[Name]) -> Name | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
+from ..errors import BadArgument, DatabaseUnavailable, SchemaNotApplied, Unavailable
 from ..hosts.environment import user_zone
 from ..model import TARGETS, Add, Caller, Update, now
 from ..recall.quarantine import RELEASED
@@ -21,8 +21,10 @@ from ..text.masks import masked
 from . import arguments as given
 from .arguments import Arguments
 from .entry_schemas import LIMIT_DEFAULT
+from .storage import accept, check_kept, check_on_record, read, read_when_settled
 
 if TYPE_CHECKING:
+    from ..store.connection.database import Connection
     from ..store.entries import Entry
 
 METADATA_CHARS_MAX = 4000
@@ -76,7 +78,7 @@ def _addition(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[A
     """The event of `remember`, and the entry whose place it takes if that is known."""
     content = _content(runtime, arguments, caller)
     metadata = given.mapping(arguments, "metadata", METADATA_CHARS_MAX)
-    _check_kept(caller, content + (f"\n{json.dumps(metadata, ensure_ascii=False)}" if metadata else ""))
+    check_kept(caller, content + (f"\n{json.dumps(metadata, ensure_ascii=False)}" if metadata else ""))
     if claimed := RESERVED & metadata.keys():
         raise BadArgument(f"metadata may not hold {', '.join(sorted(claimed))}; choose other names")
     target = given.choice(arguments, "target", TARGETS) or "memory"
@@ -95,7 +97,7 @@ def _addition(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[A
 def _correction(runtime: Runtime, arguments: Arguments, caller: Caller) -> tuple[Update, Entry | None]:
     """The event of `update`, and the entry that it changes if that is known."""
     content = _content(runtime, arguments, caller)
-    _check_kept(caller, content)
+    check_kept(caller, content)
     labels = _labels(arguments)
     number = _id(arguments)
     old = _correctable(runtime, caller, caller.theme, "id", number)
@@ -120,16 +122,9 @@ def _require(old: Entry | None) -> Entry:
     return old
 
 
-def _check_kept(caller: Caller, text: str) -> None:
-    """Raise Refused when the setting `keep` refuses this text."""
-    if refused := caller.refusal(text):
-        raise Refused(f"nothing is stored, because {refused}")
-
-
 def _content(runtime: Runtime, arguments: Arguments, caller: Caller) -> str:
     """The text to keep."""
-    if caller.off_record:
-        raise Refused("nothing is stored, because this session is off the record")
+    check_on_record(caller)
     chars_max = runtime.settings.content_chars_max
     content = clean(given.text(arguments, "content")).strip()
     if runtime.settings.mask_secrets_in_entries:
@@ -166,16 +161,14 @@ def _correctable(runtime: Runtime, caller: Caller, theme: str, name: str, number
     not read it, and where it is linked to a person: it then holds private chats.
     """
     from ..store.entries import with_id
-    from ..store.person_links import person_of
+
+    def reading(connection: Connection, place: str) -> Entry | None:
+        return with_id(connection, place, number) if theme in (caller.theme, place) else None
 
     if theme != caller.theme and not _reads(runtime, caller, theme):
         raise BadArgument(_unknown(theme, name, number))
-    budget_s = runtime.settings.recall_budget_s
-    runtime.writer.flush(budget_s / 2)
     try:
-        with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            person = person_of(connection, theme)
-            found = with_id(connection, person, number) if theme in (caller.theme, person) else None
+        found = read_when_settled(runtime, theme, reading)
     except (Unavailable, SchemaNotApplied):
         return None
     if found is None:
@@ -205,8 +198,7 @@ def _unknown(theme: str, name: str, number: int) -> str:
 def _accepted(runtime: Runtime, event: Add | Update, old: Entry | None, *, unchecked: bool) -> dict[str, Any]:
     from . import answers
 
-    if not runtime.accept(event):
-        raise DatabaseUnavailable("nothing is stored: the spool is full or cannot be written")
+    accept(runtime, event)
     notes = {"note": "the database does not answer, so the id was not checked"} if unchecked else {}
     if old is not None and old.home and old.home != runtime.home.id:
         notes = {"note": "another host has the old text in its memory file, and keeps it there"}
@@ -216,15 +208,14 @@ def _accepted(runtime: Runtime, event: Add | Update, old: Entry | None, *, unche
 def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str, Any]:
     """The part of the answer about the stored row; waits for it at most as long as a recall may take."""
     from ..store.entries import entry_with
-    from ..store.person_links import person_of
     from . import answers
 
+    def reading(connection: Connection, theme: str) -> Entry | None:
+        return entry_with(connection, theme, target, event.content)
+
     budget_s = runtime.settings.recall_budget_s
-    if runtime.writer.flush(budget_s):
-        with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-            found = entry_with(connection, person_of(connection, event.theme), target, event.content)
-        if found is not None:
-            return answers.of_stored(found, event)
+    if runtime.writer.flush(budget_s) and (found := read(runtime, event.theme, reading, budget_s)):
+        return answers.of_stored(found, event)
     return answers.of_unstored(budget_s)
 
 
@@ -264,17 +255,17 @@ def preview_of_forget(runtime: Runtime, arguments: Arguments, caller: Caller) ->
 def list_memories(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, Any]:
     """Count the entries of the caller's theme and list the newest. Raises BadArgument, or Unavailable."""
     from ..store.entries import count_by_target, newest
-    from ..store.person_links import person_of
     from . import answers
 
-    limit_max, budget_s = runtime.settings.recall_limit_max, runtime.settings.recall_budget_s
+    limit_max = runtime.settings.recall_limit_max
     target = given.choice(arguments, "target", TARGETS) or ""
     limit = given.whole(arguments, "limit", 1, limit_max) or min(LIMIT_DEFAULT, limit_max)
     before = given.whole(arguments, "before", 1, ID_MAX)
     tags = given.tags(arguments, "tags") or ()
-    runtime.writer.flush(budget_s / 2)
-    with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        theme = person_of(connection, caller.theme)
+
+    def reading(connection: Connection, theme: str) -> dict[str, Any]:
         counts = count_by_target(connection, theme)
         found = newest(connection, theme, limit, target=target, before=before, tags=tags)
-    return answers.of_list(theme, counts, found, limit, runtime.settings.recall_chars_max)
+        return answers.of_list(theme, counts, found, limit, runtime.settings.recall_chars_max)
+
+    return read_when_settled(runtime, caller.theme, reading)

@@ -5,19 +5,19 @@ A host imports this module at its start, so the functions import what takes long
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
+from ..errors import BadArgument, Refused, Unavailable
 from ..model import Caller, Event, FactsPurged, FactsTicked, FactWritten, Hit, Recall, RecallRequest
 from ..runtime import Runtime
 from ..text.cleaning import clean
 from . import arguments as given
 from .arguments import Arguments
 from .fact_schemas import REFLECT_LIMIT_DEFAULT, SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX, STATUSES
+from .storage import accept, check_kept, check_on_record, read_if_there, read_when_settled
 
 if TYPE_CHECKING:
     from ..store.connection.database import Connection
@@ -71,11 +71,10 @@ def preview_of_write(runtime: Runtime, arguments: Arguments, caller: Caller) -> 
 def _fact(runtime: Runtime, arguments: Arguments, caller: Caller) -> FactWritten:
     from ..facts import notation
 
-    _check_on_record(caller)
+    check_on_record(caller)
     fact = notation.parse(given.text(arguments, "content"), runtime.settings.facts_text_chars_max)
     scope = notation.scope_label(given.text(arguments, "scope"))
-    if refused := caller.refusal(f"{fact}\n{scope}" if scope else str(fact)):
-        raise Refused(f"nothing is stored, because {refused}")
+    check_kept(caller, f"{fact}\n{scope}" if scope else str(fact))
     session = _session(arguments, caller)
     return FactWritten(
         theme=caller.theme, session_id=session, kind=fact.kind, target=fact.target,
@@ -89,7 +88,7 @@ def tick(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, An
     from ..facts.closing_signals import closes
     from . import fact_answers
 
-    _check_on_record(caller)
+    check_on_record(caller)
     turn = given.whole(arguments, "turn", 0, TURN_MAX)
     if turn is None:
         raise BadArgument("turn is missing; give the number of the user's message, one more with each")
@@ -144,7 +143,7 @@ def search(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
     from ..facts import notation
     from . import fact_answers
 
-    query, scope = _question(arguments, "query"), notation.scope_label(given.text(arguments, "scope"))
+    query, scope = given.question(arguments, "query"), notation.scope_label(given.text(arguments, "scope"))
     found = _found(runtime, caller, query, scope, _limit(arguments, SEARCH_LIMIT_DEFAULT))
     own, chars_max = runtime.own(caller.theme), runtime.settings.recall_chars_max
     return fact_answers.of_search(found, query=query, scope=scope, own=own, chars_max=chars_max)
@@ -155,7 +154,7 @@ def reflect(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str,
     from ..store import facts
     from . import fact_answers
 
-    topic = _question(arguments, "topic")
+    topic = given.question(arguments, "topic")
     found = _found(runtime, caller, topic, "", _limit(arguments, REFLECT_LIMIT_DEFAULT))
     ids = [hit.id for hit in found.hits]
     budget_s, chars_max = runtime.settings.recall_budget_s, runtime.settings.recall_chars_max
@@ -163,7 +162,7 @@ def reflect(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str,
     def displaced(connection: Connection, theme: str) -> list[facts.Fact]:
         return facts.displaced(connection, theme, ids, EARLIER_MAX)
 
-    earlier = _if_there(runtime, caller.theme, displaced, budget_s) if ids else None
+    earlier = read_if_there(runtime, caller.theme, displaced, budget_s) if ids else None
     own = runtime.own(caller.theme)
     return fact_answers.of_reflection(found, earlier or [], topic=topic, own=own, chars_max=chars_max)
 
@@ -175,7 +174,7 @@ def status(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 
     _session(arguments, caller)
     settings = runtime.settings
-    now = _when_settled(runtime, caller.theme, lambda connection, theme: state.read(connection, theme, settings))
+    now = read_when_settled(runtime, caller.theme, lambda connection, theme: state.read(connection, theme, settings))
     return fact_answers.of_status(now, settings)
 
 
@@ -187,7 +186,7 @@ def export(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, 
 
     scope = notation.scope_label(given.text(arguments, "scope")) or None
     statuses = STATUSES[given.choice(arguments, "status", STATUSES) or "all"]
-    found = _when_settled(
+    found = read_when_settled(
         runtime,
         caller.theme,
         lambda connection, theme: facts.listed(connection, theme, scope, statuses, EXPORTED_MAX + 1),
@@ -220,44 +219,15 @@ def _when_stored(
     runtime: Runtime, event: Event, answer: Callable[[Connection, str], dict[str, Any]]
 ) -> dict[str, Any] | None:
     """Accept an event, and answer when it is stored within `write_wait_s`, else None. Raises DatabaseUnavailable."""
-    if not runtime.accept(event):
-        raise DatabaseUnavailable("nothing is stored: the spool is full or cannot be written")
+    accept(runtime, event)
     if not runtime.writer.flush(runtime.settings.write_wait_s):
         return None
-    return _if_there(runtime, event.theme, answer, runtime.settings.recall_budget_s)
+    return read_if_there(runtime, event.theme, answer, runtime.settings.recall_budget_s)
 
 
 def _beforehand(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T]) -> T | None:
     """What is read of a theme before an event is accepted, which waits no longer for it than for the store."""
-    return _if_there(runtime, theme, reading, max(READ_S_MIN, runtime.settings.write_wait_s))
-
-
-def _when_settled(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T]) -> T:
-    """What is read of a theme once its events are stored, all within `recall_budget_s`. Raises Unavailable."""
-    budget_s = runtime.settings.recall_budget_s
-    until = time.monotonic() + budget_s
-    runtime.writer.flush(budget_s / 2)
-    return _read(runtime, theme, reading, until - time.monotonic())
-
-
-def _if_there(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T], budget_s: float) -> T | None:
-    """What is read of a theme, None while the database does not answer."""
-    try:
-        return _read(runtime, theme, reading, budget_s)
-    except (Unavailable, SchemaNotApplied):
-        return None
-
-
-def _read(runtime: Runtime, theme: str, reading: Callable[[Connection, str], T], budget_s: float) -> T:
-    from ..store.person_links import person_of
-
-    with runtime.database.connection(budget_s, within_s=budget_s) as connection:
-        return reading(connection, person_of(connection, theme))
-
-
-def _check_on_record(caller: Caller) -> None:
-    if caller.off_record:
-        raise Refused("nothing is stored, because this session is off the record")
+    return read_if_there(runtime, theme, reading, max(READ_S_MIN, runtime.settings.write_wait_s))
 
 
 def _session(arguments: Arguments, caller: Caller) -> str:
@@ -265,13 +235,6 @@ def _session(arguments: Arguments, caller: Caller) -> str:
     if len(session) > SESSION_CHARS_MAX:
         raise BadArgument(f"session_id has {len(session)} characters; it may have {SESSION_CHARS_MAX}")
     return session or caller.session_id
-
-
-def _question(arguments: Arguments, name: str) -> str:
-    question = clean(given.text(arguments, name)).strip()
-    if not question:
-        raise BadArgument(f"{name} is missing or empty; say what to look for")
-    return question
 
 
 def _limit(arguments: Arguments, default: int) -> int:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadArgument
 from ..hosts.environment import user_zone
 from ..model import TARGETS, Caller, Recall, RecallRequest
 from ..runtime import Runtime
 from ..text import times
-from ..text.cleaning import clean
 from . import arguments as given
 from .arguments import Arguments
 from .recall_schemas import CONTEXT_MAX, LIMIT_DEFAULT, ROLES
@@ -23,9 +21,7 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     """Search entries or turns. Raises BadArgument, and what `Runtime.recall` raises."""
     from . import answers  # which takes long to import: a host reads the schemas at its start
 
-    query = clean(given.text(arguments, "query")).strip()
-    if not query:
-        raise BadArgument("query is missing or empty; say what to look for")
+    query = given.question(arguments, "query")
     settings = runtime.settings
     zone = user_zone()
     since = times.since(given.text(arguments, "since"), zone=zone)
