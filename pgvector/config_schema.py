@@ -109,7 +109,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             label="Recall past turns",
             kind=KIND_BOOL,
             default="true",
-            description="Ambient recall looks in past turns too, not in entries alone",
+            description="Recall before a turn looks in past turns too, not in entries alone",
             group="Recall",
         ),
         ProviderField(

@@ -102,7 +102,7 @@ class Settings(BaseModel):
     prefetch_limit: int = Field(5, ge=0, le=20, description="Most memories put before a turn; 0 turns it off")
     prefetch_budget_s: float = Field(2.0, ge=0.1, le=7, description="Longest time a turn waits for its memories")
     prefetch_chars_max: int = Field(2000, ge=200, le=20_000, description="Most characters put before a turn")
-    prefetch_turns: bool = Field(True, description="Ambient recall looks in past turns too, not in entries alone")
+    prefetch_turns: bool = Field(True, description="Recall before a turn looks in past turns too, not in entries alone")
     prefetch_outside: Outside = Field("local", description="Rows from tools before turns; local: not of third parties")
     trusted_tools: Texts = Field([], description="Tools, or patterns such as mcp__wiki__*, whose results you vouch for")
     prefetch_shown_max: int = Field(
@@ -115,7 +115,7 @@ class Settings(BaseModel):
         180, ge=100, le=10_000, description="Most tokens of the block of hot facts, cautiously estimated"
     )
     min_similarity: float | None = Field(
-        None, ge=-1, le=1, description="Floor of ambient recall; unset: calibrated per model"
+        None, ge=-1, le=1, description="Floor of the recall before a turn; unset: calibrated per model"
     )
     recall_limit_max: int = Field(50, ge=1, le=500, description="Most hits that one tool call may ask for")
     recall_budget_s: float = Field(5.0, ge=0.1, le=60, description="Longest time a recall tool may take")

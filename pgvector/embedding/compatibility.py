@@ -169,7 +169,7 @@ class EmbedderCompatibility:
         try:
             self._measured_floor = noise_floor(embedder, self._settings.embed_timeout_s)
         except (Unavailable, Refused) as error:
-            log.info("the similarity floor of ambient recall is still unknown: %s", error)
+            log.info("the similarity floor of the recall before a turn is still unknown: %s", error)
             return
         # The floor is measured again by the next process when the file cannot be written.
         with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ RERANKING_SHARE = 0.8
 SEARCH_SHARE = 0.6
 # No step gets less than this, so a recall can end a little after its deadline, but never without an attempt.
 STEP_S_MIN = 0.1
-# The whole budget of an ambient recall while the database does not answer: enough to notice its return.
+# The whole budget of a recall before a turn while the database does not answer: enough to notice its return.
 DATABASE_AWAY_S_MAX = 0.3
 
 
@@ -37,7 +37,7 @@ class Deadline:
 
     @classmethod
     def before_turn(cls, settings: Settings, *, database_away: bool) -> Deadline:
-        """The deadline of an ambient recall: `prefetch_budget_s`, or less while the database does not answer."""
+        """The deadline of a recall before a turn: `prefetch_budget_s`, or less while the database does not answer."""
         return cls(min(settings.prefetch_budget_s, DATABASE_AWAY_S_MAX if database_away else math.inf))
 
     @property

@@ -1,4 +1,4 @@
-"""Ambient recall: the memories put before a turn, and those kept when a conversation is compressed.
+"""The recall before a turn: the memories put before a turn, and those kept when a conversation is compressed.
 
 What stands in the context of the session is not put before a turn again: its turns, the memories of earlier turns that
 the host sends again, and the entries in the system prompt. What a compression takes away is found again.
