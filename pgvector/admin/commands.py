@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from argparse import SUPPRESS
-from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias
 
+from .command_parser import BIGINT_MAX, TIME_HELP, Commands, Parser, add, add_common, number
 from .erase.arguments import add_commands as add_erase
 from .grants.arguments import add_commands as add_grants
 from .imports.arguments import add_commands as add_imports
-from .look.arguments import BIGINT_MAX
 from .look.arguments import add_commands as add_looks
 from .mend.arguments import add_commands as add_mends
 from .mend.arguments import add_quarantine
@@ -19,11 +15,7 @@ from .reembed.arguments import add_commands as add_reembed
 from .settings.arguments import add_commands as add_settings
 from .web.arguments import add_commands as add_web
 
-Parser: TypeAlias = argparse.ArgumentParser
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
 TARGET_HELP = "only entries of MEMORY.md (memory) or of USER.md (user)"
-TIME_HELP = "a date, a time (ISO; local unless it names a time zone) or an age (30m, 12h, 7d)"
 
 
 def add_commands(parser: Parser) -> None:
@@ -31,14 +23,14 @@ def add_commands(parser: Parser) -> None:
     # The prefix keeps the names apart from those of the host.
     parser.set_defaults(pgvector_home=None, pgvector_json=False, pgvector_parser=parser)
     parser.set_defaults(pgvector_job=None, pgvector_command=parser)
-    _add_common(parser)
+    add_common(parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _add_installation(commands)
-    status = _add(commands, "status", "show the database, what is stored, and what waits on this host", "status:status")
-    status.add_argument("--themes", type=_number(0), default=20, metavar="N", help="list the N largest (default 20)")
-    add_settings(commands, _add)
+    status = add(commands, "status", "show the database, what is stored, and what waits on this host", "status:status")
+    status.add_argument("--themes", type=number(0), default=20, metavar="N", help="list the N largest (default 20)")
+    add_settings(commands)
     _add_search(commands)
-    doctor = _add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
+    doctor = add(commands, "doctor", "check everything and print a remedy for each problem", "doctor.report:doctor")
     doctor.add_argument(
         "--canary", action="store_true", help="also store, recall and remove an entry, as an agent does"
     )
@@ -46,47 +38,28 @@ def add_commands(parser: Parser) -> None:
     _add_spool(commands)
     _add_policy(commands)
     _add_maintenance(commands)
-    add_reembed(lambda name, text, job: _add(commands, name, text, job), _number)
+    add_reembed(commands)
     _add_files(commands)
-    add_imports(lambda name, text, job: _add(commands, name, text, job), _number)
+    add_imports(commands)
     _add_history(commands)
     _add_facts(commands)
-    for add_family in (add_looks, add_mends):
-        add_family(partial(_add, commands), _number, TIME_HELP)
-    add_quarantine(commands, _add, _number)
-    add_erase(partial(_add, commands), _number)
-    add_grants(commands, _add)
+    add_looks(commands)
+    add_mends(commands)
+    add_quarantine(commands)
+    add_erase(commands)
+    add_grants(commands)
     _add_person(commands)
     _add_mcp(commands)
-    add_web(partial(_add, commands), _number)
-    _add(commands, "version", "show the version", "console:version")
-
-
-def _add(commands: Commands, name: str, text: str, job: str) -> Parser:
-    """Add a command or an action with the common options.
-
-    `text` is its help; `job` is its `module:function` in admin, or empty for a group of actions.
-    """
-    parser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
-    _add_common(parser)
-    parser.set_defaults(pgvector_job=job or None, pgvector_command=parser)
-    return parser
-
-
-def _add_common(parser: Parser) -> None:
-    """Add `--home` and `--json`. They have no default, which would replace what stands before the command's name."""
-    text = "the HERMES_HOME to use (default: the current one)"
-    parser.add_argument("--home", dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
-    text = "print one JSON document on stdout"
-    parser.add_argument("--json", dest="pgvector_json", action="store_true", default=SUPPRESS, help=text)
+    add_web(commands)
+    add(commands, "version", "show the version", "console:version")
 
 
 def _add_installation(commands: Commands) -> None:
     text = "link this package into HERMES_HOME/plugins, where hosts look for it"
-    install = _add(commands, "install", text, "link:install")
+    install = add(commands, "install", text, "link:install")
     install.add_argument("--remove", action="store_true", help="delete the link")
     text = "choose a database and an embedding model, save the settings, and test them"
-    setup = _add(commands, "setup", text, "setup.wizard:setup")
+    setup = add(commands, "setup", text, "setup.wizard:setup")
     where = setup.add_mutually_exclusive_group()
     where.add_argument("--embedded", action="store_true", help="use the embedded Postgres")
     where.add_argument("--dsn", help="use this Postgres; put a password into HERMES_PGVECTOR_DSN or ~/.pgpass instead")
@@ -94,7 +67,7 @@ def _add_installation(commands: Commands) -> None:
     setup.add_argument("--embed-model", metavar="NAME", help="the name of the model")
     setup.add_argument("--yes", action="store_true", help="ask no questions; settings that are not given are kept")
     text = "create or upgrade the tables, as the database's administrator"
-    migrate = _add(commands, "migrate", text, "migration:migrate")
+    migrate = add(commands, "migrate", text, "migration:migrate")
     text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
     migrate.add_argument("--dsn", default="", help=text)
     migrate.add_argument("--runtime-role", metavar="NAME", help="let this role read and write rows, and nothing else")
@@ -107,13 +80,13 @@ def _add_installation(commands: Commands) -> None:
     migrate.add_argument("--row-security", action=argparse.BooleanOptionalAction, help=text)
     migrate.add_argument("--force", action="store_true", help="go on beside agents of an earlier release")
     text = "the number of dimensions of vectors, for new tables (default: that of the embedding model)"
-    migrate.add_argument("--dimensions", type=_number(1, 4000), metavar="N", help=text)
+    migrate.add_argument("--dimensions", type=number(1, 4000), metavar="N", help=text)
 
 
 def _add_search(commands: Commands) -> None:
-    search = _add(commands, "search", "search the memory as an agent does", "search:search")
+    search = add(commands, "search", "search the memory as an agent does", "search:search")
     search.add_argument("query", help="the text to search for")
-    search.add_argument("--top-k", type=_number(1), default=10, metavar="N", help="most hits of each kind (default 10)")
+    search.add_argument("--top-k", type=number(1), default=10, metavar="N", help="most hits of each kind (default 10)")
     search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
     text = "current, session, all or a theme (default: the setting)"
     search.add_argument("--scope", default="", metavar="S", help=text)
@@ -129,23 +102,23 @@ def _add_search(commands: Commands) -> None:
     search.add_argument("--since", default="", metavar="TIME", help=f"nothing older than {TIME_HELP}")
     search.add_argument("--until", default="", metavar="TIME", help="nothing newer; a date includes the whole day")
     text = "turns to show before and after each turn found (default 0)"
-    search.add_argument("--context", type=_number(0, 3), default=0, metavar="N", help=text)
+    search.add_argument("--context", type=number(0, 3), default=0, metavar="N", help=text)
     search.add_argument("--explain", action="store_true", help="show how the answer came about")
 
 
 def _add_watch(commands: Commands) -> None:
     text = "for cron: exit with 3 when the memory is silent or degraded, and say why"
-    watch = _add(commands, "watch", text, "watch.report:watch")
+    watch = add(commands, "watch", text, "watch.report:watch")
     text = "compare turns of the last N hours (default 24)"
-    watch.add_argument("--hours", type=_number(1, 8760), default=24, metavar="N", help=text)
+    watch.add_argument("--hours", type=number(1, 8760), default=24, metavar="N", help=text)
     text = "compare the newest N turns that should be stored (default 20)"
-    watch.add_argument("--turns", type=_number(1, 1000), default=20, metavar="N", help=text)
+    watch.add_argument("--turns", type=number(1, 1000), default=20, metavar="N", help=text)
     text = "alarm only when N turns or more should be stored, and none is (default 3)"
-    watch.add_argument("--turns-min", type=_number(1, 1000), default=3, metavar="N", help=text)
+    watch.add_argument("--turns-min", type=number(1, 1000), default=3, metavar="N", help=text)
     text = "a turn may be on its way for S seconds (default 60)"
-    watch.add_argument("--settle", type=_number(0, 3600), default=60, metavar="S", help=text)
+    watch.add_argument("--settle", type=number(0, 3600), default=60, metavar="S", help=text)
     text = "events may wait in a spool for N minutes (default 10)"
-    watch.add_argument("--wait", type=_number(1, 10_080), default=10, metavar="N", help=text)
+    watch.add_argument("--wait", type=number(1, 10_080), default=10, metavar="N", help=text)
     text = "write the result to FILE in the text format of Prometheus; without FILE to stdout"
     watch.add_argument("--metrics", nargs="?", const="-", metavar="FILE", help=text)
     host = watch.add_mutually_exclusive_group()
@@ -155,29 +128,29 @@ def _add_watch(commands: Commands) -> None:
 
 
 def _add_spool(commands: Commands) -> None:
-    spool = _add(commands, "spool", "list, retry or delete dead letters; store waiting events", "")
+    spool = add(commands, "spool", "list, retry or delete dead letters; store waiting events", "")
     actions = spool.add_subparsers(dest="action", metavar="ACTION")
-    _add(actions, "list", "list the dead letters (events that could not be stored), and the spools", "spool:show_all")
-    show = _add(actions, "show", "print one dead letter with all its texts", "spool:show")
+    add(actions, "list", "list the dead letters (events that could not be stored), and the spools", "spool:show_all")
+    show = add(actions, "show", "print one dead letter with all its texts", "spool:show")
     show.add_argument("id", metavar="ID", help="its id, or the start of it")
-    retry = _add(actions, "retry", "try to store dead letters again", "spool:retry")
+    retry = add(actions, "retry", "try to store dead letters again", "spool:retry")
     retry.add_argument("--theme", default="", metavar="T", help="store them under this theme")
-    drop = _add(actions, "drop", "delete dead letters, after showing them", "spool:drop")
+    drop = add(actions, "drop", "delete dead letters, after showing them", "spool:drop")
     drop.add_argument("--yes", action="store_true", help="ask no question")
-    flush = _add(actions, "flush", "store the events that ended processes left in their spools", "spool:flush")
+    flush = add(actions, "flush", "store the events that ended processes left in their spools", "spool:flush")
     for action in (retry, drop):
         which = action.add_mutually_exclusive_group(required=True)
         which.add_argument("id", nargs="?", metavar="ID", help="its id, or the start of it")
         which.add_argument("--all", action="store_true", help="all dead letters")
     for action in (retry, flush):
-        action.add_argument("--wait", type=_number(1), default=30, metavar="S", help="seconds to retry (default 30)")
+        action.add_argument("--wait", type=number(1), default=30, metavar="S", help="seconds to retry (default 30)")
 
 
 def _add_policy(commands: Commands) -> None:
-    capture = _add(commands, "capture", "explain what is stored of a message", "")
+    capture = add(commands, "capture", "explain what is stored of a message", "")
     actions = capture.add_subparsers(dest="action", metavar="ACTION")
     text = "show whether a message is stored and recalls, and the rule of `keep` that decides"
-    explain = _add(actions, "explain", text, "capture:explain")
+    explain = add(actions, "explain", text, "capture:explain")
     explain.add_argument("text", help="the message")
     explain.add_argument("--answer", default="", metavar="TEXT", help="the answer to it")
     explain.add_argument("--platform", default="cli", metavar="P", help="where it is said (default cli)")
@@ -188,11 +161,11 @@ def _add_policy(commands: Commands) -> None:
     explain.add_argument("--role", choices=("user", "assistant"), default="user", help=text)
     text = "the agent's context, such as cron (default primary)"
     explain.add_argument("--context", default="primary", metavar="C", help=text)
-    pending = _add(commands, "pending", "list, approve or reject writes of agents that wait for approval", "")
+    pending = add(commands, "pending", "list, approve or reject writes of agents that wait for approval", "")
     actions = pending.add_subparsers(dest="action", metavar="ACTION")
-    _add(actions, "list", "list the writes that wait, the oldest first", "pending:show_all")
-    approve = _add(actions, "approve", "make writes, after showing them", "pending:approve")
-    reject = _add(actions, "reject", "delete writes, after showing them", "pending:reject")
+    add(actions, "list", "list the writes that wait, the oldest first", "pending:show_all")
+    approve = add(actions, "approve", "make writes, after showing them", "pending:approve")
+    reject = add(actions, "reject", "delete writes, after showing them", "pending:reject")
     for action in (approve, reject):
         action.add_argument("ids", nargs="*", metavar="ID", help="an id, or the start of one")
         action.add_argument("--all", action="store_true", help="all that wait")
@@ -200,121 +173,105 @@ def _add_policy(commands: Commands) -> None:
 
 
 def _add_maintenance(commands: Commands) -> None:
-    server = _add(commands, "server", "show, start or stop the embedded Postgres", "server:server")
+    server = add(commands, "server", "show, start or stop the embedded Postgres", "server:server")
     server.add_argument("action", choices=("status", "start", "stop"))
     modes, text = ("smart", "fast", "immediate"), "how to stop, as in pg_ctl (default fast)"
     server.add_argument("--mode", choices=modes, default="fast", help=text)
-    backfill = _add(commands, "backfill", "embed rows that have no vector, in the foreground", "backfill:backfill")
-    backfill.add_argument("--batch", type=_number(1, 512), metavar="N", help="the largest number of texts in a request")
-    backfill.add_argument("--limit", type=_number(1), metavar="N", help="stop after this many rows")
+    backfill = add(commands, "backfill", "embed rows that have no vector, in the foreground", "backfill:backfill")
+    backfill.add_argument("--batch", type=number(1, 512), metavar="N", help="the largest number of texts in a request")
+    backfill.add_argument("--limit", type=number(1), metavar="N", help="stop after this many rows")
     text = "while an agent does the same, wait until it makes no progress for S seconds (default 45)"
-    backfill.add_argument("--wait", type=_number(0), default=45, metavar="S", help=text)
+    backfill.add_argument("--wait", type=number(0), default=45, metavar="S", help=text)
     text = "also embed the sentences of users' messages that were stored before sentences had vectors"
     backfill.add_argument("--sentences", action="store_true", help=text)
-    tune = _add(commands, "tune", "propose and build separate graph indexes for the largest themes", "tune:tune")
+    tune = add(commands, "tune", "propose and build separate graph indexes for the largest themes", "tune:tune")
     tune.add_argument("--dsn", default="", help="the administrator's connection string (default: as for migrate)")
     tune.add_argument("--apply", action="store_true", help="build and drop what is proposed")
     text = "least rows of such a theme (default: above exact_rows_max)"
-    tune.add_argument("--rows-min", type=_number(1), metavar="N", help=text)
+    tune.add_argument("--rows-min", type=number(1), metavar="N", help=text)
     text = "most such indexes (default 24)"
-    tune.add_argument("--indexes-max", type=_number(0, 50), default=24, metavar="N", help=text)
+    tune.add_argument("--indexes-max", type=number(0, 50), default=24, metavar="N", help=text)
 
 
 def _add_files(commands: Commands) -> None:
     text = "make room in MEMORY.md and USER.md: show what may leave a full file for the database"
-    relieve = _add(commands, "relieve", text, "relieve:relieve")
+    relieve = add(commands, "relieve", text, "relieve:relieve")
     relieve.add_argument("--yes", action="store_true", help="do what the plan says; proposals stay proposals")
     text = "only files above N %% of their cap (default: relief_above_pct)"
-    relieve.add_argument("--above", type=_number(1, 100), metavar="N", help=text)
+    relieve.add_argument("--above", type=number(1, 100), metavar="N", help=text)
 
 
 def _add_history(commands: Commands) -> None:
     text = "show earlier versions of entries that were replaced or removed"
-    history = _add(commands, "history", text, "history:history")
+    history = add(commands, "history", text, "history:history")
     history.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
     history.add_argument("--target", choices=("memory", "user"), default="", help=TARGET_HELP)
-    history.add_argument("--limit", type=_number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
+    history.add_argument("--limit", type=number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
     history.add_argument("--since", metavar="TIME", help=f"only changes after {TIME_HELP}")
     text = "change the text of an entry in $VISUAL or $EDITOR"
-    edit = _add(commands, "edit", text, "edit:edit")
-    edit.add_argument("id", type=_number(1, BIGINT_MAX), metavar="ID", help="its id, as `search` shows it")
+    edit = add(commands, "edit", text, "edit:edit")
+    edit.add_argument("id", type=number(1, BIGINT_MAX), metavar="ID", help="its id, as `search` shows it")
     edit.add_argument(
         "--theme", default="", metavar="T", help="its theme (default: that of the only entry with the id)"
     )
-    undo = _add(commands, "undo", "restore an entry of the history", "history:undo")
-    undo.add_argument("id", type=_number(1, BIGINT_MAX), metavar="ID", help="its number in the history")
+    undo = add(commands, "undo", "restore an entry of the history", "history:undo")
+    undo.add_argument("id", type=number(1, BIGINT_MAX), metavar="ID", help="its number in the history")
 
 
 def _add_facts(commands: Commands) -> None:
-    facts = _add(commands, "facts", "show, list, search, write, export or purge facts", "")
+    facts = add(commands, "facts", "show, list, search, write, export or purge facts", "")
     actions = facts.add_subparsers(dest="action", metavar="ACTION")
-    status = _add(
+    status = add(
         actions, "status", "print the hot facts as agents get them, and how full the memory is", "facts:status"
     )
-    listing = _add(actions, "list", "list facts, the newest first", "facts:show_all")
-    search = _add(actions, "search", "find facts by words and by meaning", "facts:search")
-    write = _add(actions, "write", "write a fact", "facts:write")
-    export = _add(actions, "export", "print facts in their notation, one a line", "facts:export")
-    purge = _add(actions, "purge", "delete superseded and archived facts", "facts:purge")
+    listing = add(actions, "list", "list facts, the newest first", "facts:show_all")
+    search = add(actions, "search", "find facts by words and by meaning", "facts:search")
+    write = add(actions, "write", "write a fact", "facts:write")
+    export = add(actions, "export", "print facts in their notation, one a line", "facts:export")
+    purge = add(actions, "purge", "delete superseded and archived facts", "facts:purge")
     for action in (status, listing, search, write, export, purge):
         action.add_argument("--theme", default="", metavar="T", help="the theme (default: default)")
     for action in (listing, search, write, export, purge):
         action.add_argument("--scope", default="", metavar="S", help="the piece of work that facts belong to")
-    statuses, text = (
-        ("active", "cold", "current", "superseded", "all"),
-        "which facts (default current: active and cold)",
-    )
+    statuses = ("active", "cold", "current", "superseded", "all")
+    text = "which facts (default current: active and cold)"
     for action in (listing, export):
         action.add_argument("--status", choices=statuses, default="current", help=text)
-    listing.add_argument("--limit", type=_number(1, 10_000), default=50, metavar="N", help="the newest N (default 50)")
+    listing.add_argument("--limit", type=number(1, 10_000), default=50, metavar="N", help="the newest N (default 50)")
     search.add_argument("query", help="the text to search for")
-    search.add_argument("--limit", type=_number(1, 20), default=10, metavar="N", help="most facts (default 10)")
+    search.add_argument("--limit", type=number(1, 20), default=10, metavar="N", help="most facts (default 10)")
     write.add_argument("content", help="the fact, such as 'C[db.id]: UUID, never autoincrement'")
     text = "only those that are older and were not used since"
-    purge.add_argument("--older-than-days", type=_number(0, 36_500), metavar="N", help=text)
+    purge.add_argument("--older-than-days", type=number(0, 36_500), metavar="N", help=text)
     purge.add_argument("--yes", action="store_true", help="ask no question")
 
 
 def _add_person(commands: Commands) -> None:
-    person = _add(commands, "person", "link the accounts of one person on several platforms, or separate them", "")
+    person = add(commands, "person", "link the accounts of one person on several platforms, or separate them", "")
     actions = person.add_subparsers(dest="action", metavar="ACTION")
-    _add(actions, "list", "list the links, by theme", "person:show")
-    link = _add(actions, "link", "join accounts, which are asked for, and their rows", "person:link")
-    unlink = _add(actions, "unlink", "separate accounts, which are asked for, and their rows", "person:unlink")
+    add(actions, "list", "list the links, by theme", "person:show")
+    link = add(actions, "link", "join accounts, which are asked for, and their rows", "person:link")
+    unlink = add(actions, "unlink", "separate accounts, which are asked for, and their rows", "person:unlink")
     for action in (link, unlink):
         action.add_argument("--profile", default="", metavar="P", help="the accounts' profile (default: this home's)")
         action.add_argument("--yes", action="store_true", help="ask for the accounts only, not whether to go on")
 
 
 def _add_mcp(commands: Commands) -> None:
-    mcp = _add(commands, "mcp", "serve the memory to MCP clients, over stdin and stdout or over HTTP", "mcp:serve")
+    mcp = add(commands, "mcp", "serve the memory to MCP clients, over stdin and stdout or over HTTP", "mcp:serve")
     text = "the theme to serve (default: that of an agent in a terminal); give it again for others that may be read"
     mcp.add_argument("--theme", action="append", default=[], metavar="T", help=text)
     text = "serve clients that have a token, over HTTP on this machine; the token says the theme"
     mcp.add_argument("--http", action="store_true", help=text)
     mcp.add_argument("--host", default="127.0.0.1", metavar="H", help="the address of --http (default 127.0.0.1)")
-    mcp.add_argument("--port", type=_number(0, 65535), default=8765, metavar="P", help="its port (default 8765)")
-    token = _add(mcp.add_subparsers(metavar="ACTION"), "token", "add, list or revoke the tokens of HTTP clients", "")
+    mcp.add_argument("--port", type=number(0, 65535), default=8765, metavar="P", help="its port (default 8765)")
+    token = add(mcp.add_subparsers(metavar="ACTION"), "token", "add, list or revoke the tokens of HTTP clients", "")
     actions = token.add_subparsers(dest="action", metavar="ACTION")
-    add = _add(actions, "add", "make a token and print it, once", "mcp:add_token")
+    adding = add(actions, "add", "make a token and print it, once", "mcp:add_token")
     text = "the theme that its client reads and writes; give it again for others that it may read"
-    add.add_argument("--theme", action="append", required=True, metavar="T", help=text)
-    add.add_argument("--name", default="", metavar="N", help="a name to recognise it by")
-    add.add_argument("--expires", default="", metavar="TIME", help="a time span (90d), a date or never (default)")
-    _add(actions, "list", "list the tokens, without their secrets", "mcp:list_tokens")
-    revoke = _add(actions, "revoke", "delete a token; its client gets no answer any more", "mcp:revoke_token")
+    adding.add_argument("--theme", action="append", required=True, metavar="T", help=text)
+    adding.add_argument("--name", default="", metavar="N", help="a name to recognise it by")
+    adding.add_argument("--expires", default="", metavar="TIME", help="a time span (90d), a date or never (default)")
+    add(actions, "list", "list the tokens, without their secrets", "mcp:list_tokens")
+    revoke = add(actions, "revoke", "delete a token; its client gets no answer any more", "mcp:revoke_token")
     revoke.add_argument("id", metavar="ID", help="its id or its name")
-
-
-def _number(least: int, most: int | None = None) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        if number < least or (most is not None and number > most):
-            bounds = f"from {least} to {most}" if most else f"at least {least}"
-            raise argparse.ArgumentTypeError(f"{number} must be {bounds}")
-        return number
-
-    return parse

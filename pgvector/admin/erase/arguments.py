@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-
-BIGINT_MAX = (1 << 63) - 1
+from ..command_parser import BIGINT_MAX, Commands, add, number
 
 
-def add_commands(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
-) -> None:
-    """Add the command: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
+def add_commands(commands: Commands) -> None:
+    """Add the command."""
     text = "delete rows for good, with their history and what waits in this home; shows them first"
-    erase = add("erase", text, "erase.command:erase")
+    erase = add(commands, "erase", text, "erase.command:erase")
     which = erase.add_mutually_exclusive_group()
     text = "an entry, with its earlier texts, by its id"
     which.add_argument("id", nargs="?", type=number(1, BIGINT_MAX), metavar="ID", help=text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from ..command_parser import Commands, add
 
 
-def add_commands(commands: Any, add: Callable[..., Any]) -> None:
-    """Add `grants` to the commands: `add` makes a command or an action."""
+def add_commands(commands: Commands) -> None:
+    """Add the command."""
     grants = add(commands, "grants", "list, add or remove the themes that logins may see with row security", "")
     actions = grants.add_subparsers(dest="action", metavar="ACTION")
     listing = add(actions, "list", "list the grants of all logins, or of one", "grants.command:show_all")

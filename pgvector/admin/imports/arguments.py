@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from ..command_parser import Commands, add, number
 
 SOURCES = {
     "archive": "what `export` wrote, or plain JSON lines (the default)",
@@ -15,26 +14,25 @@ SOURCES = {
 }
 
 
-def add_commands(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
-) -> None:
-    """Add the commands: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
-    export = add("export", "write the memory to an archive that `import` reads", "export:export")
+def add_commands(commands: Commands) -> None:
+    """Add the commands."""
+    export = add(commands, "export", "write the memory to an archive that `import` reads", "export:export")
     export.add_argument("path", metavar="PATH", help="the new file, readable by you only; - writes to stdout")
     text = "only this theme; give it again for others (default: all)"
     export.add_argument("--theme", action="append", default=[], metavar="T", help=text)
     text = "leave the vectors out: a quarter of the size, and they are computed again after the import"
     export.add_argument("--no-vectors", dest="vectors", action="store_false", help=text)
-    bring = add("import", "bring in an archive, or the memory of another package", "imports.command:bring")
+    bring = add(commands, "import", "bring in an archive, or the memory of another package", "imports.command:bring")
     bring.add_argument("path", metavar="PATH", help="where it is, which is only read; - reads an archive from stdin")
     text = "what it is: " + "; ".join(f"{name}: {what}" for name, what in SOURCES.items())
     bring.add_argument("--from", dest="source", default="archive", choices=tuple(SOURCES), help=text)
     text = "the theme for all of it (default: its own themes where it has some, else that of this home)"
     bring.add_argument("--theme", default="", metavar="T", help=text)
     bring.add_argument("--dry-run", action="store_true", help="show what would be new, and change nothing")
-    backup = add("backup", "write the database of the embedded server to a file", "backup:backup")
+    backup = add(commands, "backup", "write the database of the embedded server to a file", "backup:backup")
     backup.add_argument("path", metavar="PATH", help="the new file, readable by you only")
-    restore = add("restore", "replace the database of the embedded server by a backup of it", "backup:restore")
+    text = "replace the database of the embedded server by a backup of it"
+    restore = add(commands, "restore", text, "backup:restore")
     restore.add_argument("path", metavar="PATH", help="the file that `backup` or `hermes backup` wrote")
     restore.add_argument("--yes", action="store_true", help="replace what is there without a question")
     for command in (backup, restore):

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, add, number
 
 LIMIT_MAX = 1000
-# A bigint of Postgres.
-BIGINT_MAX = (1 << 63) - 1
 
 
-def add_commands(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]], time_help: str
-) -> None:
-    """Add the commands: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
-    _add_lists(add, number, time_help)
-    _add_rows(add, number)
+def add_commands(commands: Commands) -> None:
+    """Add the commands."""
+    _add_lists(commands)
+    _add_rows(commands)
     text = "search as you type, in the terminal; open rows, forget entries, take changes back"
-    browse = add("browse", text, "look.browse:browse")
+    browse = add(commands, "browse", text, "look.browse:browse")
     browse.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
-    preview = add("preview", "print the memories that an agent would get before this message", "look.preview:preview")
+    text = "print the memories that an agent would get before this message"
+    preview = add(commands, "preview", text, "look.preview:preview")
     preview.add_argument("text", help="the message of a person; - reads the standard input")
     preview.add_argument("--theme", default="", metavar="T", help="the theme of the agent (default: default)")
     text = "a session of this home: what stands in its context is left out"
     preview.add_argument("--session", default="", metavar="ID", help=text)
-    stats = add("stats", "show how the memory grows, and how many tokens a turn gets", "look.stats:stats")
+    stats = add(commands, "stats", "show how the memory grows, and how many tokens a turn gets", "look.stats:stats")
     stats.add_argument("--days", type=number(1, 366), default=30, metavar="N", help="the last N days (default 30)")
     stats.add_argument("--theme", default="", metavar="T", help="only this theme (default: all)")
     stats.add_argument("--themes", type=number(1, 100), default=10, metavar="N", help="list the N largest (default 10)")
@@ -34,48 +30,43 @@ def add_commands(
     stats.add_argument("--questions", type=number(0, 100), default=10, metavar="N", help=text)
 
 
-def _add_lists(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]], time_help: str
-) -> None:
-    themes = add("themes", "list the themes with their rows, sizes, times and homes", "look.themes:themes")
+def _add_lists(commands: Commands) -> None:
+    themes = add(commands, "themes", "list the themes with their rows, sizes, times and homes", "look.themes:themes")
     text = "the N largest (default 50)"
     themes.add_argument("--limit", type=number(1, LIMIT_MAX), default=50, metavar="N", help=text)
-    sessions = add("sessions", "list the sessions of a theme, the newest first", "look.themes:sessions")
+    sessions = add(commands, "sessions", "list the sessions of a theme, the newest first", "look.themes:sessions")
     sessions.add_argument("--theme", required=True, metavar="T", help="the theme")
     text = "at most N (default 20)"
     sessions.add_argument("--limit", type=number(1, LIMIT_MAX), default=20, metavar="N", help=text)
     sessions.add_argument("--offset", type=number(0, BIGINT_MAX), default=0, metavar="N", help="leave out the newest N")
-    rows = add("list", "list entries and turns, the newest first", "look.listing:show_all")
+    rows = add(commands, "list", "list entries and turns, the newest first", "look.listing:show_all")
     rows.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
     rows.add_argument("--session", default="", metavar="ID", help="only of this session")
     kind = rows.add_mutually_exclusive_group()
     kind.add_argument("--kind", choices=("memory", "turns", "both"), default="both", help="what to list (default both)")
     kind.add_argument("--target", choices=("memory", "user"), default="", help="only entries of this file")
-    roles = ("user", "assistant", "system", "tool")
-    kind.add_argument("--role", choices=roles, default="", help="only turns of this side")
+    kind.add_argument("--role", choices=ROLES, default="", help="only turns of this side")
     text = "only entries with this tag; give it again for others"
     kind.add_argument("--tag", action="append", default=[], metavar="TAG", help=text)
     text = "only of this source, such as remember, file or conversation"
     rows.add_argument("--source", default="", metavar="S", help=text)
     rows.add_argument("--text", default="", metavar="TEXT", help="only rows that contain this text, in any case")
-    rows.add_argument("--since", default="", metavar="TIME", help=f"nothing older than {time_help}")
+    rows.add_argument("--since", default="", metavar="TIME", help=f"nothing older than {TIME_HELP}")
     rows.add_argument("--until", default="", metavar="TIME", help="nothing newer; a date includes the whole day")
     rows.add_argument("--limit", type=number(1, LIMIT_MAX), default=20, metavar="N", help="at most N rows (default 20)")
     text = "only what follows this place, which the page before has printed"
     rows.add_argument("--after", default="", metavar="PLACE", help=text)
 
 
-def _add_rows(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
-) -> None:
-    show = add("show", "show an entry or a turn, its origin, neighbours and history", "look.row:show")
+def _add_rows(commands: Commands) -> None:
+    show = add(commands, "show", "show an entry or a turn, its origin, neighbours and history", "look.row:show")
     show.add_argument("id", type=number(1, BIGINT_MAX), metavar="ID", help="its id, as `list` and `search` show it")
     show.add_argument("--turn", action="store_true", help="the id is that of a turn")
     text = "its theme (default: that of the only row with the id)"
     show.add_argument("--theme", default="", metavar="T", help=text)
     text = "turns to show before it and after it (default 2)"
     show.add_argument("--context", type=number(0, 20), default=2, metavar="N", help=text)
-    entry = add("add", "add an entry, as an agent does by remember", "look.adding:add")
+    entry = add(commands, "add", "add an entry, as an agent does by remember", "look.adding:add")
     entry.add_argument("text", help="the text; - reads the standard input")
     entry.add_argument("--theme", required=True, metavar="T", help="the theme that gets it")
     text = "like a line of MEMORY.md (memory, the default) or of USER.md (user)"

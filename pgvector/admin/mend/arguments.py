@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
-ROLES = ("user", "assistant", "system", "tool")
+from ..command_parser import BIGINT_MAX, ROLES, THEMES_HELP, TIME_HELP, Commands, add, number
+
 CHARS_MAX = 1_000_000
 GROUPS_MAX = 100_000
-BIGINT_MAX = (1 << 63) - 1
 SIMILARITY = 0.9
 
 
-def add_commands(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]], time_help: str
-) -> None:
-    """Add the commands: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
-    prune = add("prune", "delete old, long or other turns for good, after a plan", "mend.prune:prune")
-    text = "only of this theme, or of themes like this pattern (ops-*); give it again for others"
-    prune.add_argument("--theme", action="append", default=[], metavar="T", help=text)
-    prune.add_argument("--before", default="", metavar="TIME", help=f"only what is older than {time_help}")
+def add_commands(commands: Commands) -> None:
+    """Add the commands."""
+    prune = add(commands, "prune", "delete old, long or other turns for good, after a plan", "mend.prune:prune")
+    prune.add_argument("--theme", action="append", default=[], metavar="T", help=THEMES_HELP)
+    prune.add_argument("--before", default="", metavar="TIME", help=f"only what is older than {TIME_HELP}")
     prune.add_argument("--role", choices=ROLES, default="", help="only turns of this side")
     text = "only texts with more than N characters"
     prune.add_argument("--longer-than", type=number(1, CHARS_MAX), default=0, metavar="N", help=text)
@@ -28,10 +23,9 @@ def add_commands(
     kinds.add_argument("--entries", action="store_true", help="entries, too; the history keeps them")
     kinds.add_argument("--entries-only", action="store_true", help="entries and no turns")
     add_consent(prune)
-    _add_dedupe(add, number)
-    remap = add(
-        "remap", "rename a theme, or join it to another; without names, list renamed themes", "mend.remap:remap"
-    )
+    _add_dedupe(commands)
+    text = "rename a theme, or join it to another; without names, list renamed themes"
+    remap = add(commands, "remap", text, "mend.remap:remap")
     remap.add_argument("old", nargs="?", default="", metavar="OLD", help="the theme, as it is called now")
     text = "its new name, or the theme that it becomes a part of"
     remap.add_argument("new", nargs="?", default="", metavar="NEW", help=text)
@@ -40,20 +34,18 @@ def add_commands(
     text = "all themes that are named like persons, to the hashes that hash_personal_keys makes"
     remap.add_argument("--personal", action="store_true", help=text)
     add_consent(remap)
-    completion = add(
-        "completion", "print a script by which a shell completes commands and options", "mend.completion:completion"
-    )
+    text = "print a script by which a shell completes commands and options"
+    completion = add(commands, "completion", text, "mend.completion:completion")
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell")
 
 
-def add_quarantine(commands: Any, add: Callable[..., Any], number: Callable[..., Callable[[str], int]]) -> None:
-    """Add `quarantine` to the commands: `add` makes a command or action, `number` the type of a whole number."""
+def add_quarantine(commands: Commands) -> None:
+    """Add `quarantine`."""
     quarantine = add(commands, "quarantine", "list, show, release or erase rows that look like an attack", "")
     actions = quarantine.add_subparsers(dest="action", metavar="ACTION")
     text = "list the rows that look like an attack, which are held back from recalls, with the reasons"
     listing = add(actions, "list", text, "mend.quarantine:show_all")
-    text = "only of this theme, or of themes like this pattern (ops-*); give it again for others"
-    listing.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    listing.add_argument("--theme", action="append", default=[], metavar="T", help=THEMES_HELP)
     listing.add_argument("--released", action="store_true", help="list the released rows instead")
     text = "list at most N rows, and count the others (default 50)"
     listing.add_argument("--limit", type=number(1, GROUPS_MAX), default=50, metavar="N", help=text)
@@ -71,12 +63,10 @@ def add_quarantine(commands: Any, add: Callable[..., Any], number: Callable[...,
     drop.set_defaults(fact=False, text="", session="", person=False, list=False, vacuum=False)
 
 
-def _add_dedupe(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
-) -> None:
-    dedupe = add("dedupe", "find entries that say the same, and merge them, after a plan", "mend.dedupe:dedupe")
-    text = "only in this theme, or in themes like this pattern (ops-*); give it again for others"
-    dedupe.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+def _add_dedupe(commands: Commands) -> None:
+    text = "find entries that say the same, and merge them, after a plan"
+    dedupe = add(commands, "dedupe", text, "mend.dedupe:dedupe")
+    dedupe.add_argument("--theme", action="append", default=[], metavar="T", help=THEMES_HELP)
     text = "entries (default), or turns: the same question with the same answer, deleted for good"
     dedupe.add_argument("--kind", choices=("entries", "turns"), default="entries", help=text)
     text = f"how similar entries of other words are at least, from 0.5 to 1 (default {SIMILARITY})"

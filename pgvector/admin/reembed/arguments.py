@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from ..command_parser import Commands, add, number
 
 
-def add_commands(
-    add: Callable[[str, str, str], argparse.ArgumentParser], number: Callable[..., Callable[[str], int]]
-) -> None:
-    """Add the command: `add` makes one of its name, help and job, `number` the type of a whole number in bounds."""
+def add_commands(commands: Commands) -> None:
+    """Add the command."""
     text = "change the embedding model while agents go on, as the database's administrator"
-    reembed = add("reembed", text, "reembed.command:reembed")
+    reembed = add(commands, "reembed", text, "reembed.command:reembed")
     reembed.add_argument("--model", metavar="NAME", help="the new model")
     text = "the endpoint that serves it; empty: the bundled model (default: the setting)"
     reembed.add_argument("--url", metavar="URL", help=text)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
-Add: TypeAlias = Callable[..., argparse.ArgumentParser]
+from ..command_parser import Commands, add
 
 
-def add_commands(commands: Any, add: Add) -> None:
-    """Add the commands to a group of commands: `add` makes one in a group, of its name, help and job."""
+def add_commands(commands: Commands) -> None:
+    """Add the commands."""
     settings = add(commands, "settings", "show settings with the place of each, change them, and copy them", "")
     actions = settings.add_subparsers(dest="action", metavar="ACTION")
     show = add(actions, "list", "list the settings that are set, and where", "settings.listing:show_all")

@@ -1,0 +1,55 @@
+"""The parser of a command with its common options, and what the arguments of several commands share.
+
+The hosts import this.
+"""
+
+from __future__ import annotations
+
+import argparse
+from argparse import SUPPRESS
+from collections.abc import Callable
+from typing import TypeAlias
+
+Parser: TypeAlias = argparse.ArgumentParser
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+TIME_HELP = "a date, a time (ISO; local unless it names a time zone) or an age (30m, 12h, 7d)"
+THEMES_HELP = "only of this theme, or of themes like this pattern (ops-*); give it again for others"
+ROLES = ("user", "assistant", "system", "tool")
+# A bigint of Postgres.
+BIGINT_MAX = (1 << 63) - 1
+
+
+def add(commands: Commands, name: str, text: str, job: str) -> Parser:
+    """Add a command or an action with the common options.
+
+    `text` is its help; `job` is its `module:function` in admin, or empty for a group of actions.
+    """
+    parser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.", allow_abbrev=False)
+    add_common(parser)
+    parser.set_defaults(pgvector_job=job or None, pgvector_command=parser)
+    return parser
+
+
+def add_common(parser: Parser) -> None:
+    """Add `--home` and `--json`. They have no default, which would replace what stands before the command's name."""
+    text = "the HERMES_HOME to use (default: the current one)"
+    parser.add_argument("--home", dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
+    text = "print one JSON document on stdout"
+    parser.add_argument("--json", dest="pgvector_json", action="store_true", default=SUPPRESS, help=text)
+
+
+def number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The type of a whole number in these bounds."""
+
+    def parse(text: str) -> int:
+        try:
+            given = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if given < least or (most is not None and given > most):
+            bounds = f"from {least} to {most}" if most else f"at least {least}"
+            raise argparse.ArgumentTypeError(f"{given} must be {bounds}")
+        return given
+
+    return parse
